@@ -35,6 +35,18 @@ static PyObject *name_number, *name_checker, *name_description, *name_rowcount, 
     *name_globals, *name_file, *name_request, *name_who, *name_birth, *name_lanes, *name_connection, *name_texts, *name_database, *name_asked, *name_sqlite,
     *name_parameters;
 
+// All that is kept here belongs to one interpreter of the process: objects of another may be gone at any time.
+extern void *PyInterpreterState_Get(void) __attribute__((weak));   // from 3.9 on
+extern void *_PyInterpreterState_Get(void) __attribute__((weak));  // its name in 3.8
+extern void *PyInterpreterState_Main(void) __attribute__((weak));  // not of the stable ABI, but the same since 3.7
+static void *own_interpreter;
+
+static void *running_interpreter(void) {
+    return PyInterpreterState_Get != NULL ? PyInterpreterState_Get() : _PyInterpreterState_Get != NULL ? _PyInterpreterState_Get() : NULL;
+}
+
+static int is_own_interpreter(void) { return own_interpreter != NULL && running_interpreter() == own_interpreter; }
+
 // -- a text that grows ------------------------------------------------------------------------------------------------
 
 typedef struct {
@@ -1278,6 +1290,7 @@ static PyTypeObject *quick_type;
 
 static PyObject *verdict_on_caller(const Source *source) {
     PyObject *globals = PyEval_GetGlobals(), *name = globals != NULL ? PyDict_GetItem(globals, name_name) : NULL;
+    if (globals == NULL) return Py_True;  // a thread or a callback of C: no Python code asks
     PyObject *verdict = name != NULL && Py_TYPE(name) == &PyUnicode_Type ? PyDict_GetItem(source->verdicts, name) : NULL;
     return verdict == NULL && name != NULL && source->are_others_served ? Py_False : verdict;
 }
@@ -1454,7 +1467,7 @@ static int is_passing(PyFrameObject *frame) {
 // Nothing is recorded of this read, as is known without asking the Python code.
 static int is_read_by_library(void) {
     PyFrameObject *frame = PyEval_GetFrame(), *above;
-    if (frame == NULL) return 0;
+    if (frame == NULL) return 1;  // no Python code asks
     Py_INCREF(frame);
     PyObject *code = code_of(frame);
     int found = code != NULL && (code == environment.items || code == environment.values);
@@ -1503,14 +1516,12 @@ static PyObject *module_environment(PyObject *Py_UNUSED(module), PyObject *given
 // Not part of the stable ABI, but the same since 3.8. A hook in Python would be called for each ``id``, ``sys._getframe`` and dozens of
 // others that are told of in a request, of which only "open" is wanted.
 extern int PySys_AddAuditHook(int (*)(const char *, PyObject *, void *), void *) __attribute__((weak));
-extern void *PyInterpreterState_Get(void) __attribute__((weak));  // from 3.9 on
 
 static PyObject *on_open, *name_open;
-static void *interpreter;  // to which ``on_open`` belongs: the hook is called in all of a process
 
 static int heard(const char *event, PyObject *given, void *Py_UNUSED(data)) {
     int is_open = !strcmp(event, "open");
-    if (on_open == NULL || (!is_open && strcmp(event, "cpython.PyInterpreterState_Clear")) || PyInterpreterState_Get() != interpreter) return 0;
+    if (on_open == NULL || (!is_open && strcmp(event, "cpython.PyInterpreterState_Clear")) || !is_own_interpreter()) return 0;  // the hook is called in all of a process
     if (!is_open) {  // the interpreter ends, and a hook in Python would now be gone
         Py_CLEAR(on_open);
         return 0;
@@ -1523,7 +1534,6 @@ static int heard(const char *event, PyObject *given, void *Py_UNUSED(data)) {
 // listen(function) -> bool: have ``function(event, given)`` called for each event "open"; once. False: this Python has no such hooks.
 static PyObject *module_listen(PyObject *Py_UNUSED(module), PyObject *function) {
     if (PySys_AddAuditHook == NULL || PyInterpreterState_Get == NULL || on_open != NULL) Py_RETURN_FALSE;
-    interpreter = PyInterpreterState_Get();
     name_open = PyUnicode_InternFromString("open");
     if (name_open == NULL || PySys_AddAuditHook(heard, NULL) < 0) return NULL;
     Py_INCREF(function);
@@ -1541,19 +1551,28 @@ static PyObject *module_crc32(PyObject *Py_UNUSED(module), PyObject *given) {
     return PyLong_FromUnsignedLong(~crc32_more(CRC32_BEGIN, (uint8_t *)p, (size_t)n));
 }
 
+// is_own() -> bool: this interpreter may use the module. Another one of the process is given a copy of it without ``PyInit__quick``.
+static PyObject *module_is_own(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) { return PyBool_FromLong(is_own_interpreter()); }
+
 static PyMethodDef module_methods[] = {
     {"clock", module_clock, METH_VARARGS, NULL},
     {"crc32", module_crc32, METH_O, NULL},
     {"environment", module_environment, METH_VARARGS, NULL},
     {"bear", module_bear, METH_NOARGS, NULL},
     {"here", module_here, METH_NOARGS, NULL},
+    {"is_own", module_is_own, METH_NOARGS, NULL},
     {"lanes", module_lanes, METH_VARARGS, NULL},
     {"listen", module_listen, METH_O, NULL},
     {NULL, NULL, 0, NULL}};
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_quick", NULL, -1, module_methods, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__quick(void) {
-    if (checker_type != NULL) return PyErr_Format(PyExc_ImportError, "only for one interpreter of a process");
+    // Before any object is made: from 3.12 on another interpreter refuses the module only when this has returned, and what it made then
+    // lies in memory that ends with that interpreter.
+    void *running = running_interpreter();
+    if (checker_type != NULL || (PyInterpreterState_Main != NULL && running != PyInterpreterState_Main()))
+        return PyErr_Format(PyExc_ImportError, "only for the main interpreter of a process");
+    own_interpreter = running;
     crc32_prepare();
     make_powers_of_ten();
     name_number = PyUnicode_InternFromString("number");

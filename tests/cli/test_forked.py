@@ -25,6 +25,14 @@ status = run_forked()
 with open(os.environ["TOLD"], "w") as told:
     print(status, *sys.modules, file=told)
 """
+# As ``relive``, but it waits for a server as long as it takes.
+_PATIENT = """
+import sys
+from relive.cli.start import main
+from relive.forkserver import asking
+asking.ANSWER_LIMIT_S = 600.0
+main()
+"""
 _WAITS = """
 import os, sys
 from relive.cli.forked import _Signals
@@ -174,6 +182,40 @@ def test_settings_of_one_command_are_not_the_next_one_s(server: OwnServer, tmp_p
     assert "'keep'" in str(other)
     assert "RELIVE_STORE_KEY" in str(key)
     assert right == (0, "", "Nothing runs.\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_the_server_stands_still_ends_it_at_once(
+    server: OwnServer, tmp_path: Path, number: signal.Signals
+):
+    script, pid = tmp_path / "relive", server.pid()
+    script.write_text(_PATIENT)
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with subprocess.Popen(
+            [sys.executable, script, "ps"],
+            env=server.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        ) as process:
+            try:
+                eventually(lambda: has_socket(process.pid))
+                process.send_signal(number)
+                out, _ = process.communicate(timeout=60)
+            finally:
+                process.kill()
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert (out, process.returncode) == (b"", -number)
+
+
+def has_socket(pid: int) -> bool:
+    try:
+        return any(os.readlink(one).startswith("socket:") for one in Path(f"/proc/{pid}/fd").iterdir())
+    except FileNotFoundError:  # closed meanwhile
+        return False
 
 
 def test_a_reader_that_has_gone_ends_it_as_others(server: OwnServer, tmp_path: Path):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
 
 import pytest
 
 from fork_servers import OwnServer
 from relive.forkserver.asking import UNKNOWN, Fork, ask
 from relive.forkserver.rendezvous import connect
+from relive.forkserver.successor import replace_asker, tell_end
 from relive.kernel import procfs
 from waiting import eventually
 
@@ -75,6 +77,21 @@ def test_its_end_without_the_server_is_that_of_a_kill(server: OwnServer):
     wait_for_end(fork)
     # Whoever takes its end then may not have done so yet.
     assert fork.status() in (UNKNOWN, -signal.SIGTERM)
+    fork.close()
+
+
+def test_its_end_without_the_server_is_what_it_said_itself():
+    """GIVEN one that another has reaped already, as process 1 does when the server was killed."""
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    pid = os.fork()
+    if pid == 0:
+        replace_asker(its)
+        tell_end(3)
+        os._exit(3)
+    its.close()
+    fork = Fork(pid, os.pidfd_open(pid), ours)
+    os.waitpid(pid, 0)
+    assert fork.status() == 3
     fork.close()
 
 

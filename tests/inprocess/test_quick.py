@@ -448,6 +448,97 @@ def test_readings_are_recorded_the_same(run_recorded, tmp_path, python):
     assert len(told[0][1]) == 19
 
 
+FRAMELESS = """
+import _thread, atexit, os, pickle, random, sys, time, uuid
+from relive_recorder.recorder import recorder
+assert (recorder.quick is not None) is QUICK
+for name in dir(random) + ["os.urandom", "time.time", "time.monotonic_ns", "uuid.uuid4"]:
+    module, _, name = name.rpartition(".")
+    module = sys.modules[module or "random"]
+    found = getattr(module, name)
+    if callable(found) and not isinstance(found, type) and (module is not random or name in random.__all__):
+        again = pickle.loads(pickle.dumps(found))
+        if again is not found and name not in ("getstate", "setstate", "seed", "binomialvariate"):
+            print("another when it was pickled:", name)
+given = {"urandom": (4,), "choice": ([1, 2],), "shuffle": ([],), "seed": ()}
+environ = type(os.environ).__getitem__
+for function in (time.time, time.localtime, os.urandom, random.random, random.choice, random.shuffle, random.seed):
+    _thread.start_new_thread(function, given.get(function.__name__, ()))
+    atexit.register(function, *given.get(function.__name__, ()))
+atexit.register(environ, os.environ, "HOME")
+for _ in range(6000):  # a thread that runs while the interpreter ends finds modules that are none any more
+    if not _thread._count():
+        break
+    time.sleep(0.01)
+print("before the end", flush=True)
+"""
+
+
+@pytest.mark.parametrize("with_it", [True, False], ids=["c", "python"])
+@each_python
+def test_what_has_the_place_of_a_function_can_be_pickled_and_called_by_no_python_code(
+    run_recorded, python, with_it
+):
+    """A thread or callback of C has no Python frame; processes of a pool are given functions by their names."""
+    ran = run_recorded(FRAMELESS.replace("QUICK", str(with_it)), python, quick=with_it)
+    assert (ran.status, ran.out, ran.err) == (0, "before the end\n", "")
+
+
+@pytest.mark.parametrize("with_it", [True, False], ids=["c", "python"])
+@each_python
+def test_who_writes_into_built_in_functions_finds_them(run_recorded, tmp_path, python, with_it):
+    """GIVEN time-machine's part in C, which takes what it finds for built-in functions; THEN it finds no object of another form."""
+    (tmp_path / "_time_machine.py").write_text("import time; first = type(time.time), type(time.gmtime)")
+    told = run_recorded(
+        f"""
+import sys; sys.path.insert(0, {str(tmp_path)!r})
+import datetime, time
+recorded = time.localtime, time.strftime, time.gmtime
+import _time_machine
+names = "time time_ns monotonic monotonic_ns perf_counter localtime gmtime strftime".split()
+assert _time_machine.first == (type(len), type(len))
+found = [getattr(time, name) for name in names] + [datetime.datetime.now, datetime.datetime.utcnow]
+print([one for one in found if type(one) is not type(len)], time.time in recorded, recorded[0] is time.localtime)
+""",
+        python,
+        quick=with_it,
+    )
+    assert (told.status, told.out, told.err) == (0, "[] False False\n", "")
+
+
+# Where an interpreter of its own begins to record, too, it has a recorder of its own.
+SECOND = """
+import os, threading, time
+try:
+    import _xxsubinterpreters as interpreters
+except ImportError:
+    import _interpreters as interpreters
+def work():
+    for _ in range(100):
+        time.time(), os.urandom(2), open(os.devnull).close()
+def works():
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+works()
+other = interpreters.create()
+interpreters.run_string(other, "import os, time; time.time(); os.urandom(2); open(os.devnull).close(); print('there', flush=True)")
+works()
+interpreters.destroy(other)
+works()
+from relive_recorder.recorder import recorder
+print(recorder.quick is not None, flush=True)
+os._exit(0)  # CPython 3.12.1 by itself crashes at the end of a program that had a second interpreter (gh-116510)
+"""
+
+
+@each_python
+def test_another_interpreter_of_the_process_gets_none_of_it(run_recorded, python):
+    ran = run_recorded(SECOND, python)
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.out.splitlines() == ["there", "True"]
+
+
 def _reading_of(event):
     value = event.fields.get("value")
     source = event.fields.get("source", "")

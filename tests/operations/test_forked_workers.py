@@ -32,6 +32,43 @@ def test_a_worker_that_is_killed_fails_its_own_number_only() -> None:
     assert answers == {0: "0", 1: "1", 2: None, 3: None, 4: "4", 5: "5"}
 
 
+def test_a_worker_that_is_killed_when_it_has_nothing_to_do_fails_nothing() -> None:
+    first = os.pipe()
+
+    def work(number: int) -> str:
+        if number == 0:
+            return str(os.getpid())
+        os.read(first[0], 1)
+        return str(number)
+
+    found = in_forked_workers(range(2), 2, work, nothing)
+    _, pid = next(found)
+    os.kill(int(str(pid)), signal.SIGKILL)
+    os.waitid(os.P_PID, int(str(pid)), os.WEXITED | os.WNOWAIT)
+    os.write(first[1], b"x")
+    assert list(found) == [(1, "1")]
+
+
+def test_a_worker_that_is_killed_is_missed_though_another_has_its_channel() -> None:
+    """What it was just starting may live on, with all that it had open."""
+    reading, writing = os.pipe()
+
+    def work(number: int) -> str:
+        if number == 1:
+            if os.fork() == 0:
+                os.close(writing)
+                os.read(reading, 1)
+                os._exit(0)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return str(number)
+
+    try:
+        assert dict(in_forked_workers(range(3), 2, work, nothing)) == {0: "0", 1: None, 2: "2"}
+    finally:
+        os.close(writing)
+        os.close(reading)
+
+
 def test_who_stops_asking_leaves_no_worker_behind_and_what_is_at_work_is_given_up(tmp_path: Path) -> None:
     """GIVEN one number that is answered and one that never is; WHEN the caller gives up; THEN that one undoes what it did."""
     done, begun = tmp_path / "undone", os.pipe()

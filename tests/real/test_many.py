@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +19,7 @@ from relive.errors import RestoreFailed
 from relive.operations import restoring_many
 from relive.operations.progress import Silent
 from relive.operations.restoring_many import RestoreManyWish, restore_many
+from relive.sandbox import restoring
 from relive.sandbox.branch import Branch, find_branch, list_branches
 from waiting import eventually
 
@@ -108,6 +111,20 @@ def test_one_that_fails_does_not_fail_the_others(
             assert hash_of(one.branch.root, address) == wanted
 
 
+def test_a_full_disk_is_told_for_each_that_it_fails(
+    relive: Relive, committed: tuple[Commit, int, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, _, _ = committed
+
+    def make_rings(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(restoring, "make_rings", make_rings)
+    made = restore_many(relive.settings, RestoreManyWish(ref=commit.id, count=2), Silent())
+    assert [one.error and one.error.code for one in made.branches] == ["disk-full"] * 2
+    assert not list(relive.settings.branches.iterdir())
+
+
 def test_who_gives_up_has_none_of_them(
     relive: Relive, committed: tuple[Commit, int, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,3 +144,43 @@ def test_who_gives_up_has_none_of_them(
     with pytest.raises(KeyboardInterrupt):
         restore_many(relive.settings, RestoreManyWish(ref=commit.id, count=COUNT), Given())
     assert found == [1, 2] and not [one for one in list_branches(relive.settings) if one.is_alive]
+
+
+# As ``relive``, but the third is never there.
+_STUCK = """
+import signal, sys
+from relive.cli.app import main
+from relive.operations import restoring_many
+really = restoring_many.bring_to_life
+def bring_to_life(*given):
+    if given[-1].endswith("-3"):
+        print("at the third", flush=True)
+        signal.pause()
+    return really(*given)
+restoring_many.bring_to_life = bring_to_life
+main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_command_that_is_asked_to_end_leaves_none_of_them(
+    relive: Relive, committed: tuple[Commit, int, str], number: signal.Signals
+) -> None:
+    commit, _, _ = committed
+    words = "restore", "--count", "3", "--jobs", "1", commit.id
+    with subprocess.Popen(
+        [sys.executable, "-c", _STUCK, *words],
+        env={**os.environ, **relive.environment},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == "at the third\n"
+            assert len(list_branches(relive.settings)) == 2
+            process.send_signal(number)
+            out, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert (out, process.returncode) == ("", 130 if number == signal.SIGINT else -number)
+    assert not list_branches(relive.settings)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from relive.config import load_settings
 from relive.kernel import procfs
 from relive.model.capsule import CapsuleSpec, LifePaths, Policy
 from relive.proxies.listeners import take_listener
-from relive.watching.public_port import PublicPort
+from relive.watching.public_port import PublicPort, _known
 from waiting import eventually
 
 
@@ -79,6 +81,31 @@ def test_another_has_the_same_listener(paths: LifePaths, spec: CapsuleSpec) -> N
     line.close()
     port.close()
     assert keepers(paths) == []
+
+
+def test_a_stranger_with_its_number_is_not_killed(paths: LifePaths, spec: CapsuleSpec) -> None:
+    """GIVEN one that an earlier agent has left, and whose number was given to another program; THEN that one lives on."""
+    first, second = (PublicPort(load_settings(), spec, paths) for _ in range(2))
+    first.open()
+    second.open()
+    assert second._keeper is not None
+    first.close()
+    with subprocess.Popen(["sleep", "infinity"]) as stranger:
+        # Not in one tick of the clock, as it may be here.
+        second._keeper = second._keeper._replace(pid=stranger.pid, start_ticks=second._keeper.start_ticks - 1)
+        second.close()
+        # A signal is there when kill(2) returns; what was killed ends at once.
+        stranger.terminate()
+        assert stranger.wait(60) == -signal.SIGTERM
+
+
+def test_one_that_has_ended_meanwhile_is_not_known_by_its_number() -> None:
+    ours, its = socket.socketpair()
+    with ours:
+        known = _known(os.getpid(), ours)
+        assert known is not None and known.pid == os.getpid()
+        its.close()
+        assert _known(os.getpid(), ours) is None
 
 
 @pytest.mark.parametrize("how", ["closed", "removed"])

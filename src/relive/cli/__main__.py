@@ -14,6 +14,7 @@ from relive.agent.control.lean import LEFT_OUT
 from relive.cli import app
 from relive.cli.forked import COMMANDS
 from relive.cli.last_resort import end_broken
+from relive.forkserver.successor import tell_end
 
 __all__ = ["main"]
 
@@ -46,6 +47,7 @@ def _end(status: int) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
     finally:
+        tell_end(status)
         os._exit(status)
 
 

@@ -10,6 +10,7 @@ import os
 import select
 import signal
 import sys
+from contextlib import suppress
 
 from relive.forkserver.asking import Fork, ask
 from relive.forkserver.rendezvous import connect, meeting_place
@@ -35,26 +36,34 @@ def run_forked() -> int | None:
     if not (words and words[0] in COMMANDS and _is_as_a_fork_would_be() and _is_allowed()):
         return None
     try:
-        connection = connect(meeting_place(os.environ))
-        if connection is None:
-            return None
-        with _Signals() as signals:
-            fork = ask(
-                connection,
-                "relive.cli",
-                words,
-                environment=dict(os.environ),
-                streams=(0, 1, 2),
-                ends_with_asker=True,
-            )
-            if fork is None:
-                return None
-            status = signals.passed_on_to(fork)
-        if status == 0 and fork.successor is not None:
-            fork.successor.execute()
-        return status
+        fork = _asked(words)
     except (OSError, ValueError):
         return None
+    if fork is None:
+        return None
+    # From here on it is never begun a second time: whatever fails here, the fork may have done it.
+    with _Signals() as signals:
+        status = signals.passed_on_to(fork)
+    if status == 0 and fork.successor is not None:
+        with suppress(OSError):
+            fork.successor.execute()
+        return None  # it is not begun; this process says why
+    return status
+
+
+def _asked(words: list[str]) -> Fork | None:
+    """Signals do meanwhile what they do to a process of its own: whoever has gone leaves no fork behind."""
+    connection = connect(meeting_place(os.environ))
+    if connection is None:
+        return None
+    return ask(
+        connection,
+        "relive.cli",
+        words,
+        environment=dict(os.environ),
+        streams=(0, 1, 2),
+        ends_with_asker=True,
+    )
 
 
 def _is_as_a_fork_would_be() -> bool:
@@ -99,8 +108,11 @@ class _Signals:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(-1)
-        os.close(self._reading)
         os.close(self._writing)
+        with os.fdopen(self._reading, "rb") as left:
+            came = left.read()  # when the fork had ended: they are this process's
+        for late in came:
+            os.kill(os.getpid(), late)
 
     def passed_on_to(self, fork: Fork) -> int:
         """Until it has ended; its exit status."""

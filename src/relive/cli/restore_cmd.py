@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from relive.cli.giving_up import taken_back_when_asked_to_end
 from relive.cli.terminal import AsJson, Terminal
 from relive.cli.wish_options import from_wish
 from relive.config import load_settings
@@ -78,7 +79,9 @@ def restore(
                 remedy="leave them out, or restore one by one",
             )
         many = RestoreManyWish(**wish.model_dump(exclude={"publish"}), count=count, jobs=jobs)
-        _answer_many(restore_many(load_settings(), many, terminal), terminal)
+        with taken_back_when_asked_to_end():
+            made = restore_many(load_settings(), many, terminal)
+        _answer_many(made, terminal)
         return
     if jobs is not None:
         raise UsageError("--jobs is for --count", remedy="add --count")

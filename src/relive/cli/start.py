@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from typing import NoReturn
 
 __all__ = ["main"]
 
@@ -22,17 +23,20 @@ def main() -> None:
 
 
 def _run() -> None:
-    from relive.cli.forked import run_forked
+    try:
+        from relive.cli.forked import run_forked
 
-    status = run_forked()
-    if status is not None:
-        _end_as(status)
-    from relive.cli.app import main as run
+        status = run_forked()
+        if status is not None:
+            _end_as(status)
+        from relive.cli.app import main as run
+    except KeyboardInterrupt:  # what it interrupted here is nobody's affair
+        _end_as(-signal.SIGINT)
 
     run(loaded=_collect_from_now_on)
 
 
-def _end_as(status: int) -> None:
+def _end_as(status: int) -> NoReturn:
     """End this process as another has ended: by that status, or by that signal."""
     if status < 0:
         signal.signal(-status, signal.SIG_DFL)

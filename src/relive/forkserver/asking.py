@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 
 from relive.forkserver.attributes import settable_attributes
-from relive.forkserver.request import MOST_DESCRIPTORS, Request, send_request, take
+from relive.forkserver.request import HERE, MOST_DESCRIPTORS, Request, send_request, take
 from relive.forkserver.successor import Successor
 
 __all__ = ["ANSWER_LIMIT_S", "UNKNOWN", "Fork", "ask", "readable"]
@@ -137,6 +137,8 @@ def ask(
         if len(streams) + len(handed) + 2 > MOST_DESCRIPTORS:
             return None
         connection.settimeout(ANSWER_LIMIT_S)
+        if connection.recv(1) != HERE:
+            return None
         send_request(connection, request, directory, [*streams, *handed])
         message, handle = take(connection)
         if handle is None or "pid" not in message:

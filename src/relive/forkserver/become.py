@@ -17,7 +17,7 @@ from typing import TextIO
 
 from relive.forkserver.attributes import take_on
 from relive.forkserver.entries import ENTRIES, entry
-from relive.forkserver.request import Request, receive_request, say
+from relive.forkserver.request import HERE, Request, receive_request, say
 from relive.forkserver.successor import replace_asker
 from relive.kernel.process_title import set_title
 
@@ -40,6 +40,10 @@ def run_child(connection: socket.socket) -> int:
         SystemExit, and whatever else ends what is run.
     """
     connection.settimeout(_PATIENCE_S)
+    try:
+        connection.send(HERE)
+    except OSError:  # who asks has gone
+        return 0
     received = receive_request(connection)
     if received is None:
         return 0

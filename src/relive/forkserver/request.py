@@ -1,10 +1,12 @@
 """What a fork server's child is told, and how: one packet on a SOCK_SEQPACKET, with descriptors beside it (SCM_RIGHTS, unix(7)).
 
+    child   a byte: it is there. What is sent to a server that stands still stays open in the kernel, and a pipe without an end
     asks    a byte; descriptors: a file in memory with the request as JSON, the working directory, those that it shall have
     child   {"pid"} with a descriptor of its process (pidfd_open(2)), or {"refused": why}
     asks    a byte: go on. Where none comes, such as when who asks was killed or has lost patience, nothing has been done
     child   {"successor"} with a file in memory, where who asks shall be replaced by another program (``successor``)
-    server  {"status"}: the raw wait status, when the child has ended
+    child   {"status"}: the raw wait status with which it is about to end; not from every one
+    server  the same, when the child has ended
 
 The file in memory is for environments larger than a packet.
 """
@@ -18,8 +20,9 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["MOST_DESCRIPTORS", "Request", "receive_request", "say", "send_request", "take"]
+__all__ = ["HERE", "MOST_DESCRIPTORS", "Request", "receive_request", "say", "send_request", "take"]
 
+HERE = b"\0"
 MOST_DESCRIPTORS = 253  # in one packet, SCM_MAX_FD
 _PACKET = 4096  # [bytes] more than any message but the request's file
 

@@ -11,11 +11,12 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple, NoReturn
 
 from relive.forkserver.request import say
 
-__all__ = ["Successor", "replace_asker", "succeed"]
+__all__ = ["Successor", "replace_asker", "succeed", "tell_end"]
 
 _MOST_DESCRIPTORS = 1 << 20
 _asker: socket.socket | None = None
@@ -47,7 +48,7 @@ class Successor(NamedTuple):
 
 
 def replace_asker(asker: socket.socket) -> None:
-    """From now on ``succeed`` is about the process at the other end."""
+    """From now on ``succeed`` and ``tell_end`` are about the process at the other end."""
     global _asker  # noqa: PLW0603 - a process has one
     _asker = asker
 
@@ -62,3 +63,10 @@ def succeed(successor: Successor) -> NoReturn:
         writing.flush()
         say(_asker, {"successor": True}, file)
     sys.exit(0)
+
+
+def tell_end(status: int) -> None:
+    """Say to who asked for it that this process now ends by itself, with this exit status: the server may be gone that would."""
+    if _asker is not None:
+        with suppress(OSError):
+            say(_asker, {"status": status << 8})

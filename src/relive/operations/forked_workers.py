@@ -25,12 +25,23 @@ _PATIENCE = 30.0  # [s] for a worker to take back what it is at
 
 @dataclass(slots=True)
 class _Worker:
-    """A forked process: what it says are lines, each the answer to a number that it was given."""
+    """A forked process: what it says are lines, each the answer to a number that it was given.
+
+    Attributes:
+        handle: of the process (pidfd_open(2)).
+    """
 
     pid: int
+    handle: int
     channel: socket.socket
     answers: BinaryIO
     number: int | None = None
+
+    def answer(self) -> str | None:
+        """Once it has said something, or ended; None: it has ended without an answer, whoever else has its channel open."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.channel, selectors.EVENT_READ)
+            return _line(self) if selector.select(0) else None
 
     def give(self, number: int) -> None:
         self.number = number
@@ -41,19 +52,18 @@ class _Worker:
         """It ends by itself when nobody gives it work; what it is at, it takes back. Returns an answer that was on its way."""
         with contextlib.suppress(OSError):
             self.channel.shutdown(socket.SHUT_WR)
-        handle = os.pidfd_open(self.pid)  # not reaped yet, so it is this one's
         try:
             if self.number is not None:
-                signal.pidfd_send_signal(handle, signal.SIGTERM)
+                signal.pidfd_send_signal(self.handle, signal.SIGTERM)
             with selectors.DefaultSelector() as selector:
-                selector.register(handle, selectors.EVENT_READ)
+                selector.register(self.handle, selectors.EVENT_READ)
                 if not selector.select(_PATIENCE):
-                    signal.pidfd_send_signal(handle, signal.SIGKILL)
+                    signal.pidfd_send_signal(self.handle, signal.SIGKILL)
         finally:
-            os.close(handle)
+            os.close(self.handle)
         os.waitpid(self.pid, 0)
         with self.channel, self.answers:
-            return _line(self) if self.number is not None else None
+            return self.answer() if self.number is not None else None
 
 
 def in_forked_workers(
@@ -70,29 +80,33 @@ def in_forked_workers(
     """
     left = deque(numbers)
     workers: list[_Worker] = []
+
+    def begin() -> None:
+        worker = _fork(workers, work, take_back)
+        workers.append(worker)
+        for source in (worker.channel, worker.handle):
+            selector.register(source, selectors.EVENT_READ, worker)
+        worker.give(left.popleft())
+
     with selectors.DefaultSelector() as selector:
         try:
             for _ in range(min(at_once, len(left))):
-                worker = _fork(workers, work, take_back)
-                workers.append(worker)
-                selector.register(worker.channel, selectors.EVENT_READ, worker)
-                worker.give(left.popleft())
+                begin()
             while any(worker.number is not None for worker in workers):
-                for key, _ in selector.select():
-                    worker = key.data
-                    number, line = worker.number, _line(worker)
+                for worker in {id(key.data): key.data for key, _ in selector.select()}.values():
+                    number, line = worker.number, worker.answer()
                     worker.number = None
                     if line is None:
                         selector.unregister(worker.channel)
+                        selector.unregister(worker.handle)
                         workers.remove(worker)
                         worker.end()
                         if left:
-                            worker = _fork(workers, work, take_back)
-                            workers.append(worker)
-                            selector.register(worker.channel, selectors.EVENT_READ, worker)
-                    if left:
+                            begin()
+                    elif left:
                         worker.give(left.popleft())
-                    yield number, line
+                    if number is not None:  # else it had nothing to do when it was killed
+                        yield number, line
         finally:
             for worker in workers:
                 untold = worker.end()
@@ -116,9 +130,11 @@ def _fork(others: list[_Worker], work: Callable[[int], str], take_back: Callable
         for other in others:  # else none of them would see that the caller is gone
             other.channel.close()
             other.answers.close()
+            os.close(other.handle)
         _serve(theirs, work, take_back)
     theirs.close()
-    return _Worker(pid, ours, ours.makefile("rb"))
+    ours.settimeout(_PATIENCE)  # for the rest of a line that was begun
+    return _Worker(pid, os.pidfd_open(pid), ours, ours.makefile("rb"))
 
 
 def _serve(channel: socket.socket, work: Callable[[int], str], take_back: Callable[[str], None]) -> NoReturn:
@@ -126,7 +142,8 @@ def _serve(channel: socket.socket, work: Callable[[int], str], take_back: Callab
     try:
         gc.freeze()  # what is the caller's is never destroyed here
         signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller's: it ends this one
+        for callers in (signal.SIGINT, signal.SIGHUP):  # he ends this one
+            signal.signal(callers, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, _give_up)
         with channel.makefile("rb") as asked:
             while number := asked.readline():

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from pydantic import Field
 
@@ -20,7 +21,7 @@ from relive.operations.operation import Effect, Faces, Operation, Result, Route,
 from relive.operations.progress import Progress
 from relive.operations.restoring import BranchWish, bring_to_life, tell
 from relive.operations.targets import tend
-from relive.sandbox.branch import find_branch
+from relive.sandbox.branch import find_branch, list_branches
 from relive.store import Store
 
 __all__ = [
@@ -90,14 +91,20 @@ def restore_many(settings: Settings, wish: RestoreManyWish, progress: Progress) 
     name = manifest.target.name
     began = time.monotonic()
     found: list[OneOfMany] = []
+    settings = settings.model_copy(update={"mark": settings.mark or secrets.token_hex(16)})
     try:
-        with progress.progress("restoring", wish.count) as done:
-            for one in _all(settings, store, commit, wish, name):
+        with (
+            progress.progress("restoring", wish.count) as done,
+            contextlib.closing(_all(settings, store, commit, wish, name)) as made,
+        ):
+            for one in made:
                 found.append(one)
                 done(len(found))
-    except BaseException:  # who gave up wants none of them
-        for one in found:
-            _take_back(settings, one)
+    except BaseException:  # who gave up wants none of them; some may be there that nobody has heard of
+        for branch in list_branches(settings):
+            if branch.facts.mark == settings.mark:
+                with contextlib.suppress(BranchUnknown):
+                    branch.stop()
         raise
     seconds = time.monotonic() - began
     found.sort(key=lambda one: one.number)
@@ -109,7 +116,7 @@ def restore_many(settings: Settings, wish: RestoreManyWish, progress: Progress) 
 
 def _all(
     settings: Settings, store: Store, commit: CommitId, wish: RestoreManyWish, name: str
-) -> Iterator[OneOfMany]:
+) -> Generator[OneOfMany, None, None]:
     yield _one(settings, store, commit, wish, name, 1)
     store.close()  # its database is nothing for forked processes, which open their own
     own: list[Store] = []
@@ -134,7 +141,9 @@ def _one(
     try:
         branch = bring_to_life(settings, store, commit, wish, f"{name}-{number}")
     except ReliveError as error:
-        return OneOfMany(number=number, error=BranchError.model_validate(error.as_json()))
+        return _failed(number, error)
+    except OSError as error:
+        return _failed(number, _not_restored(number, str(error), "run `relive doctor`"))
     # What a replay would use of it is not needed here, and hundreds of descriptors would stay open.
     for descriptor in branch.peers.values():
         os.close(descriptor)
@@ -144,11 +153,21 @@ def _one(
 
 
 def _killed(number: int) -> OneOfMany:
-    error = RestoreFailed(
-        f"branch {number} was not restored",
-        cause="the process that restored it was killed",
-        remedy="for want of memory, mostly: restore fewer, or with --lazy",
+    return _failed(
+        number,
+        _not_restored(
+            number,
+            "the process that restored it was killed",
+            "for want of memory, mostly: restore fewer, or with --lazy",
+        ),
     )
+
+
+def _not_restored(number: int, cause: str, remedy: str) -> RestoreFailed:
+    return RestoreFailed(f"branch {number} was not restored", cause=cause, remedy=remedy)
+
+
+def _failed(number: int, error: ReliveError) -> OneOfMany:
     return OneOfMany(number=number, error=BranchError.model_validate(error.as_json()))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import time
@@ -46,6 +47,7 @@ from relive.sandbox.rings import make_rings
 from relive.sandbox.unfinished import new_place
 from relive.sandbox.unwritable_databases import unwritable_databases
 from relive.store import Store
+from relive.store.disk_errors import disk_full
 
 __all__ = ["MakeGround", "restore"]
 
@@ -76,19 +78,38 @@ def restore(
     CriuTools(settings.tools_path).check()
     if request.lazily:
         check_userfault()
-    directory = new_place(settings.branches)
-    (directory / "images").mkdir()
-    ownership = Ownership(directory)
     try:
-        branch = _restore_in(directory, settings, store, commit, request, make_ground, ownership, began)
-    except BaseException:
-        ownership.close()
+        branch, ownership = _restore_claimed(settings, store, commit, request, make_ground, began)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise disk_full("no space left while restoring", settings.branches, error) from error
         raise
     if request.is_owned:
         branch.ownership = ownership
     else:
         ownership.let_live()
     return branch
+
+
+def _restore_claimed(
+    settings: Settings,
+    store: Store,
+    commit: CommitId,
+    request: RestoreRequest,
+    make_ground: MakeGround,
+    began: float,
+) -> tuple[Branch, Ownership]:
+    """As ``restore``; the branch ends with what is returned beside it."""
+    directory = new_place(settings.branches)
+    (directory / "images").mkdir()
+    ownership = Ownership(directory)
+    try:
+        return _restore_in(
+            directory, settings, store, commit, request, make_ground, ownership, began
+        ), ownership
+    except BaseException:
+        ownership.close()
+        raise
 
 
 def _restore_in(

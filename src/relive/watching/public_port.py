@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import signal
 import socket
 import struct
 import subprocess
+from typing import NamedTuple
 
 import structlog
 
@@ -22,6 +24,7 @@ from relive.agent.capsule.listener import open_front
 from relive.checkpoint.criu import CriuTools
 from relive.config import Settings
 from relive.errors import CapsuleStartFailed
+from relive.kernel import procfs
 from relive.kernel.pidfds import copy_descriptor, open_process
 from relive.kernel.unixpath import near
 from relive.model.capsule import CapsuleSpec, LifePaths
@@ -30,6 +33,13 @@ from relive.proxies.listeners import take_listener
 __all__ = ["PublicPort"]
 
 _CREDENTIALS = struct.Struct("3i")
+
+
+class _Keeper(NamedTuple):
+    """The process that keeps the port; with its start, so that no later one of that number is waited for, or killed."""
+
+    pid: int
+    start_ticks: int
 
 
 class PublicPort:
@@ -43,7 +53,7 @@ class PublicPort:
         self._program = CriuTools(settings.tools_path).front
         self._spec, self._paths = spec, paths
         self._listener: socket.socket | None = None
-        self._keeper: int | None = None
+        self._keeper: _Keeper | None = None
         self._child: subprocess.Popen[bytes] | None = None
 
     def open(self) -> None:
@@ -64,13 +74,13 @@ class PublicPort:
             if self._keeper is None:
                 await asyncio.to_thread(self.open)
             assert self._keeper is not None
-            await wait_for_end(self._keeper)
+            await wait_for_end(*self._keeper)
             structlog.get_logger().warning("who keeps the public port has ended; starting another")
             self._reap()
 
     def close(self) -> None:
         """The watch ends: nobody keeps the port any more but the proxy, which ends what is under way."""
-        handle = open_process(self._keeper) if self._keeper is not None else None
+        handle = open_process(*self._keeper) if self._keeper is not None else None
         if handle is not None:
             signal.pidfd_send_signal(handle, signal.SIGKILL)
             os.close(handle)
@@ -97,19 +107,20 @@ class PublicPort:
                     os.close(handle)
         return None
 
-    def _found(self) -> int | None:
-        """The pid of the one that is there."""
+    def _found(self) -> _Keeper | None:
+        """The one that is there."""
         try:
             kept = take_listener(self._paths.front_socket)
         except CapsuleStartFailed:
             return None
+        keeper = _known(kept.keeper, kept.line)
         kept.line.close()  # else nothing would be carried to the service while there is no proxy
         if self._listener is not None:
             self._listener.close()
         self._listener = kept.listener
-        return kept.keeper
+        return keeper
 
-    def _begun(self) -> int:
+    def _begun(self) -> _Keeper:
         if self._listener is None:
             self._listener = self._listener_of_proxy()
         front = open_front(self._spec, self._paths, self._listener)
@@ -129,7 +140,18 @@ class PublicPort:
                 )
         finally:
             front.control.close()
-        return self._child.pid
+        stat = procfs.read_stat(self._child.pid)
+        assert stat is not None  # it is this process's to reap
+        return _Keeper(self._child.pid, stat.start_ticks)
+
+
+def _known(pid: int, line: socket.socket) -> _Keeper | None:
+    """The process of that number, which has said so on this line; None where it has ended meanwhile."""
+    stat = procfs.read_stat(pid)
+    poller = select.poll()
+    poller.register(line, select.POLLRDHUP)
+    # Its end of the line is still open: so it lived when its start was read, and that was no other's.
+    return _Keeper(pid, stat.start_ticks) if stat is not None and not poller.poll(0) else None
 
 
 def _peer(line: socket.socket) -> int:

@@ -5,9 +5,10 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from relive_recorder.guard import attempt
 
-__all__ = ["when_imported"]
+__all__ = ["before_import", "when_imported"]
 
 _changes: Dict[str, List[Callable[[Any], None]]] = {}
+_before: Dict[str, List[Callable[[], None]]] = {}
 
 
 def when_imported(name: str, change: Callable[[Any], None]) -> None:
@@ -19,9 +20,20 @@ def when_imported(name: str, change: Callable[[Any], None]) -> None:
     if module is not None:
         attempt(change, module)
         return
-    if not _changes and not any(type(finder) is _Finder for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
+    _listen()
     _changes.setdefault(name, []).append(change)
+
+
+def before_import(name: str, change: Callable[[], None]) -> None:
+    """Call ``change`` when the module is first looked for, before any of its code runs; never where it is loaded already."""
+    if name not in sys.modules:
+        _listen()
+        _before.setdefault(name, []).append(change)
+
+
+def _listen() -> None:
+    if not _changes and not _before and not any(type(finder) is _Finder for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
 
 
 class _Finder:
@@ -31,6 +43,8 @@ class _Finder:
     """
 
     def find_spec(self, name: str, path: Optional[Sequence[str]], target: Any = None) -> Optional[Any]:
+        for change in _before.pop(name, ()):
+            attempt(change)
         if name not in _changes:
             return None
         for finder in sys.meta_path:

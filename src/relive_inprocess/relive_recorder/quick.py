@@ -57,6 +57,8 @@ def _loaded() -> Any:
         spec = _frozen_importlib.ModuleSpec(_NAME, loader, origin=path)
         loaded = _frozen_importlib.module_from_spec(spec)
         loader.exec_module(loaded)
+        if not loaded.is_own():
+            raise ImportError("it serves another interpreter of this process")
     finally:
         os.close(fd)
     return loaded

@@ -28,7 +28,9 @@ verdicts: Dict[str, bool] = {}  # what is_machinery said of modules, by name
 
 
 def is_machinery(frame: Any) -> bool:
-    """The code that runs in a frame is of one of the modules in ``MACHINERY``, for itself."""
+    """The code that runs in a frame is of one of the modules in ``MACHINERY``, for itself. None: a thread or a callback of C."""
+    if frame is None:
+        return True
     name = frame.f_globals.get("__name__")
     verdict = verdicts.get(name) if type(name) is str else False
     if verdict is None:

@@ -13,11 +13,15 @@ from typing import Any, Callable
 
 from relive_recorder import quick
 from relive_recorder.calls import next_reading
+from relive_recorder.imports import before_import
 from relive_recorder.kinds.callers import is_machinery, verdicts
 from relive_recorder.recorder import RECORD, REPLAY, recorder
 
-__all__ = ["install"]
+__all__ = ["WRITES_INTO_BUILT_INS", "install"]
 
+# The part in C of time-machine, which writes into what it takes for built-in functions of ``time`` and ``datetime``. It must find
+# the real ones there, so that their readings are no more recorded once it is imported.
+WRITES_INTO_BUILT_INS = "_time_machine"
 _SOURCES = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns")
 # What tells the present where it is given no time, and the place of that among its arguments.
 _OF_NOW = {"localtime": 0, "gmtime": 0, "ctime": 0, "asctime": 0, "strftime": 1}
@@ -27,6 +31,7 @@ _real_time, _real_localtime = time.time, time.localtime
 
 def install() -> None:
     """Replace the functions of ``time``. What was imported from it by name before stays as it was."""
+    before = {name: getattr(time, name) for name in (*_SOURCES, *_OF_NOW)}
     for name in _SOURCES:
         real = getattr(time, name)
         source = f"time.{name}"
@@ -38,6 +43,12 @@ def install() -> None:
         setattr(time, name, told)
     for name, place in _OF_NOW.items():
         setattr(time, name, _OfNow(name, place))
+
+    def put_back() -> None:
+        for name, real in before.items():
+            setattr(time, name, real)
+
+    before_import(WRITES_INTO_BUILT_INS, put_back)
 
 
 def _begin(source: str) -> str:
@@ -52,7 +63,9 @@ def _emit(source: str, value: Any, is_played: bool = False) -> None:
 def _reading(source: str, real: Callable[[], Any]) -> Callable[[], Any]:
 
     def read() -> Any:
-        frame = _get_frame(1)
+        frame = _get_frame().f_back
+        if frame is None:  # a thread or a callback of C: no Python code asks
+            return real()
         caller = frame.f_globals.get("__name__")
         # Nearly all readings are the machinery's: a dozen in a request. They are let through with a look into one dict.
         if type(caller) is str and verdicts.get(caller):
@@ -91,7 +104,7 @@ class _OfNow:
     def __call__(self, *given: Any) -> Any:
         real, place = self.__wrapped__, self._place
         is_of_now = len(given) == place or (len(given) == place + 1 and given[place] is None)
-        if not is_of_now or recorder.mode() not in (RECORD, REPLAY) or is_machinery(_get_frame(1)):
+        if not is_of_now or recorder.mode() not in (RECORD, REPLAY) or is_machinery(_get_frame().f_back):
             return real(*given)
         if self._of_struct and len(given) > place:
             return real(*given)  # None is no time to these

@@ -16,8 +16,9 @@ from typing import Any, Dict, Optional
 
 from relive_recorder.calls import next_reading
 from relive_recorder.guard import attempt
-from relive_recorder.imports import when_imported
+from relive_recorder.imports import before_import, when_imported
 from relive_recorder.kinds.callers import is_machinery
+from relive_recorder.kinds.clock import WRITES_INTO_BUILT_INS
 from relive_recorder.recorder import RECORD, REPLAY, recorder
 
 __all__ = ["install"]
@@ -42,6 +43,13 @@ def _change(module: Any) -> None:
     if getattr(kind.now, "__func__", None) is not owned["now"].__func__:
         owned.update(before)
         _forget_types()
+        return
+
+    def put_back() -> None:
+        owned.update(before)
+        _forget_types()
+
+    before_import(WRITES_INTO_BUILT_INS, put_back)
 
 
 def _dictionary_of(kind: type) -> Optional[Dict[str, Any]]:
@@ -62,7 +70,7 @@ def _forget_types() -> None:
 def _now(real: Any) -> Any:
     def now(cls: Any, tz: Any = None) -> Any:
         mode = recorder.mode()
-        if mode not in (RECORD, REPLAY) or is_machinery(_get_frame(1)):
+        if mode not in (RECORD, REPLAY) or is_machinery(_get_frame().f_back):
             return real.__get__(None, cls)(tz)
         kept = attempt(_again, cls, tz, "datetime.now") if mode == REPLAY else None
         value, is_played = (real.__get__(None, cls)(tz), False) if kept is None else kept
@@ -75,7 +83,7 @@ def _now(real: Any) -> Any:
 def _utcnow(real: Any) -> Any:
     def utcnow(cls: Any) -> Any:
         mode = recorder.mode()
-        if mode not in (RECORD, REPLAY) or is_machinery(_get_frame(1)):
+        if mode not in (RECORD, REPLAY) or is_machinery(_get_frame().f_back):
             return real.__get__(None, cls)()
         kept = attempt(_again, cls, None, "datetime.utcnow") if mode == REPLAY else None
         value, is_played = (real.__get__(None, cls)(), False) if kept is None else kept

@@ -30,8 +30,8 @@ def install() -> None:
     real = environ.__getitem__
 
     def __getitem__(self: Any, key: Any) -> Any:
-        caller = _get_frame(1)
-        code = caller.f_code
+        caller = _get_frame().f_back
+        code = caller.f_code if caller is not None else _ITEMS  # a thread or a callback of C asks
         if code is _ITEMS or code is _VALUES or self is not os.environ or type(key) is not str:
             return real(self, key)
         if is_installed(caller, _PASSING) or recorder.mode() not in (RECORD, REPLAY):

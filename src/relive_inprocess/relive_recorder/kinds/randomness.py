@@ -75,7 +75,7 @@ def _emit_packed(source: str, value: Any, is_played: bool) -> None:
 def _urandom(size: int) -> bytes:
     """os.urandom"""
     mode = recorder.mode()
-    if mode not in (RECORD, REPLAY) or _get_frame(1).f_globals.get("__name__") == "uuid":
+    if mode not in (RECORD, REPLAY) or _is_nobody_s(_get_frame().f_back):
         return _real_urandom(size)
     kept = attempt(_again, "os.urandom") if mode == REPLAY else None
     if type(kept) is bytes and len(kept) == size:
@@ -87,9 +87,14 @@ def _urandom(size: int) -> bytes:
     return value
 
 
+def _is_nobody_s(frame: Any) -> bool:
+    """A thread or a callback of C asks, or ``uuid``, whose functions are recorded as a whole."""
+    return frame is None or frame.f_globals.get("__name__") == "uuid"
+
+
 _MACHINERY_OF_UUID = {"uuid": True}
 _urandom.__name__ = _urandom.__qualname__ = "urandom"
-_urandom.__module__ = "posix"
+_urandom.__module__ = "os"  # where pickle finds it
 
 
 def _as(function: Any, real: Any) -> Any:
@@ -141,23 +146,34 @@ def _change_random(module: Any) -> None:
     for name in _PLAIN:
         real = getattr(module, name, None)
         if real is not None:
-            setattr(module, name, _drawing(f"random.{name}", real))
-    module.choice = _choosing("random.choice", module.choice, lambda population, index: population[index])
+            _put(module, name, _drawing(f"random.{name}", real))
+    one = _choosing("random.choice", module.choice, lambda population, index: population[index])
+    _put(module, "choice", one)
     for name in ("choices", "sample"):
         several = _choosing(
             f"random.{name}",
             getattr(module, name),
             lambda population, indexes: [population[index] for index in indexes],
         )
-        setattr(module, name, several)
-    module.shuffle = _shuffling(module.shuffle)
+        _put(module, name, several)
+    _put(module, "shuffle", _shuffling(module.shuffle))
     module.Random.seed = _seeding(module.Random.seed)
     module.seed = module._inst.seed
 
 
+def _put(module: Any, name: str, function: Any) -> None:
+    """Into the place of a method of the module's own generator, but under the name by which pickle finds it (multiprocessing)."""
+    function.__module__, function.__qualname__ = module.__name__, name
+    setattr(module, name, function)
+
+
 def _seeding(real: Callable[..., None]) -> Callable[..., None]:
     def seed(self: Any, a: Any = None, version: int = 2) -> None:
-        if a is None and recorder.mode() in (RECORD, REPLAY) and not _is_begun_by_machinery(_get_frame(1)):
+        if (
+            a is None
+            and recorder.mode() in (RECORD, REPLAY)
+            and not _is_begun_by_machinery(_get_frame().f_back)
+        ):
             a = attempt(_begin)
         real(self, a, version)
 
@@ -183,7 +199,7 @@ def _begin() -> int:
 def _drawing(source: str, real: Callable[..., Any]) -> Callable[..., Any]:
     def draw(*given: Any, **named: Any) -> Any:
         mode = recorder.mode()
-        if mode not in (RECORD, REPLAY) or is_machinery(_get_frame(1)):
+        if mode not in (RECORD, REPLAY) or is_machinery(_get_frame().f_back):
             return real(*given, **named)
         # Drawn in a replay too, so that the generator's state goes on as it did.
         value, is_played = real(*given, **named), False
@@ -208,7 +224,7 @@ def _choosing(source: str, real: Callable[..., Any], take: Callable[[Any, Any], 
             or type(population) not in (list, tuple, str, range)
             or not population
             or "counts" in named
-            or is_machinery(_get_frame(1))
+            or is_machinery(_get_frame().f_back)
         ):
             return real(*given, **named)
         drawn, is_played = real(range(len(population)), *given[1:], **named), False
@@ -239,7 +255,7 @@ def _shuffling(real: Callable[..., Any]) -> Callable[..., Any]:
             mode not in (RECORD, REPLAY)
             or type(x) is not list
             or len(x) > _LONGEST
-            or is_machinery(_get_frame(1))
+            or is_machinery(_get_frame().f_back)
         ):
             return real(x, *given, **named)  # type: ignore[no-any-return]
         order = list(range(len(x)))
