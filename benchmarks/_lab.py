@@ -355,9 +355,8 @@ def lab(options: argparse.Namespace) -> Iterator[Lab]:
     if options.nice:
         with contextlib.suppress(PermissionError):
             os.nice(-20)  # both sides alike, and against whatever else runs on this machine
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit("error: terminated")
-    )  # so that it is cleaned up then, too
+    # So that it is cleaned up then, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("error: terminated"))
     place = Path(options.directory or load_settings().home)
     place.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(prefix="benchmark-", dir=place))

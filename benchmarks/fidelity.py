@@ -380,9 +380,8 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="a file of rows: those in it are told, others are added")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit("error: terminated")
-    )  # so that it is cleaned up then, too
+    # So that it is cleaned up then, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("error: terminated"))
     declared = corpus()
     wanted = options.only.split(",") if options.only else list(declared)
     load = load_average()

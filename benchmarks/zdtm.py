@@ -60,9 +60,8 @@ _LEFT_OUT = re.compile(
     r"|packet_sock|socket-raw|.*icmp|.*udplite|sk-netlink|sock_filter|sock_ip_opts|socket_udp-broadcast"  # raw and odd sockets
     r"|stopped|different_creds|thread_different|child_subreaper|clone_fs|sched_|dumpable|pidfd_.*dead|unhashed"  # of jails
 )
-_ALONE = re.compile(
-    r".*(sock|tcp|udp|pid|lock|lease|seccomp|caps|notify|maps|pty|tty)"
-)  # not with others in one capsule
+# Not with others in one capsule.
+_ALONE = re.compile(r".*(sock|tcp|udp|pid|lock|lease|seccomp|caps|notify|maps|pty|tty)")
 _PEERS = re.compile(r".*/socket-tcp(?!.*local)")
 _HOLDER = """
 import ctypes, os, signal, subprocess, sys

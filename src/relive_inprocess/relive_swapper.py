@@ -133,9 +133,8 @@ class _File:
         for name, functions in sorted(living.items()):
             codes = new.get(name)
             if codes is None:
-                if self.old is not None and not name.endswith(
-                    ">"
-                ):  # <lambda>, <module> of what was read by runpy
+                # <lambda>, <module> of what was read by runpy.
+                if self.old is not None and not name.endswith(">"):
                     self.notes.append("{} is gone from the file; who holds it can still call it".format(name))
                 continue
             olds = sorted({one.__code__.co_firstlineno for one in functions})
@@ -299,9 +298,8 @@ class _File:
         for node in new:
             same = before.get(_key(node), [])
             if isinstance(node, _MADE_BY_NAME):
-                earlier = (
-                    same.pop(0) if same else None
-                )  # several of a name in their order: a property and its setter
+                # Several of a name in their order: a property and its setter.
+                earlier = same.pop(0) if same else None
                 if isinstance(node, ast.ClassDef) and isinstance(earlier, ast.ClassDef):
                     self._compare(earlier.body, node.body, within + node.name + ".", added)
                 if earlier is not None and _around(earlier) != _around(node):

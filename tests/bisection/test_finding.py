@@ -131,6 +131,7 @@ def test_commits_are_probed_again_in_turns_and_what_was_seen_before_counts():
     before = Evidence(10, [(9, Judged(judgement=BAD, seen="before"))])
     done: list[int] = []
     known = probe_again(before, [0, 5, 9], probe(says), times=3, done=done.append)
+    # 5 tells nothing, twice is enough.
     assert asked == [0, 5, 0, 5, 9, 0, 9] and done == [
         1,
         2,
@@ -139,6 +140,6 @@ def test_commits_are_probed_again_in_turns_and_what_was_seen_before_counts():
         5,
         6,
         7,
-    ]  # 5 tells nothing, twice is enough
+    ]
     assert [(one.bad, one.good) for one in known.counts()][::9] == [(0, 3), (3, 0)]
     assert len(before.probes) == 1

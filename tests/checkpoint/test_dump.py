@@ -98,9 +98,8 @@ def looks(monkeypatch: pytest.MonkeyPatch, busy: int) -> list[tuple[str, str]]:
 def test_files_are_looked_at_while_all_stand_still_and_memory_is_still_being_written(
     tmp_path: Path, busy: int, looks: list[tuple[str, str]]
 ) -> None:
-    while (
-        not looks or "pstree.img" in looks[-1][1]
-    ):  # on a busy machine CRIU may be done before this process has the floor
+    # On a busy machine CRIU may be done before this process has the floor.
+    while not looks or "pstree.img" in looks[-1][1]:
         assert len(looks) < 10
         take(tmp_path, busy)
     stopped, _ = looks[-1]

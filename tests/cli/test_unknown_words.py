@@ -77,10 +77,11 @@ def test_a_text_that_its_grammar_does_not_know(relive):
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_every_command_tells_its_errors_in_json(path):
+    # They speak a protocol, pass on a service's output, or are for a browser.
     told = {
         "mcp",
         "attach",
         "dashboard",
-    }  # they speak a protocol, pass on a service's output, or are for a browser
+    }
     options = {word for one in COMMANDS[path].params for word in one.opts}
     assert "--json" in options or path[0] in told

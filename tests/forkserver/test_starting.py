@@ -181,9 +181,8 @@ def test_a_server_that_stands_still_is_not_waited_for_and_runs_nothing_later(ser
     finally:
         os.kill(pid, signal.SIGCONT)
     monkeypatch.undo()
-    assert (
-        server.fork().wait(60) == 0
-    )  # the child before has been seen to by now, or waits for a word that never comes
+    # The child before has been seen to by now, or waits for a word that never comes.
+    assert server.fork().wait(60) == 0
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:  # to its end: until that child is gone
         assert pipe.read() == b""

@@ -27,9 +27,8 @@ def probing(family: int, address: str, port: int) -> Iterator[socket.socket]:
         end.bind((address, port))
         end.connect((address, 7002))
         end.setsockopt(socket.IPPROTO_TCP, _TCP_REPAIR, _OFF)
-        end.setsockopt(
-            socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
-        )  # it leaves nothing behind
+        # It leaves nothing behind.
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         yield end
 
 

@@ -22,9 +22,8 @@ def test_a_listening_socket_is_seen_as_long_as_it_listens(sockets, address):
     with socket.create_server((address, 0), family=family) as listener:
         port = listener.getsockname()[1]
         (taken,) = {one for one in sockets.listening() if one.port == port}
-        assert taken == BoundAddress(
-            address, port, v6_only=family == socket.AF_INET6
-        )  # as create_server says
+        # As create_server says.
+        assert taken == BoundAddress(address, port, v6_only=family == socket.AF_INET6)
         assert taken.takes("::1" if family == socket.AF_INET6 else "127.0.0.1", port)
         assert not taken.takes("127.0.0.1" if family == socket.AF_INET6 else "::1", port)
     assert port not in {one.port for one in sockets.listening()}

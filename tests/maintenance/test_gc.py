@@ -31,9 +31,8 @@ def test_deaths_at_every_change_with_a_committer_beside_lose_nothing(memory_dire
     )
     assert done.returncode == 0, done.stdout + done.stderr
     deaths, commits = map(int, done.stdout.split())
-    assert (
-        deaths >= 8
-    )  # an object, a pack, a placement; a new pack and a placement with their syncs; the dead pack
+    # An object, a pack, a placement; a new pack and a placement with their syncs; the dead pack.
+    assert deaths >= 8
     assert commits >= 2 * deaths
 
 

@@ -154,9 +154,8 @@ def test_its_connections_go_on_and_it_has_the_rights_that_it_had(
         assert found["capabilities"] == int(str(now["capabilities"])) & ~withheld
         assert found["filters"] == int(str(now["filters"])) + 1  # no sockets but those of a network
         inside = branch.command_inside(["python3", "-c", "print(1)"])
-        assert (
-            subprocess.run(inside, capture_output=True, check=False).returncode == 127
-        )  # it is at another path
+        # It is at another path.
+        assert subprocess.run(inside, capture_output=True, check=False).returncode == 127
         ask = (
             "import os, pathlib; print(os.getpid() > 1, sorted(pathlib.Path('/etc').iterdir()), "
             "os.environ['HOSTNAME'], repr(open('/proc/keys').read()))"

@@ -169,9 +169,8 @@ def test_a_number_that_is_a_strangers_by_now_is_not_signalled(relive: Relive, tm
         os._exit(0)
     far.close()
     state = life.paths.state
-    state.write_text(
-        life.facts.model_copy(update={"root": stranger}).model_dump_json()
-    )  # as if it were used again
+    # As if it were used again.
+    state.write_text(life.facts.model_copy(update={"root": stranger}).model_dump_json())
     assert signal_all([stranger], life.facts.init, signal.SIGTERM) == []
     relive("stop", "service")
     near.close()

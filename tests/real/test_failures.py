@@ -137,9 +137,8 @@ def test_a_crashing_child_is_an_incident_and_the_service_goes_on(relive: Relive)
     assert incident["sighting"]["pid"] != relive("show", incident["at"])["target"]["root"]
     assert service.ask("/ok") == 200
     assert service.ask("/hang-up") == 0
-    assert (
-        "GET /hang-up" in service.incident("broken")["sighting"]["summary"]
-    )  # the death before it hides it no more
+    # The death before it hides it no more.
+    assert "GET /hang-up" in service.incident("broken")["sighting"]["summary"]
 
 
 def test_a_logged_exception_and_its_answer_are_one_failure(relive: Relive) -> None:

@@ -383,9 +383,8 @@ def test_a_process_of_32_bits_has_its_files_and_locks_in_a_branch(relive: Relive
     except Refused as refused:
         pytest.skip(f"this CRIU saves no program of 32 bits: {refused}")
     (data / "mapped").write_text("changed by the host")
-    branch = relive.restore(
-        commit, clock="now"
-    )  # the clock that was recorded is given through the vDSO of 64 bits
+    # The clock that was recorded is given through the vDSO of 64 bits.
+    branch = relive.restore(commit, clock="now")
     assert "128, 1" in branch.exec(*probe)
     assert [line for line in differences(then, seen_in(branch, data)) if ": names is" not in line] == []
 

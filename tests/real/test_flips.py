@@ -57,10 +57,11 @@ def told(relive: Relive) -> dict[str, Any]:
 
     log = ask("log")
     for line in log if isinstance(log, list) else []:
+        # These alone are nowhere else, so a line made anew lacks them.
         for name in (
             "durable_us",
             "new_bytes",
-        ):  # these alone are nowhere else, so a line made anew lacks them
+        ):
             line.pop(name)
     return {
         "log": log,
@@ -146,9 +147,8 @@ def test_a_flip_in_each_kind_of_file_is_found_or_harmless(relive: Relive, server
                     outcome.add("refused")
                 elif value != before[name]:
                     if name == "incident" and pattern.startswith("capsules/"):
-                        outcome.add(
-                            "left out"
-                        )  # sums of what can be read are smaller; records have checksums
+                        # Sums of what can be read are smaller; records have checksums.
+                        outcome.add("left out")
                         continue
                     assert is_poorer(value, before[name]), f"{path}: {name} is silently another"
                     outcome.add("left out")

@@ -302,11 +302,12 @@ def test_what_the_recorder_inside_has_no_answer_to_passes_to_the_stubs(
     status, result = service.replay(commit)
     assert status == 0, json.dumps(result, indent=1)
     told = result["runs"][0]["outcome"]["stubs"]
+    # The line; httpx was answered inside.
     assert (told["given"], told["missed"], told["left"]) == (
         1,
         0,
         None,
-    )  # the line; httpx was answered inside
+    )
 
 
 def test_a_call_that_was_lost_inside_is_answered_by_the_border(

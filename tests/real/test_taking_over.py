@@ -91,9 +91,8 @@ def test_a_name_that_is_taken_is_said_before_a_port_that_is(relive: Relive) -> N
     words = ("run", "-d", *OPTIONS, "--listen", str(port), "--upstream", str(own))
     service = ("--", str(PYTHON), "-m", "http.server", "--bind", "127.0.0.1", str(own))
     relive(*words, *service)
-    assert (
-        own in procfs.listening_ports() and port in procfs.listening_ports()
-    )  # it returned when both answer
+    # It returned when both answer.
+    assert own in procfs.listening_ports() and port in procfs.listening_ports()
     with pytest.raises(Refused, match=r"capsule-exists.*relive attach service") as refused:
         relive(*words, *service)
     assert refused.value.status == 9
@@ -120,12 +119,13 @@ def test_what_is_not_ready_in_time_runs_on_and_what_ends_is_told(relive: Relive)
         relive("run", "-d", "--ready", "service", "--ready-limit", "0.2", *OPTIONS, *COMMAND)
     begun(relive)
     relive("stop", "service")
+    # At once: what runs for half a second counts as ready.
     fails = (
         "--",
         "sh",
         "-c",
         "echo no such table >&2; exit 1",
-    )  # at once: what runs for half a second counts as ready
+    )
     with pytest.raises(Refused, match=r"ended before it was ready, with status 1 \| no such table"):
         relive("run", "-d", *OPTIONS, *fails)
     relive("run", "-d", *OPTIONS, "--", "true")  # a task that is done is no failure

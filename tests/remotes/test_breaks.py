@@ -91,9 +91,8 @@ def test_a_bucket_that_is_not_there_is_told_as_such(s3, sender):
 @pytest.mark.parametrize("kind", ["push", "pull"])
 def test_a_death_at_any_moment_leaves_nothing_that_looks_whole_and_it_can_be_done_again(kind):
     """See death_driver: it also counts, so that deaths that miss the work are noticed."""
-    with tempfile.TemporaryDirectory(
-        dir="/dev/shm"
-    ) as directory:  # a death of the process asks nothing of the disk
+    # A death of the process asks nothing of the disk.
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
         done = subprocess.run(
             [sys.executable, "-m", "remotes.death_driver", kind, directory, "1"],
             env={**os.environ, "PYTHONPATH": str(TESTS)},

@@ -224,9 +224,8 @@ def test_frames_tell_their_locals_only_to_who_may_see_memory(home, api, tokens):
 )
 def test_bodies_that_are_none_are_refused(api, body, kind):
     answer = api.http.post("/commits", content=body, headers={"Content-Type": kind})
-    if (
-        answer.status_code == 404
-    ):  # it was read, and nothing is called so: a charset of JSON means nothing (RFC 8259)
+    # It was read, and nothing is called so: a charset of JSON means nothing (RFC 8259).
+    if answer.status_code == 404:
         assert kind == "application/json; charset=utf-16"
         return
     assert answer.status_code in (400, 422) and answer.json()["error"]["code"] == "request-invalid", (

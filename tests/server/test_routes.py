@@ -122,9 +122,8 @@ def test_a_replay_is_a_task_with_events_and_is_kept_with_its_verdicts(api, payme
     assert events[0] == "begun" and events[-1] == "ended" and "progress" in events
     assert ended["state"] == "succeeded"
     verdicts = [run["verdict"]["kind"] for run in ended["result"]["runs"]]
-    assert (
-        len(verdicts) == 2 and "reproduced" in verdicts
-    )  # a very slow machine's settlement may come in between once
+    # A very slow machine's settlement may come in between once.
+    assert len(verdicts) == 2 and "reproduced" in verdicts
     run = api.get("/runs", incident=payments.incident)["items"][0]
     assert (run["kind"], run["reproduced"]) == ("replay", verdicts.count("reproduced"))
     assert api.get(f"/runs/{run['number']}")["replay"]["runs"]

@@ -116,9 +116,8 @@ def test_pages_hold_what_fits_newest_first(most, of, query, limit, data):
         assert found == wanted
 
 
-changes = st.lists(
-    facts | st.integers(0, 1000), max_size=4
-)  # commits that come, and numbers of those that go
+# Commits that come, and numbers of those that go.
+changes = st.lists(facts | st.integers(0, 1000), max_size=4)
 
 
 @settings(max_examples=80, deadline=None)

@@ -47,9 +47,8 @@ from relive.signals.client import TracerProcess
 
 __all__ = ["Agent"]
 
-_LAST_INCIDENTS = (
-    300.0  # [s] after the service's end, for failures that were seen before it: their commits become durable
-)
+# [s] after the service's end, for failures that were seen before it: their commits become durable.
+_LAST_INCIDENTS = 300.0
 
 
 class Agent:

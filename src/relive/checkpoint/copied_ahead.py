@@ -129,9 +129,8 @@ class CopiedAhead:
             data = (self._directory / name).read_bytes()
         except FileNotFoundError:
             return
-        yield from kind.iter_unpack(
-            data[: len(data) // kind.size * kind.size]
-        )  # the last of a killed one may be cut
+        # The last of a killed one may be cut.
+        yield from kind.iter_unpack(data[: len(data) // kind.size * kind.size])
 
     def _left_out_of(self) -> dict[int, list[Span]]:
         """What CRIU left out of each process, by the pid that it sees."""

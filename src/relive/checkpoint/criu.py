@@ -330,9 +330,8 @@ def _spawn(
     if inside is not None:
         kinds = ["--mount", "--pid", "--ipc"] if inside_ipc else ["--mount", "--pid"]
         if namespace_id(inside, Namespace.NETWORK) != namespace_id("self", Namespace.NETWORK):
-            kinds.append(
-                "--net"
-            )  # a branch makes one of its own: what the commit's looked like is in its sockets
+            # A branch makes one of its own: what the commit's looked like is in its sockets.
+            kinds.append("--net")
         command = ["nsenter", f"--target={inside}", *kinds, "--", *command]
     try:
         return subprocess.Popen(

@@ -9,9 +9,8 @@ from relive.model.commit import EntryKind, FileEntry
 
 __all__ = ["entry_of", "with_content"]
 
-_FIELDS = set(
-    FileEntry.model_fields
-)  # one for all: each of its own would take as much room as all else of an entry
+# One for all: each of its own would take as much room as all else of an entry.
+_FIELDS = set(FileEntry.model_fields)
 _NONE: dict[str, str] = {}
 
 

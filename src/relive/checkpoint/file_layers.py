@@ -38,9 +38,8 @@ __all__ = [
     "kind_of",
 ]
 
-CLOCK_GRAIN_NS = (
-    20_000_000  # a file changed this shortly before it was copied may change again with the same times
-)
+# A file changed this shortly before it was copied may change again with the same times.
+CLOCK_GRAIN_NS = 20_000_000
 _OPAQUE = "trusted.overlay.opaque"
 _OVERLAY_PREFIX = "trusted.overlay."
 _METACOPY, _REDIRECT = "trusted.overlay.metacopy", "trusted.overlay.redirect"

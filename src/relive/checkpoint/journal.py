@@ -219,9 +219,8 @@ class JournalReader:
 
     directory: Path
     damaged: int = 0
-    _read: dict[int, tuple[int, int]] = field(
-        default_factory=dict
-    )  # (inode, bytes read) by number of the segment
+    # (inode, bytes read) by number of the segment.
+    _read: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def read_new(self) -> list[JournalRecord]:
         """Records since the last call (at first: all), in their order but for those of epochs that overlap.

@@ -83,9 +83,8 @@ class OpenFiles:
         if not stat.S_ISDIR(facts.st_mode) or path.is_mount():
             return False  # a device, or what a layer of this file system cannot hide
         self._parents(str(path / "x"))
-        taken = [
-            self.add_path(child, staging) for child in sorted(path.iterdir())
-        ]  # each, also behind one that is not
+        # Each, also behind one that is not.
+        taken = [self.add_path(child, staging) for child in sorted(path.iterdir())]
         if all(taken):
             name = str(path).lstrip("/")
             self.entries[name] = self.entries[name].model_copy(update={"opaque": True})
@@ -154,9 +153,8 @@ def _considered(link: Path) -> list[tuple[str, Path]]:
         flags = int((link.parent.parent / "fdinfo" / link.name).read_text().split("flags:")[1].split()[0], 8)
     except (OSError, IndexError, ValueError):
         return []
-    if not stat.S_ISREG(facts.st_mode) or not name.startswith(
-        "/"
-    ):  # a namespace (nsfs) counts as a regular file
+    # A namespace (nsfs) counts as a regular file.
+    if not stat.S_ISREG(facts.st_mode) or not name.startswith("/"):
         return []
     if name.endswith(" (deleted)"):
         # CRIU saves deleted files itself, but of one that has another name it saves only that (link_remap).

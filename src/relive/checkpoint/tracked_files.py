@@ -51,12 +51,10 @@ from relive.store.small_files import SMALL_MOST, SmallFiles
 __all__ = ["FollowedFiles"]
 
 _SETTLE_LIMIT = 5.0  # [s] for copies that the service waits for; after that it is frozen all the same
-_LOOKED_AGAIN_MOST = (
-    4000  # paths; of more, only those that can have changed are looked at while the service stands still
-)
-_IN_FLIGHT_NS = (
-    2_000_000_000  # between the record of a call and the call itself, on a machine that is overloaded
-)
+# [paths] of more, only those that can have changed are looked at while the service stands still.
+_LOOKED_AGAIN_MOST = 4000
+# Between the record of a call and the call itself, on a machine that is overloaded.
+_IN_FLIGHT_NS = 2_000_000_000
 _COMPACTED_FROM = 1 << 18  # [bytes] of the journal
 _MOVED_MOST = 20_000  # entries of a directory that was moved
 _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR

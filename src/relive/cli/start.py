@@ -41,9 +41,8 @@ def _end_as(status: int) -> NoReturn:
     if status < 0:
         signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
-    os._exit(
-        status if status >= 0 else 128 - status
-    )  # nothing of it was written here, so nothing is left to be
+    # Nothing of it was written here, so nothing is left to be.
+    os._exit(status if status >= 0 else 128 - status)
 
 
 def _collect_from_now_on() -> None:

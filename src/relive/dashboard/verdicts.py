@@ -78,9 +78,8 @@ def _sealed(result: Replay | Reproduction) -> str:
 
 
 def _run(run: Run, mask: Mask) -> list[str]:
-    notes = (
-        run.verdict.notes if run.verdict.kind.value != "reproduced" else []
-    )  # there they only vary with time
+    # There they only vary with time.
+    notes = run.verdict.notes if run.verdict.kind.value != "reproduced" else []
     left = run.outcome.packets_left if run.outcome is not None else None
     return [
         str(run.number),

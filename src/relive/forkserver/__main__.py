@@ -41,9 +41,8 @@ def main() -> int:
     os.umask(0o077)
     take_default_signals()
     leave_control_groups()  # those of who happens to be the first to ask; its children have their own
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[
-        1
-    ]  # two descriptors for each child; a child has the limits of who asks
+    # Two descriptors for each child; a child has the limits of who asks.
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     claim = place.with_suffix(".lock")
     lock = os.open(claim, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

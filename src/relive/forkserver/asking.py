@@ -18,9 +18,8 @@ __all__ = ["ANSWER_LIMIT_S", "UNKNOWN", "Fork", "ask", "readable"]
 ANSWER_LIMIT_S = 5.0  # for a child to be there; a server that was stopped never has one
 UNKNOWN = -int(signal.SIGKILL)  # how a process ended whose server was killed with it
 _RESTORED = {signal.SIGPIPE, signal.SIGXFSZ}  # what Python ignores for itself and ``subprocess`` gives back
-_EXIT_CODE = (
-    51  # field of proc_pid_stat(5), from 0; of them behind the name, which may hold blanks, the first is 2
-)
+# Field of proc_pid_stat(5), from 0; of them behind the name, which may hold blanks, the first is 2.
+_EXIT_CODE = 51
 
 
 class Fork:
@@ -72,9 +71,8 @@ class Fork:
         try:
             with open(f"/proc/{self.pid}/stat", "rb") as file:  # noqa: PTH123 - pathlib takes long to import
                 fields = file.read().rpartition(b")")[2].split()
-            signal.pidfd_send_signal(
-                self._handle, 0
-            )  # what was read was of no other: its number is still its own
+            # What was read was of no other: its number is still its own.
+            signal.pidfd_send_signal(self._handle, 0)
             return int(fields[_EXIT_CODE - 2]) if fields[0] == b"Z" else None
         except (OSError, IndexError, ValueError):
             return None

@@ -91,9 +91,8 @@ def _cgroups() -> str:
 
 
 def _limits() -> str:
-    return " ".join(
-        "{}:{}".format(*resource.getrlimit(getattr(resource, name))) for name in _LIMITS
-    )  # in their order
+    # In their order.
+    return " ".join("{}:{}".format(*resource.getrlimit(getattr(resource, name))) for name in _LIMITS)
 
 
 def _set_limits(wanted: str) -> None:

@@ -30,9 +30,8 @@ _EARLY = (
     *("CRYPTOGRAPHY_", "PYDANTIC_", "TYPER_", "_TYPER_"),
 )
 _EARLY_NAMES = {"LANG", "LANGUAGE"}
-_NO_THREADS = {
-    "OPENBLAS_NUM_THREADS": "1"
-}  # numpy starts some when it is imported, and a fork would not take them along
+# numpy starts some when it is imported, and a fork would not take them along.
+_NO_THREADS = {"OPENBLAS_NUM_THREADS": "1"}
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
 

@@ -27,9 +27,8 @@ MOST_DESCRIPTORS = 253  # in one packet, SCM_MAX_FD
 _PACKET = 4096  # [bytes] more than any message but the request's file
 
 
-class Request(
-    NamedTuple
-):  # and no dataclass, whose module takes as long to import as all the others that a command asks with
+# No dataclass, whose module takes as long to import as all the others that a command asks with.
+class Request(NamedTuple):
     """A process that is wanted.
 
     Attributes:

@@ -68,10 +68,11 @@ class ForkServer:
         try:
             connection, _ = self.listener.accept()
         except OSError as error:
+            # It would wait there, and be looked at, again and again.
             if error.errno in (
                 errno.EMFILE,
                 errno.ENFILE,
-            ):  # it would wait there, and be looked at, again and again
+            ):
                 self._retire(poller)
             return None  # else: who asked has gone
         with connection:
@@ -82,10 +83,11 @@ class ForkServer:
                 return None
             kept, spare = None, -1
             try:
+                # Before there is a child to look after.
                 kept, spare = (
                     connection.dup(),
                     os.dup(connection.fileno()),
-                )  # before there is a child to look after
+                )
                 child = os.fork()
             except OSError:  # no more processes, or descriptors: who asks will hear of it from the kernel
                 if kept is not None:

@@ -29,7 +29,6 @@ def inherit_groups(images: Path) -> None:
     numbers = [one.id for entry in read_entries(path, pb.CgroupEntry) for one in entry.sets]
     others = [number for number in numbers if number != inventory.root_cg_set]
     if others:
-        inventory.root_cg_set = others[
-            0
-        ]  # CRIU writes them in the order in which it met them, from the root on
+        # CRIU writes them in the order in which it met them, from the root on.
+        inventory.root_cg_set = others[0]
         write_inventory(images, inventory)

@@ -36,9 +36,8 @@ def add_posix_locks(images: Path, held: list[PosixLock]) -> None:
     path = images / _IMAGE
     found = read_entries(path, pb.FileLockEntry) if path.exists() else []
     saved = {(one.pid, one.fd, one.type, one.start, one.len) for one in found if one.flag & _POSIX}
-    missing = [
-        one for one in held if one not in saved
-    ]  # one that is there by another descriptor may be there twice
+    # One that is there by another descriptor may be there twice.
+    missing = [one for one in held if one not in saved]
     if not missing:
         return
     if not path.exists():

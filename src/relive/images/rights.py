@@ -37,9 +37,8 @@ def limit_rights(images: Path, processes: Iterable[pb.PstreeEntry]) -> None:
             path = images / f"core-{thread}.img"
             if path.exists():
                 entries = read_entries(path, pb.CoreEntry)
-                limited = [
-                    _limit(path.name, entry) for entry in entries
-                ]  # all of them, not only up to the first
+                # All of them, not only up to the first.
+                limited = [_limit(path.name, entry) for entry in entries]
                 if any(limited):
                     write_entries(path, entries)
 

@@ -29,13 +29,11 @@ __all__ = [
 
 _TCP = socket.IPPROTO_TCP
 _ESTABLISHED, _LISTEN = 1, 10
-_CLOSING_STATES = frozenset(
-    {4, 5, 6, 8, 9, 11}
-)  # FIN_WAIT1, FIN_WAIT2, TIME_WAIT, CLOSE_WAIT, LAST_ACK, CLOSING
+# FIN_WAIT1, FIN_WAIT2, TIME_WAIT, CLOSE_WAIT, LAST_ACK, CLOSING.
+_CLOSING_STATES = frozenset({4, 5, 6, 8, 9, 11})
 _UNIX_EXTERNAL = 1  # USK_EXTERN in uflags: a socket of a process outside
-_UNIX_CALLBACK = (
-    4  # USK_CALLBACK: of a connection to the outside that our plugin let pass (native/journal_plugin.c)
-)
+# USK_CALLBACK: of a connection to the outside that our plugin let pass (native/journal_plugin.c).
+_UNIX_CALLBACK = 4
 _ACCESS_MODE, _WRITE_ONLY = 3, 1
 
 

@@ -165,9 +165,8 @@ def _open(path: Path) -> sqlite3.Connection:
         if _version_of(database) < _VERSION:
             with database:
                 database.execute("BEGIN IMMEDIATE")
-                if (
-                    _version_of(database) < _VERSION
-                ):  # another may have made it meanwhile, and entered incidents
+                # Another may have made it meanwhile, and entered incidents.
+                if _version_of(database) < _VERSION:
                     for statement in (*_DROPPED, *_SCHEMA, f"PRAGMA user_version = {_VERSION}"):
                         database.execute(statement)
     except BaseException:

@@ -15,9 +15,8 @@ __all__ = ["Stand", "file_locks", "mutex_owner", "waiting_threads"]
 _KINDS = {1: "posix", 2: "flock", 4: "open-file", 8: "lease"}
 _MODES = {0: "read", 1: "write"}
 _WAITS = frozenset({7, 38})  # F_SETLKW, F_OFD_SETLKW
-_FUTEX_WAITS = frozenset(
-    {0, 9}
-)  # FUTEX_WAIT, FUTEX_WAIT_BITSET; 128 is FUTEX_PRIVATE_FLAG, 256 FUTEX_CLOCK_REALTIME
+# FUTEX_WAIT, FUTEX_WAIT_BITSET; 128 is FUTEX_PRIVATE_FLAG, 256 FUTEX_CLOCK_REALTIME.
+_FUTEX_WAITS = frozenset({0, 9})
 _FUTEX_COMMAND = 0x7F
 _MUTEX = struct.Struct("<IIi")  # __lock, __count, __owner of glibc's pthread_mutex_t
 _CONTENDED = 2

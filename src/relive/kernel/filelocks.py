@@ -50,9 +50,8 @@ def _of_process(pid: int) -> list[PosixLock]:
                 length = 0 if last == b"EOF" else int(last) + 1 - int(first)
                 lock_kind = fcntl.F_RDLCK if kind == b"READ" else fcntl.F_WRLCK
                 lock = PosixLock(pid, int(name), lock_kind, int(first), length)
-                found.setdefault(
-                    (kind, file, first, last), lock
-                )  # a duplicate of the descriptor tells it again
+                # A duplicate of the descriptor tells it again.
+                found.setdefault((kind, file, first, last), lock)
     return list(found.values())
 
 

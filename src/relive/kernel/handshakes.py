@@ -23,10 +23,11 @@ __all__ = [
 ]
 
 _SO_ATTACH_FILTER = 26
+# ETH_P_IP, ETH_P_IPV6: what comes in, so that each packet of loopback is seen once.
 _PROTOCOLS = (
     0x0800,
     0x86DD,
-)  # ETH_P_IP, ETH_P_IPV6: what comes in, so that each packet of loopback is seen once
+)
 _TCP, _UDP, _ICMP, _ICMP6 = 6, 17, 1, 58
 _PORT_UNREACHABLE, _PORT_UNREACHABLE6 = 0x0303, 0x0104  # type and code
 _SYN, _SYN_ACK = 0x02, 0x12

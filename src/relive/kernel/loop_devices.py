@@ -15,9 +15,8 @@ __all__ = ["read_only_device"]
 _CONTROL = "/dev/loop-control"
 _GET_FREE, _CONFIGURE = 0x4C82, 0x4C0A
 _READ_ONLY, _AUTOCLEAR = 1, 4
-_CONFIG = struct.Struct(
-    "<II 5Q4I 192x 8Q"
-)  # struct loop_config: descriptor, block size, loop_info64, reserved
+# struct loop_config: descriptor, block size, loop_info64, reserved.
+_CONFIG = struct.Struct("<II 5Q4I 192x 8Q")
 _TRIES = 64  # others take free ones too
 
 

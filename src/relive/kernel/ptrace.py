@@ -59,9 +59,10 @@ EVENT_CLONE: Final = 3
 EVENT_EXEC: Final = 4
 EVENT_STOP: Final = 128  # group-stop, PTRACE_INTERRUPT, or the first stop of a task that was seized at birth
 
+# Of struct user_regs_struct, all of 8 bytes.
 _REGISTERS: Final = (
     "r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi orig_rax rip cs eflags rsp ss fs_base gs_base ds es fs gs"
-).split()  # of struct user_regs_struct, all of 8 bytes
+).split()
 _KEPT: Final = 6
 
 SIGINFO_SIZE: Final = 128  # [bytes] siginfo_t, sigaction(2)

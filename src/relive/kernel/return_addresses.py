@@ -57,9 +57,8 @@ def _stack(maps: list[Mapping], memory: int, begin: int) -> bytes:
 
 
 def _pointing(stack: bytes, maps: list[Mapping]) -> list[int]:
-    code = [
-        (one.start, one.end) for one in maps if "x" in one.permissions and one.path.startswith("/")
-    ]  # code that a runtime made for itself need not lie where it had lain
+    # Code that a runtime made for itself need not lie where it had lain.
+    code = [(one.start, one.end) for one in maps if "x" in one.permissions and one.path.startswith("/")]
     begins = [begin for begin, _ in code]
     words = (
         int.from_bytes(stack[at : at + _WORD], "little") for at in range(0, len(stack) - _WORD + 1, _WORD)

@@ -24,13 +24,14 @@ from typing import NamedTuple
 
 __all__ = ["ALLOWED_FAMILIES", "SANDBOX_FILTER"]
 
+# Families that may be used, beside AF_NETLINK.
 ALLOWED_FAMILIES = (
     socket.AF_UNIX,
     socket.AF_INET,
     socket.AF_INET6,
     socket.AF_PACKET,
     socket.AF_ALG,  # the kernel's ciphers: it goes nowhere
-)  # beside AF_NETLINK
+)
 _NETLINK_AUDIT = 9
 _NEW_USER = 0x10000000  # CLONE_NEWUSER
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C

@@ -18,6 +18,7 @@ __all__ = ["Tables", "return_addresses"]
 _MOST = 64  # calls
 _STEPS_MOST = 4096  # of one function's table
 _RBP, _RSP, _RETURN = 6, 7, 16  # DWARF numbers (x86-64 psABI, 3.6.2)
+# Registers that a callee has to keep, in the order of struct user_regs_struct.
 _KEPT = (
     15,
     14,
@@ -25,17 +26,18 @@ _KEPT = (
     12,
     _RBP,
     3,
-)  # registers that a callee has to keep, in the order of struct user_regs_struct
+)
 _EH_FRAME = 0x6474E550  # PT_GNU_EH_FRAME
 _LOAD = 1
 _HEADER_KNOWN = (1, 0x03, 0x3B)  # version; count as udata4; table of sdata4, relative to the header
+# DW_EH_PE_absptr, udata4, udata8, sdata4, sdata8.
 _SIZES = {
     0x00: "<Q",
     0x03: "<I",
     0x04: "<Q",
     0x0B: "<i",
     0x0C: "<q",
-}  # DW_EH_PE_absptr, udata4, udata8, sdata4, sdata8
+}
 _RELATIVE = 0x10  # DW_EH_PE_pcrel
 _ADVANCES = {0x02: "<B", 0x03: "<H", 0x04: "<I"}  # DW_CFA_advance_loc1, 2, 4
 _DEFINITIONS = frozenset({0x0C, 0x0D, 0x0E, 0x0F, 0x12, 0x13})  # DW_CFA_def_cfa*

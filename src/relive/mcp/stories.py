@@ -177,9 +177,8 @@ def _ask_next(account: Account) -> list[str]:
         f"relive why {number}": f"why(incident={number})",
         f"relive debug {number} --at-request": f"debug(number={number}, at_request=true, command=['n', 'p ...'])",
     }
-    if (
-        account.incident.sighting.throw is not None
-    ):  # what looks at others from outside has the rights of the host
+    # What looks at others from outside has the rights of the host.
+    if account.incident.sighting.throw is not None:
         tools[f"relive debug {number}"] = f"debug(number={number}, command=['where', 'p ...'])"
     for step in account.next_steps:
         asked.append(

@@ -34,9 +34,8 @@ def find_stacks(lines: list[str]) -> list[Stack]:
     Margins of exception groups are taken off.
     """
     found = _find_tracebacks(lines)
-    lines = [
-        line[:_LONG] for line in lines
-    ]  # a log is anybody's text, and patterns take their time over long lines
+    # A log is anybody's text, and patterns take their time over long lines.
+    lines = [line[:_LONG] for line in lines]
     covered = [(begin, end) for begin, end, _ in found]
     place = 0
     while place < len(lines):

@@ -326,8 +326,7 @@ def _fitted(said: bytes, message: bytes, question: _Question) -> bytes:
 def _own(message: bytes, question: _Question | None, status: int) -> bytes:
     """An answer without records."""
     number, flags = struct.unpack_from("!2H", message)
-    flags = (
-        0x8080 | (flags & 0x7900) | status
-    )  # an answer, recursion available; opcode and recursion desired kept
+    # An answer, recursion available; opcode and recursion desired kept.
+    flags = 0x8080 | (flags & 0x7900) | status
     body = message[_HEADER.size : question.end] if question is not None else b""
     return _HEADER.pack(number, flags, 1 if body else 0, 0, 0, 0) + body

@@ -74,9 +74,8 @@ class ServiceSocket:
         self._frozen = self._shut = False
         self._close_on_thaw: bool | None = None  # the value is whether to reset
         self._at_eof = False
-        self._refusal: OSError | None = (
-            None  # it takes no more, but what it said before may still be there to read
-        )
+        # It takes no more, but what it said before may still be there to read.
+        self._refusal: OSError | None = None
         self.sent = 0
         self.backlog = 0
         self.local_port: int = sock.getsockname()[1]
@@ -173,9 +172,8 @@ class ServiceSocket:
             # Large reads only where they fill up: the memory is taken before it is known how much comes.
             self._read_size = _LARGE_READ if len(data) >= _SMALL_READ else _SMALL_READ
             self._owner.service_data(data)
-        if (
-            self._reading and self._reads_at_once > 1
-        ):  # others have their turn, and then a call comes in any case
+        # Others have their turn, and then a call comes in any case.
+        if self._reading and self._reads_at_once > 1:
             self.pause_reading()
             self.resume_reading()
 

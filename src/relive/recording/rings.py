@@ -44,9 +44,8 @@ _LARGEST = 1 << 63
 _INTEGERS = frozenset((int,))
 _NO_RECORD = "no record stands there"
 _decoder: Any = json.JSONDecoder()
-_scan = (
-    _decoder.scan_once
-)  # as ``raw_decode``, which is a call more; raises StopIteration where nothing begins
+# As ``raw_decode``, which is a call more; raises StopIteration where nothing begins.
+_scan = _decoder.scan_once
 _unpack, _crc32 = _RECORD.unpack_from, zlib.crc32
 
 

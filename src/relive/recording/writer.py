@@ -39,9 +39,8 @@ __all__ = ["DEFAULT_SEGMENT_BYTES", "RecordingWriter"]
 
 DEFAULT_SEGMENT_BYTES = 64 * 1024 * 1024
 RETRY_SECONDS = 1.0  # how often a recording that is off looks for room
-ROOM_TO_RESUME_BYTES = (
-    4 * 1024 * 1024
-)  # so that it does not switch on and off with every block that comes free
+# So that it does not switch on and off with every block that comes free.
+ROOM_TO_RESUME_BYTES = 4 * 1024 * 1024
 AUTO_FLUSH_BYTES = 1024 * 1024
 _IOV_MAX = 1024
 _LEAST_SEGMENT_BYTES = 64 * 1024
@@ -200,9 +199,8 @@ class RecordingWriter:
     def _open_head(self) -> mmap.mmap:
         self._head_fd = os.open(self.directory / "head", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(
-                self._head_fd, fcntl.LOCK_EX | fcntl.LOCK_NB
-            )  # let go by the kernel when we are killed
+            # The kernel lets it go when we are killed.
+            fcntl.flock(self._head_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             os.close(self._head_fd)
             raise RecordingError(

@@ -21,9 +21,8 @@ __all__ = ["remote_errors"]
 
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 _FULL, _FORBIDDEN = {28, 122}, {1, 13, 30}  # ENOSPC, EDQUOT | EPERM, EACCES, EROFS
-_NO_CREDENTIALS = re.compile(
-    r"169\.254\.|credential", re.IGNORECASE
-)  # it looked for those of a machine in EC2
+# It looked for those of a machine in EC2.
+_NO_CREDENTIALS = re.compile(r"169\.254\.|credential", re.IGNORECASE)
 _REFUSED = re.compile(r"status code: 40[13]|AccessDenied|SignatureDoesNotMatch|InvalidAccessKeyId")
 
 

@@ -19,9 +19,8 @@ from relive.signals.messages import Exited, Fatal
 
 __all__ = ["Deaths", "Watched", "places_of"]
 
-_LOOKS = (
-    300  # at a thread that runs: a loop of an interpreter goes through some thousand bytes of instructions
-)
+# At a thread that runs: a loop of an interpreter goes through some thousand bytes of instructions.
+_LOOKS = 300
 _BETWEEN_LOOKS = 0.001  # [s]
 _STOP_LOOKS = 100
 

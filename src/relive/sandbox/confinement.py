@@ -26,13 +26,14 @@ _WITHHELD = sum(1 << number for number in WITHHELD.values())
 _SETS = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
 _NO_FILTER = "0"
 _NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
+# CRIU brings System V objects back in an IPC namespace of their own.
 _OF_BRANCH = (
     "cgroup",
     "mnt",
     "net",
     "pid",
     "user",
-)  # CRIU brings System V objects back in an IPC namespace of their own
+)
 _OF_CONTAINER = ("net", "user")  # the others are its own, within the branch's
 # Memory devices, terminals, and the ends of pseudo-terminals.
 _DEVICES = {(1, 3), (1, 5), (1, 7), (1, 8), (1, 9), (5, 0), (5, 2)}

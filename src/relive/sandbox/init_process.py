@@ -105,9 +105,8 @@ class FirstProcess:
         of something to listen to and the log for what comes. ``main`` must be its child by now.
         """
         self._orders.send(f"x{main} {kept} {self._program}".encode())
-        answer = self._orders.recv(
-            _ANSWER_MOST
-        )  # the new program has not got the socket: no answer is the good one
+        # The new program has not got the socket: no answer is the good one.
+        answer = self._orders.recv(_ANSWER_MOST)
         if answer:
             raise _refusal("x", int(answer))
 

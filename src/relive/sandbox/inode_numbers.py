@@ -27,9 +27,8 @@ from relive.sandbox.inode_filesystem import HIGHEST_NUMBER, LOWEST_NUMBER, mount
 __all__ = ["InodeNumbers", "number_files"]
 
 _ORIGIN = "trusted.overlay.origin"
-_HANDLE = struct.Struct(
-    "<5B16s2I"
-)  # struct ovl_fb: version, magic, length, flags, type; UUID; number, generation
+# struct ovl_fb: version, magic, length, flags, type; UUID; number, generation.
+_HANDLE = struct.Struct("<5B16s2I")
 _MAGIC, _NUMBER_AND_GENERATION = 0xFB, 1  # FILEID_INO32_GEN
 _MOST = 4096
 
@@ -63,9 +62,8 @@ class InodeNumbers:
         layer.mkdir()
         try:
             return cls(layer, mount_inodes(layer, set(able.values())), able)
-        except (
-            OSError
-        ):  # no loop devices here, say; the branch tells which databases cannot be written for it
+        except OSError:
+            # No loop devices here, say; the branch tells which databases cannot be written for it.
             return None
 
     def below(self, point: str) -> dict[str, int]:

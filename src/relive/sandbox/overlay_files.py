@@ -14,9 +14,8 @@ from relive.sandbox.rootfs import CoveredPoint, layer_directories
 
 __all__ = ["Laying"]
 
-_WHITEOUT = (
-    0  # the device number of a character device that hides what is below it (overlayfs.rst of the kernel)
-)
+# The device number of a character device that hides what is below it (overlayfs.rst of the kernel).
+_WHITEOUT = 0
 
 
 @dataclass(slots=True)

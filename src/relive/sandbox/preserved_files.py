@@ -73,9 +73,8 @@ def _register(
             line.connect(name)
     except OSError:
         line.close()
-        return (
-            None  # the life has ended: nothing changes any more, but in a later one, which is the newest then
-        )
+        # The life has ended: nothing changes any more, but in a later one, which is the newest then.
+        return None
     with contextlib.ExitStack() as stack:
         descriptors = []
         for point, upper in points:

@@ -64,9 +64,8 @@ class AuditMiddleware:
         is_refusal = status in (401, 403)
         if not (is_refusal or noted or is_act):
             return
-        is_anybody = (
-            told["who"] == _ANYBODY
-        )  # who has no token asks as often as they like, also for downloads
+        # Who has no token asks as often as they like, also for downloads.
+        is_anybody = told["who"] == _ANYBODY
         if (is_refusal or is_anybody) and self._anybody.acquire(noted.get("who", ""), *_ANYBODYS):
             self._unwritten += 1
             return

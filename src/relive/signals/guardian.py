@@ -30,9 +30,8 @@ def guard(crash: Crash, limit: float) -> int:
     reading, writing = os.pipe()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", DeprecationWarning
-            )  # the tracer's other thread waits for this one
+            # The tracer's other thread waits for this one.
+            warnings.simplefilter("ignore", DeprecationWarning)
             child = os.fork()
     except OSError:
         os.close(reading)

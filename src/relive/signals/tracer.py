@@ -380,9 +380,8 @@ def main() -> None:
     parser.add_argument("--agent", type=int, metavar="PID", help="whose it is, for who looks at processes")
     arguments = parser.parse_args()
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(
-        resource.RLIMIT_NOFILE, (most, most)
-    )  # it has a handle of each process while it is aside
+    # It has a handle of each process while it is aside.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     Tracer(TracerChannel(socket.socket(fileno=arguments.socket)), arguments.hold_limit).run()
 
 

@@ -92,9 +92,8 @@ class Images:
         small = {name: path.read_bytes() for name, path in paths.items() if name not in sizes}
         files = [(file, _map(paths[file.name])) for file in page_files(small, sizes)]
         bundle = pack_bundle(small)
-        with ThreadPoolExecutor(
-            1
-        ) as pool:  # beside the comparison; gone on return, since the caller may fork
+        # A thread beside the comparison; gone on return, since the caller may fork.
+        with ThreadPoolExecutor(1) as pool:
             hashes = pool.map(lambda file: hash_pages(file[1], file[0].size), files)
             taken.intake.take_pages(files)
             images = [

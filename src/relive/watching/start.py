@@ -44,9 +44,8 @@ __all__ = ["Common", "ContainerStart", "StartEnd", "wait_status"]
 _LOOK_LEAST, _LOOK_MOST = 1.0, 10.0  # [s] between two looks at a container that has a health check
 _BORN_SLACK_NS = 1_000_000_000  # a process's start is known to a tick of the clock, its time since boot read a moment later
 _KILLED = 128 + 9
-_LAST_INCIDENTS = (
-    300.0  # [s] after its end, for failures that were seen before it: their commits become durable
-)
+# [s] after its end, for failures that were seen before it: their commits become durable.
+_LAST_INCIDENTS = 300.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -272,9 +272,8 @@ def play(channel: Channel, asked: Dict[str, Any], kept: Kept) -> Any:
 
 
 def _emit_recorded(channel: Channel, asked: Dict[str, Any], value: Any, took: int) -> None:
-    if (
-        not channel.local and recorder.mode() == REPLAY
-    ):  # committed after it was answered, but before this was written down
+    # Committed after it was answered, but before this was written down.
+    if not channel.local and recorder.mode() == REPLAY:
         _happened(channel, asked)
     _emit_answer(channel, asked, value, took)
 
@@ -301,9 +300,8 @@ def describe_error(error: BaseException) -> Dict[str, Any]:
 
 def _error_again(described: Dict[str, Any]) -> BaseException:
     module, _, name = str(described.get("type", "")).rpartition(".")
-    kind = getattr(sys.modules.get(module), "__dict__", {}).get(
-        name
-    )  # not asking a module that makes names up
+    # Not asking a module that makes names up.
+    kind = getattr(sys.modules.get(module), "__dict__", {}).get(name)
     try:
         args = unpack(described.get("args"))
         if isinstance(kind, type) and issubclass(kind, BaseException):

@@ -70,7 +70,6 @@ def _change_after(loader: Any, name: str) -> None:
 
     try:
         loader.exec_module = exec_module
-    except (
-        AttributeError
-    ):  # a built-in or frozen module's loader is a class: those are loaded before anybody else
+    except AttributeError:
+        # A built-in or frozen module's loader is a class: those are loaded before anybody else.
         pass

@@ -22,9 +22,8 @@ __all__ = ["FREE", "OFF", "RECORD", "REPLAY", "Recorder", "encode", "mono", "rec
 # Modes, as numbers of the ring's header.
 OFF = 0  # nothing is recorded (any more)
 RECORD = 1  # the original: everything goes on as ever, and is recorded
-REPLAY = (
-    2  # a branch: calls are answered from a recording; what happens is recorded into the branch's own ring
-)
+# A branch: calls are answered from a recording; what happens is recorded into the branch's own ring.
+REPLAY = 2
 FREE = 3  # a branch that runs freely: calls go out (and find a sealed network), nothing is recorded
 
 mono = time.monotonic_ns  # the real one, also when ``kinds/clock.py`` has changed the module

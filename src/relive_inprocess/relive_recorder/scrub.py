@@ -41,10 +41,11 @@ _CARD = LazyPattern(r"[2-6](?:[ -]?[0-9]){12,18}(?![0-9])")
 _CARD_DIGITS = {"3": (14, 15, 16), "4": (13, 16, 19), "6": (16, 17, 18, 19)}
 _URL_PASSWORD = LazyPattern(r"(?<=://)([^/@:\s]*):([^/@\s]+)(?=@)")
 _OPTION_NAME = LazyPattern(r"--?([A-Za-z][A-Za-z0-9_.-]*)")
+# Of a form in parts, RFC 7578.
 _PART = LazyPattern(
     r'(name="([^"\r\n]{1,64})"[^\r\n]*\r?\n(?:[^\r\n]+\r?\n)*\r?\n)(.*?)(?=\r?\n--|\Z)',
     re.DOTALL | re.IGNORECASE,
-)  # of a form in parts, RFC 7578
+)
 _SCHEME = LazyPattern(r"\b(Basic|Bearer)(\s+)([A-Za-z0-9._~+/=-]{4,})", re.IGNORECASE)
 _PLACEHOLDER = LazyPattern(r"<secret:[0-9a-f]{8}>")
 _SHORTEST = 6  # [characters] shorter values stand in too many places by chance
@@ -339,13 +340,11 @@ class Scrubber:
     def _card(self, found: Any) -> str:
         text, whole = found.string, found[0]
         begin, end = found.start(), found.end()
-        if begin and (
-            text[begin - 1].isalnum() or text[begin - 1] == "_"
-        ):  # the end of a longer number, or of a name
+        # The end of a longer number, or of a name.
+        if begin and (text[begin - 1].isalnum() or text[begin - 1] == "_"):
             return str(whole)
-        if (
-            begin > 1 and text[begin - 1] == "." and text[begin - 2].isdigit()
-        ):  # what stands behind a decimal point
+        # What stands behind a decimal point.
+        if begin > 1 and text[begin - 1] == "." and text[begin - 2].isdigit():
             return str(whole)
         if end < len(text) and (text[end].isalpha() or text[end] == "_"):
             return str(whole)

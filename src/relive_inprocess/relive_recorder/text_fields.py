@@ -8,9 +8,8 @@ from .lazy_pattern import LazyPattern  # the host imports this by another name o
 __all__ = ["TextField", "field_at", "places_of"]
 
 _JSON_FIELD = LazyPattern(r'"([^"\\]{1,64})("\s*:\s*")((?:[^"\\]|\\.)*)"', re.DOTALL)
-_ESCAPED_FIELD = LazyPattern(
-    r'"([^"\\]{1,64})(\\"\s*:\s*\\")((?:[^"\\]|\\[^"])*)\\"', re.DOTALL
-)  # JSON in a text of JSON
+# JSON in a text of JSON.
+_ESCAPED_FIELD = LazyPattern(r'"([^"\\]{1,64})(\\"\s*:\s*\\")((?:[^"\\]|\\[^"])*)\\"', re.DOTALL)
 _FORM_FIELD = LazyPattern(r"([A-Za-z0-9_.%\[\]-]{1,64})(=)([^&\s;,'\"<>)}\]]+)")
 # As programs and languages write a field: name = 'value', "name": b'value', name => "value".
 _QUOTED_FIELD = LazyPattern(

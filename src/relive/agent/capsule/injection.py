@@ -50,9 +50,8 @@ def _make_ours(rings: Path) -> None:
     for _ in range(_TRIES):
         IN_MEMORY.mkdir(mode=0o700, exist_ok=True)
         _check_ours(IN_MEMORY)
-        with contextlib.suppress(
-            FileNotFoundError
-        ):  # the last service there was has just ended, and took it along
+        # The last service there was has just ended, and took it along.
+        with contextlib.suppress(FileNotFoundError):
             return rings.mkdir()
     rings.mkdir()
 

@@ -35,9 +35,8 @@ class MemoryGroup:
             HostIncapable: a limit is asked for and cannot be set.
         """
         try:
-            with contextlib.suppress(
-                FileNotFoundError
-            ):  # the last capsule there was has just ended, and took the group along
+            # The last capsule there was has just ended, and took the group along.
+            with contextlib.suppress(FileNotFoundError):
                 cls._make_v1(name) or cls._make_v2(name)
             group = cls._make_v1(name) or cls._make_v2(name)
             if group is not None and limit is not None:

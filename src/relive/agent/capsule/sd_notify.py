@@ -124,7 +124,6 @@ class NotifyRelay:
         if self._address is None:
             return
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
-        with contextlib.suppress(
-            OSError
-        ):  # systemd is being started anew; it would not have heard the service either
+        # systemd is being started anew; it would not have heard the service either.
+        with contextlib.suppress(OSError):
             self._sender.sendmsg([text], rights if descriptors else [], 0, self._address)

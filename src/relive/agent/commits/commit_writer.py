@@ -47,9 +47,8 @@ _RETENTION = "retention"
 _CLOSE_EVERY = 5.0  # [s]
 _CLOSED_AGAIN = 16  # incidents
 _CLOSED_AT_END = 1000
-_SAME_FAILURE_NS = (
-    5_000_000_000  # what is seen so long after a commit at a failure may be the same failure, seen elsewhere
-)
+# What is seen so long after a commit at a failure may be the same failure, seen elsewhere.
+_SAME_FAILURE_NS = 5_000_000_000
 
 
 def commit_before(

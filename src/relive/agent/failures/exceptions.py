@@ -43,10 +43,11 @@ __all__ = ["ExceptionWatch"]
 _THROW = re.compile(r"throw-[0-9]+-[0-9]+")
 _APPEARS = 0.5  # [s] between a thread's word that it will wait and the file by which it does
 _APPEARS_POLL = 0.001  # [s]
+# [s] from a logged exception to the failing answer of its request.
 _ANSWERED_WITHIN, _ANSWERED_POLL = (
     1.0,
     0.02,
-)  # [s] from a logged exception to the failing answer of its request
+)
 _SETTLE = 0.1  # [s] after an answer, for an exception that escaped after it
 _KNOWN_MOST = 4096  # requests that are remembered
 _COMMITS, _COMMITS_TIME = 6, 60.0  # commits at exceptions in so many seconds, whatever they are

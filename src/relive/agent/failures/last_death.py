@@ -6,9 +6,8 @@ import time
 
 __all__ = ["LastDeath"]
 
-_SAME_MOMENT = (
-    5.0  # [s] from its being let go, in which the connections of a process that dies are seen to break
-)
+# [s] from its being let go, in which the connections of a process that dies are seen to break.
+_SAME_MOMENT = 5.0
 _LINES_LATE = 1.0  # [s] in which what a process wrote last is read
 
 

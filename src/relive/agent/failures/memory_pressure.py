@@ -14,11 +14,12 @@ from relive.agent.capsule.memory_cgroup import MemoryGroup
 
 __all__ = ["Levels", "Pressure"]
 
+# Part of the limit, or so many bytes, but never more of the limit than that.
 _SHARE, _MORE, _SHARE_MOST = (
     0.15,
     32 << 20,
     0.3,
-)  # of the limit, or so many bytes, but never more of the limit than that
+)
 _NEAR = 2  # rooms below the limit from where on it is looked at often
 _SELDOM, _OFTEN = 1.0, 0.1  # [s] between two looks
 

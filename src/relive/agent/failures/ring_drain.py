@@ -180,9 +180,8 @@ class InsideDrain:
         if match is None or name in self._refused:
             return [], True
         pid = int(match["pid"])
-        is_alive = self._is_alive(
-            pid, int(match["made"], 16)
-        )  # asked before, so that what it wrote last is taken
+        # Asked before, so that what it wrote last is taken.
+        is_alive = self._is_alive(pid, int(match["made"], 16))
         try:
             reader = self._readers.get(name) or self._open(name)
             if reader is None:

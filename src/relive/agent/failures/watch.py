@@ -132,9 +132,8 @@ class FailureWatch:
             async with self._committer.lock:
                 tracer = self._committer.tracer = await self._new_tracer()
             if tracer is None:
-                await asyncio.sleep(
-                    _TRACER_PAUSE
-                )  # something else traces it, such as a CRIU that is about to end
+                # Something else traces it, such as a CRIU that is about to end.
+                await asyncio.sleep(_TRACER_PAUSE)
                 continue
             async for event in tracer.events():
                 if isinstance(event, Fatal):
@@ -209,9 +208,8 @@ class FailureWatch:
         )
         try:
             self._lead = self._capsule.lead
-            for pid in self._capsule.heads() or [
-                self._lead
-            ]:  # daemons without a common parent are watched, each
+            # Daemons without a common parent are watched, each.
+            for pid in self._capsule.heads() or [self._lead]:
                 await tracer.attach(pid)
         except ReliveError as error:
             # Without it, fatal signals are only seen when the service has ended.

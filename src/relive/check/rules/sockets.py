@@ -14,9 +14,8 @@ __all__ = ["sockets"]
 
 # As the kernel names them (struct proto.name), of /proc/net/protocols.
 _SAVED = frozenset("TCP TCPv6 UDP UDPv6 UDP-Lite UDPLITEv6 RAW RAWv6 UNIX UNIX-STREAM NETLINK PACKET".split())
-_JOURNAL = (
-    "/run/systemd/journal/stdout"  # where a unit's output goes; its half is saved (native/journal_plugin.c)
-)
+# Where a unit's output goes; its half is saved (native/journal_plugin.c).
+_JOURNAL = "/run/systemd/journal/stdout"
 
 
 def sockets(seen: Snapshot) -> Iterator[Finding]:

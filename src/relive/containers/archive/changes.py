@@ -18,12 +18,13 @@ __all__ = ["DEV_SHM", "ROOT_CHANGES", "VOLUMES", "changed_files", "layer_archive
 ROOT_CHANGES, DEV_SHM = "rootfs-diff.tar", "devshm-checkpoint.tar"
 VOLUMES = "volumes/"
 _XATTR = "SCHILY.xattr."
+# CRIU makes the names of unix sockets anew as it binds them.
 _TYPES = {
     EntryKind.FILE: tarfile.REGTYPE,
     EntryKind.DIRECTORY: tarfile.DIRTYPE,
     EntryKind.LINK: tarfile.SYMTYPE,
     EntryKind.PIPE: tarfile.FIFOTYPE,
-}  # CRIU makes the names of unix sockets anew as it binds them
+}
 
 
 def volume_archive(volume: str) -> str:

@@ -142,11 +142,12 @@ class _Archive:
         self._copies.mkdir()
         for name, content in changes.images.items():
             (staging.images / name).write_bytes(content)
+        # CRIU's log and figures, which a commit keeps with its images, belong elsewhere.
         self._image_paths = sorted(
             path
             for path in staging.images.iterdir()
             if path.suffix == ".img" and not (changes.here and is_page_file(path.name))
-        )  # CRIU's log and figures, which a commit keeps with its images, belong elsewhere
+        )
         self._made = self._make(staging.files, changes)
         self._entries = [
             entry

@@ -23,12 +23,10 @@ __all__ = [
 
 CONFIG, SPEC, STATS = "config.dump", "spec.dump", "stats-dump"
 CHECKPOINT = "checkpoint"
-IMAGE = (
-    "relive/image.tar"  # no engine's: the container's image, as `podman save --format oci-archive` writes it
-)
-CRI_NAME = (
-    "io.kubernetes.cri.container-name"  # annotation by which checkpointctl knows a container of containerd
-)
+# No engine's: the container's image, as `podman save --format oci-archive` writes it.
+IMAGE = "relive/image.tar"
+# Annotation by which checkpointctl knows a container of containerd.
+CRI_NAME = "io.kubernetes.cri.container-name"
 NO_CONTAINER = "relive.commit"  # annotation in the specification of what Relive wrote to be looked into only
 IMAGE_MOST = 16 << 20  # [bytes] of an image in the bundle; page files are never in it
 

@@ -98,9 +98,8 @@ def read_bolt(path: Path) -> Bucket:
 
 def _root(data: bytes) -> Bucket:
     size = _unpack(_META, data, _PAGE.size)[2]
-    metas = [
-        meta for meta in (_meta(data, start) for start in (0, size)) if meta is not None
-    ]  # a crash in the middle of writing one leaves the other
+    # A crash in the middle of writing one leaves the other.
+    metas = [meta for meta in (_meta(data, start) for start in (0, size)) if meta is not None]
     if not metas:
         raise BoltInvalid("it has no meta page")
     newest = max(metas, key=lambda meta: meta[8])

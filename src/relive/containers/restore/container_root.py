@@ -109,9 +109,8 @@ class ContainerRoot:
         tools.mkdir(parents=True)
         bind(self.tools, tools, read_only=True)
         first.mount_proc(self._shell / "proc")
-        first.mount_proc(
-            Path("/proc")
-        )  # CRIU looks up there the numbers that processes have in its PID namespace
+        # CRIU looks up there the numbers that processes have in its PID namespace.
+        first.mount_proc(Path("/proc"))
 
     @property
     def missing_files(self) -> list[MissingFile]:

@@ -27,9 +27,8 @@ _REGISTER_MODE_WP = 1 << 1
 _PAGEMAP_SCAN = 0xC0606610
 _WP_MATCHING, _CHECK_WPASYNC = 1 << 0, 1 << 1
 _IS_WRITTEN = 1 << 1
-_SCAN = struct.Struct(
-    "12Q"
-)  # size, flags, start, end, walk_end, vec, vec_len, max_pages, inverted, mask, anyof, return
+# Size, flags, start, end, walk_end, vec, vec_len, max_pages, inverted, mask, anyof, return.
+_SCAN = struct.Struct("12Q")
 _REGION = struct.Struct("3Q")  # start, end, categories
 
 _PAGES = 256

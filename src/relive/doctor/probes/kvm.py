@@ -103,9 +103,8 @@ def kvm(_ground: ProbeContext) -> ProbeResult:
             )
         machine = fcntl.ioctl(system, _CREATE_VM, 0)
         stack.callback(os.close, machine)
-        libc.syscall(
-            _SYS_IOCTL, machine, _SET_TSS_ADDRESS, 0xFFFBD000
-        )  # older Intel processors want a place for it
+        # Older Intel processors want a place for it.
+        libc.syscall(_SYS_IOCTL, machine, _SET_TSS_ADDRESS, 0xFFFBD000)
         memory = _guest_memory()
         processor = _processor(system, machine, memory)
         stack.callback(os.close, processor)

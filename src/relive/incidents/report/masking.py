@@ -121,9 +121,8 @@ class Mask(Scrubber):
         for _ in range(_TRIES):
             try:
                 return type(value).model_validate_json(json.dumps(masked))
-            except (
-                ValidationError
-            ) as error:  # a secret that is, by chance, a part of a fingerprint or of an id
+            except ValidationError as error:
+                # A secret that is, by chance, a part of a fingerprint or of an id.
                 for one in error.errors(include_url=False):
                     _put_back(masked, given, one["loc"])
         return value.model_copy()

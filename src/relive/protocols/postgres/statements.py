@@ -33,9 +33,8 @@ _NO_WORDS = re.compile(
     re.DOTALL,
 )
 _WORD = re.compile(r"[A-Z_][A-Z_0-9$]*")
-_LONGEST = (
-    100_000  # [characters] of a statement that are looked through; one that is longer is taken for a write
-)
+# [characters] of a statement that are looked through; one that is longer is taken for a write.
+_LONGEST = 100_000
 _READS = frozenset("SELECT SHOW VALUES TABLE WITH EXPLAIN".split())
 _WRITES = frozenset("INSERT UPDATE DELETE MERGE INTO TRUNCATE CREATE DROP ALTER CALL ANALYZE REFRESH".split())
 # Functions that change something, or give something else each time they are asked.

@@ -83,9 +83,8 @@ class _Reading:
         self._commands, self._values = Commands(), Values()
         self._state = RedisState()
         self._up = self._down = 0
-        self._drafts: list[
-            _Draft
-        ] = []  # in the order in which they were answered, or asked while they are not
+        # In the order in which they were answered, or asked while they are not.
+        self._drafts: list[_Draft] = []
         self._unanswered: deque[_Draft] = deque()
         self._transaction: _Draft | None = None
         self._answered_up = 0  # end of the last question that was answered

@@ -168,9 +168,8 @@ class Values(_Reader[Whole]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._stack: list[
-            tuple[bytes, int, list[Said]]
-        ] = []  # kind, how many there are to be, those there are
+        # Kind, how many there are to be, those there are.
+        self._stack: list[tuple[bytes, int, list[Said]]] = []
         self._bulk_kind = b""
 
     def _take_bulk(self, body: bytes, found: list[Whole]) -> None:

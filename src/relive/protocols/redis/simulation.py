@@ -27,9 +27,8 @@ from relive.recording.events import EventKind
 __all__ = ["Simulation", "Worked"]
 
 _NS = 1_000_000_000
-_LAST_WAITS = frozenset(
-    "BLPOP BRPOP BRPOPLPUSH BLMOVE BZPOPMIN BZPOPMAX".split()
-)  # time-out: the last word [s]
+# Time-out: the last word [s].
+_LAST_WAITS = frozenset("BLPOP BRPOP BRPOPLPUSH BLMOVE BZPOPMIN BZPOPMAX".split())
 _FIRST_WAITS = frozenset(("BLMPOP", "BZMPOP"))  # the first
 _STREAM_WAITS = frozenset(("XREAD", "XREADGROUP"))  # behind BLOCK [ms]
 _MANY_KEYS = frozenset(

@@ -260,9 +260,8 @@ class Relay:
 
     def reports(self) -> list[dict[str, int | None]]:
         """What the agent is told of each connection that has reached the service."""
-        room = (
-            self.counts().connections + 16
-        )  # a frozen relay accepts on, and what it accepts reaches no service
+        # A frozen relay accepts on, and what it accepts reaches no service.
+        room = self.counts().connections + 16
         found = (_Report * room)()
         count = min(int(self._c.relay_report(self._at, found, room)), room)
         return [

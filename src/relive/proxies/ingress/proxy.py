@@ -161,9 +161,8 @@ class Proxy:
         requests, commit = message.get("requests"), message.get("commit")
         if not isinstance(requests, list) or not (commit is None or isinstance(commit, str)):
             return error_reply("bad-message", "requests is no list, or commit neither text nor null")
-        if (
-            commit is not None and commit not in self._commits
-        ):  # else ``open`` has recorded it, with its cursor
+        # Else ``open`` has recorded it, with its cursor.
+        if commit is not None and commit not in self._commits:
             self._commits.add(commit)
             self.gate.record_commit(commit, self.writer.last_seq, None)
         gone = self.holds.release(number for number in requests if isinstance(number, int))

@@ -19,9 +19,8 @@ __all__ = ["DebugLine"]
 
 _ASK = b"\x1e"
 _READ = 1 << 16  # [bytes]
-_MOST = (
-    16 << 20
-)  # [bytes] between two prompts; what runs in a branch may be hostile, and this is memory of the host's
+# [bytes] between two prompts; what runs in a branch may be hostile, and this is memory of the host's.
+_MOST = 16 << 20
 _POLL = 0.005  # [s]
 _ASK_AGAIN = 0.2  # [s]
 

@@ -50,9 +50,8 @@ class Conversation:
         self._heard_end = False
         self._broken = False
         self._said = asyncio.Event()
-        self._heard = self._heard_by_then = (
-            0  # how often it said something: now, and when the last answer was begun
-        )
+        # How often it said something: now, and when the last answer was begun.
+        self._heard = self._heard_by_then = 0
         self._free_at = time.monotonic()
 
     async def run(self, first: list[Act]) -> None:

@@ -107,9 +107,8 @@ class AddressSpace:
             self._at_once = min(2 * self._at_once, _STREAMED)
         elif refusal == errno.ENOENT and stretch.pages > 1:  # they reach over the border of two mappings
             self._at_once = max(1, stretch.pages // 2)
-        elif (
-            refusal == errno.ENOENT
-        ):  # nothing is mapped here, or not the memory that was restored: nobody can ask
+        elif refusal == errno.ENOENT:
+            # Nothing is mapped here, or not the memory that was restored: nobody can ask.
             self.missing.drop(stretch.first, 1)
         if not self.missing.pages:
             self._pages.rest()

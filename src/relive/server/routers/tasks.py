@@ -25,9 +25,8 @@ router = APIRouter(prefix="/tasks", tags=["tasks"])
 Id = Annotated[str, Path(description="The task's id", max_length=100)]
 
 
-def _known(
-    task: Id, tasks: TasksDep, _caller: Reader
-) -> str:  # else who may not ask would be told which ids there are
+# By a caller with rights: else who may not ask would be told which ids there are.
+def _known(task: Id, tasks: TasksDep, _caller: Reader) -> str:
     return tasks.get(task).id
 
 

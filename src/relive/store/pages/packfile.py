@@ -34,11 +34,12 @@ FRAME_PAGES = 128
 HEAD_SIZE = 32
 COUNT = struct.Struct("<I")
 _MAGIC = b"RELPACK4"
+# Those of before have no frame of a newer kind; they are the same otherwise.
 _READABLE = (
     b"RELPACK2",
     b"RELPACK3",
     _MAGIC,
-)  # those of before have no frame of a newer kind; they are the same otherwise
+)
 _SEALED = 1
 _HEAD = struct.Struct("<8sI4x16s")
 _FRAME = struct.Struct("<II32s")

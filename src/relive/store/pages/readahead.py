@@ -18,9 +18,8 @@ from relive.store.pages.table import PageTable
 
 __all__ = ["ReadAhead"]
 
-_PART = (
-    2 * FRAME_PAGES
-)  # [pages] made at once: so long, about a millisecond, may somebody have to wait for them
+# [pages] made at once: so long, about a millisecond, may somebody have to wait for them.
+_PART = 2 * FRAME_PAGES
 _AHEAD = 8  # [parts]
 _KEPT = 3 * _AHEAD  # [parts]
 

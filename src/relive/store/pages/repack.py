@@ -135,9 +135,8 @@ def _copy_pages(
         for (frame, held), begin, end in zip(pack.page_frames(frames.tolist()), begins, ends, strict=True):
             rows, kind = live[begin:end] % FRAME_PAGES, pack.kind(frame) & ~FrameKind.OVERLAY
             if not is_whole[kind & FrameKind.WORDS]:
-                kind &= (
-                    ~FrameKind.DICTIONARY
-                )  # nobody needs it any more, and it has lost pages: the rest are as others
+                # Nobody needs it any more, and it has lost pages: the rest are as others.
+                kind &= ~FrameKind.DICTIONARY
             if isinstance(held, HeldWords):
                 pages, mask = held.expanded()
                 slots.append(writer.add_words(pages[rows], mask[rows], kind | FrameKind.WORDS))

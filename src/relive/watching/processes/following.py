@@ -221,9 +221,8 @@ class FileTracker:
                 if event.done & Done.DIRECTORY and event.done & (Done.MOVED_FROM | Done.MOVED_TO):
                     self._places.clear()
         finally:
-            for (
-                descriptor
-            ) in opened.values():  # an open descriptor would keep its file system from being unmounted
+            # An open descriptor would keep its file system from being unmounted.
+            for descriptor in opened.values():
                 if descriptor >= 0:
                     os.close(descriptor)
 

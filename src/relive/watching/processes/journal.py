@@ -88,9 +88,8 @@ class JournalWriter:
             os.utime(self._path)
 
     def _write(self, entry: dict[str, object]) -> None:
-        with contextlib.suppress(
-            OSError
-        ):  # a full disk: what this agent knows stays known as long as it runs
+        # A full disk: what this agent knows stays known as long as it runs.
+        with contextlib.suppress(OSError):
             self._file.write(json.dumps(entry).encode() + b"\n")
 
     def close(self) -> None:

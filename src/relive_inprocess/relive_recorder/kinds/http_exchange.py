@@ -257,9 +257,8 @@ def error_of(kept: Kept, **attributes: Any) -> BaseException:
     try:
         error: BaseException = kind.__new__(kind, *args)
         if issubclass(kind, OSError):
-            OSError.__init__(
-                error, *args
-            )  # sets errno and strerror where the class has an __init__ of its own
+            # Sets errno and strerror where the class has an __init__ of its own.
+            OSError.__init__(error, *args)
         error.args = args
     except Exception:
         return NoAnswer(f"{described.get('type')}: {text}")

@@ -98,9 +98,8 @@ def _wire(value: Any, encoding: str) -> Optional[bytes]:
 def error_fields(result: Any) -> Dict[str, str]:
     """The fields of an error that the server sent: number (as text) to text."""
     found = {}
-    for code in (
-        b"SVCMDHPpqWstcdnFLR"
-    ):  # PG_DIAG_*, https://www.postgresql.org/docs/current/protocol-error-fields.html
+    # PG_DIAG_*, https://www.postgresql.org/docs/current/protocol-error-fields.html.
+    for code in b"SVCMDHPpqWstcdnFLR":
         value = result.error_field(code)
         if value is not None:
             found[str(code)] = value.decode("utf-8", "replace")

@@ -168,9 +168,8 @@ def asked_quickly(system: str, database: str, statement: Any, parameters: Any = 
     if known is None:
         if ("named", system, database, statement) in recorder.scrubber.made():
             return None
-        attempt(
-            asked_json, system, database, statement
-        )  # which remembers what was made of it, where it is not too long
+        # It remembers what was made of the statement, where that is not too long.
+        attempt(asked_json, system, database, statement)
         return None
     asked: Optional[bytes] = quick.asked(known, ',"parameters":', parameters or None)
     return asked

@@ -287,10 +287,11 @@ def _emit_uuid(source: str, value: Any, is_played: bool) -> None:
 def _naming(source: str, real: Callable[..., Any], kind: type) -> Callable[..., Any]:
     def name(*given: Any, **named: Any) -> Any:
         mode = recorder.mode()
+        # For libraries too: they mark with it what they send (redis-py its locks).
         if mode not in (
             RECORD,
             REPLAY,
-        ):  # for libraries too: they mark with it what they send (redis-py its locks)
+        ):
             return real(*given, **named)
         value = attempt(_again, source) if mode == REPLAY else None
         is_played = type(value) is kind

@@ -32,9 +32,8 @@ class Player:
     ) -> None:
         self._directory = directory
         self._is_alike = is_alike
-        self._asking = (
-            threading.RLock()
-        )  # held for microseconds; a signal handler of the same thread may ask, too
+        # Held for microseconds; a signal handler of the same thread may ask, too.
+        self._asking = threading.RLock()
         self._shelf = Shelf(is_alike=is_alike)
         self._clocks = Clocks()
         self._answers = answers

@@ -45,9 +45,8 @@ def scrubbed_raw(headers: Iterable[Tuple[Any, Any]]) -> Tuple[Pairs, str]:
     if known is None:
         texts = [(_text(name), _text(value)) for name, value in given]
         pairs = scrubbed(texts)
-        if (
-            recorder.scrubber.made() is not made
-        ):  # a secret was learned of them, which may stand in one before it
+        # A secret was learned of them, which may stand in one before it.
+        if recorder.scrubber.made() is not made:
             made = recorder.scrubber.made()
             pairs = scrubbed(texts)
         known = pairs, encode(pairs)
@@ -264,9 +263,8 @@ def begin(
 def _about(
     server: str, method: str, target: str, peer: List[Any], raw: Any, headers: Optional[Pairs] = None
 ) -> Dict[str, Any]:
-    pairs = (
-        headers if raw is None else scrubbed_raw(raw)[0]
-    )  # before the target: a secret in them may stand there too
+    # Before the target: a secret in them may stand there too.
+    pairs = headers if raw is None else scrubbed_raw(raw)[0]
     target = recorder.scrubber.text(target)
     return {"server": server, "method": method, "target": target, "peer": peer, "headers": pairs}
 

@@ -43,9 +43,8 @@ def kernel_module() -> int:
 
 @way
 def keys_of_the_host() -> int:
-    return call(
-        "syscall", 250, 11, -4, ctypes.create_string_buffer(64), 64
-    )  # keyctl, KEYCTL_READ of the user's keyring
+    # keyctl, KEYCTL_READ of the user's keyring.
+    return call("syscall", 250, 11, -4, ctypes.create_string_buffer(64), 64)
 
 
 @way

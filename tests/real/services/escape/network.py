@@ -154,9 +154,8 @@ def device_in_the_network() -> object:
     """A device of its own leads nowhere; one of the host would."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as one:
         body = struct.pack("BxHiII", 0, 0, 0, 0, 0) + struct.pack("HHI", 8, 19, os.getppid() or 1)
-        one.send(
-            struct.pack("IHHII", 16 + len(body), 16, 5, 1, 0) + body
-        )  # RTM_NEWLINK into another's network
+        # RTM_NEWLINK into another's network.
+        one.send(struct.pack("IHHII", 16 + len(body), 16, 5, 1, 0) + body)
         (error,) = struct.unpack_from("i", one.recv(4096), 16)
         if error:
             raise OSError(-error, os.strerror(-error))

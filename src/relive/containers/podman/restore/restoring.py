@@ -69,10 +69,11 @@ _UNSPECIFIED = ("0.0.0.0", "::")
 _RUNTIME = "runc"
 _NO_IMAGE = "image not known"  # in podman's words
 _NAME_TAKEN = "is already in use"
+# Kinds of namespaces that must be its own, with the option that prevents it.
 _OWN = (
     ("pid", "--pid=host", "where the numbers of its processes are the original's"),
     ("ipc", "--ipc=host", "so it would write into the memory that the original shares with others"),
-)  # kinds of namespaces that must be its own, with the option that prevents it
+)
 
 
 class Revived(BaseModel):
@@ -288,9 +289,8 @@ class _Reviving:
         if entry is not None and entry.object is not None:
             held = self._store.content_file(entry)
         static = str(self._config.get("staticDir") or "")
-        graph_root = (
-            Path(static).parents[2] if static.count("/") > 3 else None
-        )  # GRAPHROOT/overlay-containers/ID/userdata
+        # GRAPHROOT/overlay-containers/ID/userdata.
+        graph_root = Path(static).parents[2] if static.count("/") > 3 else None
         ready_image(self._image_id, str(self._config.get("rootfsImageName")), held, graph_root)
 
     @property
