@@ -259,12 +259,12 @@ def test_a_cause_is_told_with_the_runs_that_prove_it():
     def page() -> None:
         from relive.dashboard.explained import show_explanation
         from relive.model.commit import CommitId
-        from relive.model.intervention import ChangeTold, Effect, Explanation, Tested
+        from relive.model.intervention import ChangeDescription, Effect, Explanation, Tested
         from relive.model.trial import FixRun
 
         run = FixRun(result="fails the same", fails=True, seconds=1.0)
         passes = FixRun(result="passes", fails=False, seconds=1.0)
-        change = ChangeTold(
+        change = ChangeDescription(
             option="--without 36", about="request 36 (<b>/retire)", recorded="sent", instead="left out"
         )
         shared = {"commit": CommitId("c" * 64), "control": [run]}

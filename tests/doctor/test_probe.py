@@ -137,10 +137,10 @@ def test_what_a_probe_prints_is_not_seen(try_one: TryOne, capfd: pytest.CaptureF
 
 
 def test_a_probe_writes_in_a_directory_that_is_gone_afterwards(try_one: TryOne, tmp_path: Path) -> None:
-    def run(ground: ProbeContext) -> ProbeResult:
-        (ground.directory / "sub").mkdir()
-        (ground.directory / "sub" / "file").write_text("x")
-        return works(str(ground.directory))
+    def run(context: ProbeContext) -> ProbeResult:
+        (context.directory / "sub").mkdir()
+        (context.directory / "sub" / "file").write_text("x")
+        return works(str(context.directory))
 
     place = Path(try_one(probe(run)).found)
     assert place.is_relative_to(tmp_path)

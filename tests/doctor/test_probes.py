@@ -148,7 +148,7 @@ def test_a_process_that_cannot_be_dumped_fails_the_row_with_crius_words(
     )
     monkeypatch.setattr(dump_restore, "_PROGRAM", half)
 
-    def run(ground: ProbeContext) -> ProbeResult:
+    def run(context: ProbeContext) -> ProbeResult:
         import socket
         import subprocess
 
@@ -160,7 +160,7 @@ def test_a_process_that_cannot_be_dumped_fails_the_row_with_crius_words(
             subprocess, "Popen", lambda *a, **k: popen(*a, **{**k, "close_fds": "preexec_fn" not in k})
         )
         with ours:
-            return dump_restore.dump_restore(ground)
+            return dump_restore.dump_restore(context)
 
     finding = try_one("CRIU dump and restore", run=run)
     assert finding.outcome is ProbeOutcome.FAILS and "CRIU says" in str(finding.cause), finding
@@ -221,9 +221,9 @@ def test_the_recorders_part_in_c_may_be_absent(
 
 
 def test_io_uring_may_be_absent(try_one: TryOne) -> None:
-    def run(ground: ProbeContext) -> ProbeResult:
+    def run(context: ProbeContext) -> ProbeResult:
         hide_io_uring()
-        return io_uring.io_uring(ground)
+        return io_uring.io_uring(context)
 
     finding = try_one("io_uring", run=run)
     assert finding.outcome is ProbeOutcome.WORKS and "not usable here" in finding.found

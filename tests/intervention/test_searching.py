@@ -65,7 +65,10 @@ class PlayedLab:
     def test(self, case, changed: Changed, changes, control, times, _steps) -> model.Tested:
         runs = self._run(changed.case, times)
         effect, why = effect_of(control, runs, [])
-        told = [model.ChangeTold(option=option_of(one), about="", recorded="", instead="") for one in changes]
+        told = [
+            model.ChangeDescription(option=option_of(one), about="", recorded="", instead="")
+            for one in changes
+        ]
         self.asked.append([one.option for one in told])
         return model.Tested(
             changes=told, commit=case.commit, effect=effect, why=why, control=control, runs=runs

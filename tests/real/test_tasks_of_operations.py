@@ -41,15 +41,15 @@ def settings(relive: Relive) -> Settings:
 
 
 @pytest.fixture
-def shelf(settings: Settings) -> Iterator[ExportStore]:
+def export_store(settings: Settings) -> Iterator[ExportStore]:
     made = ExportStore(settings.server)
     yield made
     made.close()
 
 
 @pytest.fixture
-def tasks(settings: Settings, shelf: ExportStore) -> Iterator[Tasks]:
-    made = Tasks(settings, server_kinds(settings, shelf))
+def tasks(settings: Settings, export_store: ExportStore) -> Iterator[Tasks]:
+    made = Tasks(settings, server_kinds(settings, export_store))
     yield made
     made.stop()
 
@@ -66,7 +66,7 @@ def ended(tasks: Tasks, task: Task) -> Task:
     return tasks.get(task.id)
 
 
-def test_what_was_done_is_found_and_not_done_again(relive, serve, tasks, shelf, settings, start):
+def test_what_was_done_is_found_and_not_done_again(relive, serve, tasks, export_store, settings, start):
     """GIVEN servers killed after a commit, a restore, an export, WHEN others go on, THEN there is one of each."""
     process = start(sys.executable, "-c", SERVICE)
     commit = tasks.submit("commit", CommitWish(target=f"pid:{process.pid}"), by="test")
@@ -94,7 +94,7 @@ def test_what_was_done_is_found_and_not_done_again(relive, serve, tasks, shelf, 
     (branch,) = [one for one in list_branches(settings) if one.is_alive]
     assert (tasks.get(restore.id).result or {})["id"] == branch.facts.id != lost.facts.id
     branch.stop()
-    assert [one.id for one in shelf.all()] == [export.id]
+    assert [one.id for one in export_store.all()] == [export.id]
     assert [path.stem for path in (settings.server / "exports").iterdir()] == [export.id]
     store.close()
 

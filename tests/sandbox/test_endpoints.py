@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from relive.sandbox.endpoints import Door, Ends, Outside, open_goals, plain_address, set_door
+from relive.sandbox.endpoints import Door, Ends, Outside, open_endpoints, plain_address, set_door
 from replay.stubs.sealed import Network, network
 
 HERE, THERE, SIX = ("10.0.0.5", 5432), ("10.0.0.6", 5432), ("fd00::5", 80)
@@ -21,7 +21,7 @@ def inside() -> Iterator[Network]:
 
 def opened(inside: Network, outside: Outside, own: list[tuple[str, int]]) -> Ends:
     ends = Ends()
-    inside.within(lambda: open_goals(outside, own, ends))
+    inside.within(lambda: open_endpoints(outside, own, ends))
     return ends
 
 

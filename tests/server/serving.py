@@ -49,7 +49,7 @@ class Served:
         self.server = server
         self.tokens = Tokens(server)
         self.audit = Audit(server)
-        self.shelf = ExportStore(server)
+        self.export_store = ExportStore(server)
         self.links = SignedUrls(server)
         self.gate = Authenticator(self.tokens, host="127.0.0.1", without_credentials=without_credentials)
         self.acts: list[str] = []
@@ -64,12 +64,12 @@ class Served:
         return self.tokens.create(name, scopes, lifetime=lifetime)[1]
 
     def close(self) -> None:
-        for one in (self.tokens, self.shelf, self.links):
+        for one in (self.tokens, self.export_store, self.links):
             one.close()
 
     def _app(self, allowance: Allowance | None) -> FastAPI:
         app = FastAPI(responses=ERROR_RESPONSES)
-        app.state.gate, app.state.links, app.state.shelf = self.gate, self.links, self.shelf
+        app.state.gate, app.state.links, app.state.export_store = self.gate, self.links, self.export_store
         install(app)
         app.add_middleware(AuditMiddleware, gate=self.gate, audit=self.audit)
         app.add_middleware(RateLimitMiddleware, gate=self.gate, allowance=allowance)

@@ -37,7 +37,7 @@ def keep(server, content, *, length=None):
         if length is not None:
             os.truncate(path, length)
 
-    return server.shelf.keep(new_export_id(), write, name="pay.relive", lifetime=600, asked_by="ci")
+    return server.export_store.keep(new_export_id(), write, name="pay.relive", lifetime=600, asked_by="ci")
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ def test_no_path_leads_out(server, client, url, path):
 def test_an_export_that_is_gone_is_told(server, client):
     gone = keep(server, b"abc")
     url = server.url + server.links.issue(gone.id, lifetime=60, asked_by="ci")[1]
-    server.shelf.delete(gone.id)
+    server.export_store.delete(gone.id)
     refused(client.get(url), 404, "kept-export-unknown")
     assert client.head(url).status_code == 404
 

@@ -29,11 +29,11 @@ def settings(payments: Payments) -> Settings:
 
 @pytest.fixture
 def tasks(settings: Settings) -> Iterator[Tasks]:
-    shelf = ExportStore(settings.server)
-    made = Tasks(settings, server_kinds(settings, shelf))
+    export_store = ExportStore(settings.server)
+    made = Tasks(settings, server_kinds(settings, export_store))
     yield made
     made.stop()
-    shelf.close()
+    export_store.close()
 
 
 def ended(tasks: Tasks, task: Task) -> Task:

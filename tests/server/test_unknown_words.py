@@ -28,7 +28,7 @@ class Asking:
         with closing(Tokens(settings.server)) as tokens:
             _, self._token = tokens.create("all", list(Scope), lifetime=600)
         self._app = make_application(settings, host="127.0.0.1", allowance=_OFTEN)
-        self._app.state.tasks = self._app.state.shelf = self._app.state.links = None
+        self._app.state.tasks = self._app.state.export_store = self._app.state.links = None
         self.page: dict[str, Any] = self._app.openapi()
         self.named: dict[str, Any] = self.page["components"]["schemas"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from relive.kernel import procfs
 
-__all__ = ["open_goals", "open_paths", "shared_writable_paths", "writable_paths"]
+__all__ = ["open_link_targets", "open_paths", "shared_writable_paths", "writable_paths"]
 
 # The last: where a capsule finds its standard output, which is kept apart from what a commit holds, and the recorder's rings,
 # of which a branch gets others.
@@ -18,7 +18,7 @@ _NO_FILES_OF_ITS_OWN = ("/proc/", "/dev/", "/sys/", "/run/relive/")
 _SHARED_WRITABLE = re.compile(rb"^[0-9a-f-]+ .w.s \S+ \S+ \d+ +(/.*)$", re.MULTILINE)
 
 
-def open_goals(pid: int) -> list[str]:
+def open_link_targets(pid: int) -> list[str]:
     """What the descriptors of a process lead to, as /proc/PID/fd says it."""
     goals = []
     with contextlib.suppress(OSError):
@@ -30,7 +30,7 @@ def open_goals(pid: int) -> list[str]:
 
 def open_paths(root: int) -> set[str]:
     """Files and sockets with a name that processes of the tree have open."""
-    goals = {goal for pid in procfs.tree_of(root) for goal in open_goals(pid)}
+    goals = {goal for pid in procfs.tree_of(root) for goal in open_link_targets(pid)}
     return {goal for goal in goals if goal.startswith("/") and not goal.startswith(_NO_FILES_OF_ITS_OWN)}
 
 

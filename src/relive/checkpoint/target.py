@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from relive.checkpoint.file_layers import LayerSource
-from relive.checkpoint.open_paths import open_goals
+from relive.checkpoint.open_paths import open_link_targets
 from relive.checkpoint.tracked_files import FollowedFiles
 from relive.errors import PermissionMissing, ProcessGone, TargetUndumpable
 from relive.kernel import procfs
@@ -174,7 +174,7 @@ def _check_untraced(pid: int) -> None:
 
 def _check_without_rings(pid: int) -> None:
     """CRIU stumbles over an io_uring with words that fit other causes too, and only with the target stopped."""
-    if any(goal == "anon_inode:[io_uring]" for goal in open_goals(pid)):
+    if any(goal == "anon_inode:[io_uring]" for goal in open_link_targets(pid)):
         raise TargetUndumpable(
             f"process {pid} cannot be committed: it uses io_uring",
             cause="CRIU cannot save an anon_inode:[io_uring]",

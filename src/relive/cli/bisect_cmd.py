@@ -109,9 +109,9 @@ def _jump_lines(found: Bisection, jump: Jump) -> Iterator[str]:
 
 
 def _difference_lines(_found: Bisection, jump: Jump) -> Iterator[str]:
-    told = jump.difference
-    if told is not None and told.python is not None:
-        changes = told.python.changes
+    changed = jump.difference
+    if changed is not None and changed.python is not None:
+        changes = changed.python.changes
         yield f"  Python values: {len(changes)} differ"
         for one in changes[:_VALUES]:
             if one.before is None:
@@ -124,8 +124,8 @@ def _difference_lines(_found: Bisection, jump: Jump) -> Iterator[str]:
             yield f"    and {len(changes) - _VALUES} more"
     elif jump.why_no_difference is not None:
         yield f"  no Python values: {jump.why_no_difference}"
-    if told is not None and told.files:
-        yield f"  files: {', '.join(one.path for one in told.files[:_REQUESTS])}"
+    if changed is not None and changed.files:
+        yield f"  files: {', '.join(one.path for one in changed.files[:_REQUESTS])}"
     yield f"  all of it: relive diff {jump.before.commit[:10]} {jump.after.commit[:10]} --python"
 
 

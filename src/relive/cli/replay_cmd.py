@@ -97,15 +97,17 @@ def _run_line(run: Run) -> str:
 
 
 def _stub_words(outcome: Outcome) -> str:
-    told = outcome.stubs
-    if told is None or not (told.continued or told.opened or told.given or told.simulated or told.missed):
+    stubbed = outcome.stubs
+    if stubbed is None or not (
+        stubbed.continued or stubbed.opened or stubbed.given or stubbed.simulated or stubbed.missed
+    ):
         return ""
     words = [
-        f"{_counted(told.continued, 'connection')} went on",
-        f"{told.opened} new" if told.opened else "",
-        f"{_counted(told.given, 'call')} answered",
-        f"{told.simulated} simulated" if told.simulated else "",
-        f"{told.missed} without a recorded answer" if told.missed else "",
+        f"{_counted(stubbed.continued, 'connection')} went on",
+        f"{stubbed.opened} new" if stubbed.opened else "",
+        f"{_counted(stubbed.given, 'call')} answered",
+        f"{stubbed.simulated} simulated" if stubbed.simulated else "",
+        f"{stubbed.missed} without a recorded answer" if stubbed.missed else "",
     ]
     return f"\n         stubs: {', '.join(filter(None, words))}"
 

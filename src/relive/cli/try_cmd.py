@@ -100,24 +100,24 @@ def _more(result: Trial) -> list[str]:
     ]
     lines += [f"Noise between two runs of it: {text}" for text in result.noise]
     for one in result.fixes:
-        told = [
+        notes = [
             f"missing: {text}" for text in dict.fromkeys(text for run in one.runs for text in run.missing)
         ]
-        told += [f"answered: {run.played}" for run in one.runs[:1] if run.played is not None]
-        told += swapped_lines(one.swapped) if one.kind == "patch" else []
-        told += [run.difference for run in one.runs if run.fails is None and run.difference]
+        notes += [f"answered: {run.played}" for run in one.runs[:1] if run.played is not None]
+        notes += swapped_lines(one.swapped) if one.kind == "patch" else []
+        notes += [run.difference for run in one.runs if run.fails is None and run.difference]
         if one.refused is not None:
-            told.append(f"refused: {one.refused}")
+            notes.append(f"refused: {one.refused}")
         if one.more_runs:
-            told.append(
+            notes.append(
                 f"{one.more_runs} more clean runs (--times) until it is under 5 % that the failure is still there"
             )
         if one.neighbours:
-            told.append(
+            notes.append(
                 f"{len(one.breaks)} of {one.neighbours} neighbouring requests end otherwise than recorded"
             )
-        told += [f"request {each.request} ({each.asked}): {each.difference}" for each in one.breaks]
-        lines += [f"{one.name}:", *(f"  {line}" for line in told)] if told else []
+        notes += [f"request {each.request} ({each.asked}): {each.difference}" for each in one.breaks]
+        lines += [f"{one.name}:", *(f"  {line}" for line in notes)] if notes else []
     if any(one.still_there is not None for one in result.fixes):
         lines.append(f"Still there: {result.prior}.")
     return lines

@@ -95,7 +95,7 @@ class Jobs:
 
         def perform() -> None:
             try:
-                result = perform_apart(operation, settings, wish, _Told(self, number), cancel=cancel)
+                result = perform_apart(operation, settings, wish, _JobProgress(self, number), cancel=cancel)
             except Cancelled:
                 self._end(number, state=JobState.CANCELLED)
             except ReliveError as error:
@@ -147,7 +147,7 @@ class Jobs:
             del self._cancels[number]
 
 
-class _Told:
+class _JobProgress:
     """A ``Progress`` that writes into the job."""
 
     def __init__(self, jobs: Jobs, number: int) -> None:

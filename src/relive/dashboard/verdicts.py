@@ -86,7 +86,7 @@ def _run(run: Run, mask: Mask) -> list[str]:
         _chip(run.verdict.kind.value),
         escape(_outcome(run.outcome)),
         _missing(run.verdict, mask)
-        + _told(run.verdict.difference, [*_grounds(run.verdict), *run.verdict.inside, *notes], mask),
+        + _sentence(run.verdict.difference, [*_grounds(run.verdict), *run.verdict.inside, *notes], mask),
         duration(run.restore_us),
         "-" if left is None else str(left),
     ]
@@ -113,7 +113,7 @@ def _attempt(one: Attempt, mask: Mask) -> list[str]:
         str(one.number),
         _chip(one.kind.value),
         escape(outcome),
-        _missing(one, mask) + _told(one.difference, [*_grounds(one), *notes], mask),
+        _missing(one, mask) + _sentence(one.difference, [*_grounds(one), *notes], mask),
         duration(one.ready_seconds * 1e6) if one.ready_seconds is not None else "-",
         "-" if one.packets_left is None else str(one.packets_left),
     ]
@@ -123,7 +123,7 @@ def _chip(verdict: str) -> str:
     return chip(verdict_words(verdict), tone_of(verdict))
 
 
-def _told(difference: str | None, notes: Sequence[str], mask: Mask) -> str:
+def _sentence(difference: str | None, notes: Sequence[str], mask: Mask) -> str:
     parts = [f"<div>{escape(mask.sentence(difference))}</div>"] if difference else []
     parts += [f'<div class="rl-dim">{escape(mask.sentence(note))}</div>' for note in notes]
     return "".join(parts) or '<span class="rl-dim">none</span>'

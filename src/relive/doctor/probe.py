@@ -95,8 +95,8 @@ def conduct(probe: Probe, settings: Settings, scratch: Scratch) -> Finding:
     else:
         result = None
     if result is None:
-        ground = ProbeContext(settings, directory or scratch.above, scratch.above)
-        result = _in_a_process_of_its_own(probe, ground, began + probe.limit)
+        context = ProbeContext(settings, directory or scratch.above, scratch.above)
+        result = _in_a_process_of_its_own(probe, context, began + probe.limit)
     if directory is not None:
         shutil.rmtree(directory, ignore_errors=True)
     return _finding(probe, result, round((time.monotonic() - began) * 1000, 1))
@@ -124,13 +124,13 @@ def _cannot_write(error: OSError, above: Path) -> ProbeResult:
     return fails("not tried", cause=f"nothing can be written in {above}: {text}", remedy=remedy)
 
 
-def _in_a_process_of_its_own(probe: Probe, ground: ProbeContext, deadline: float) -> ProbeResult:
+def _in_a_process_of_its_own(probe: Probe, context: ProbeContext, deadline: float) -> ProbeResult:
     reading, writing = os.pipe()
     doctor = os.getpid()
     child = os.fork()
     if child == 0:
         os.close(reading)
-        _be_the_probe(probe, ground, writing, doctor)
+        _be_the_probe(probe, context, writing, doctor)
     os.close(writing)
     line = b""
     try:
@@ -170,11 +170,11 @@ def _read_line(reading: int, deadline: float) -> bytes:
     return text
 
 
-def _be_the_probe(probe: Probe, ground: ProbeContext, writing: int, doctor: int) -> NoReturn:
+def _be_the_probe(probe: Probe, context: ProbeContext, writing: int, doctor: int) -> NoReturn:
     try:
         _detach(doctor)
         try:
-            result = probe.run(ground)
+            result = probe.run(context)
         except BaseException as error:
             result = _translate(error, probe)
         _kill_descendants(os.getpid())

@@ -49,14 +49,14 @@ class Fork:
         return self._status
 
     def _raw_status(self) -> int | None:
-        told = self._told()
-        if told is not None:
-            return told
+        reported = self._reported_status()
+        if reported is not None:
+            return reported
         left = self._left()
         # None: it was reaped meanwhile, before which the server has told, or by another, as the server is no more.
-        return left if left is not None else self._told()
+        return left if left is not None else self._reported_status()
 
-    def _told(self) -> int | None:
+    def _reported_status(self) -> int | None:
         """By the server; before it perhaps by the process itself."""
         with suppress(OSError, ValueError):
             message, file = take(self._connection)

@@ -230,16 +230,16 @@ def _events_of(path: Path, data: bytes) -> list[Event]:
 
 def _event(path: Path, at: int, line: bytes) -> Event | None:
     try:
-        told = json.loads(line)
-        numbers = [told["seq"], told["mono_ns"], told["wall_ns"], told["request"]]
+        record = json.loads(line)
+        numbers = [record["seq"], record["mono_ns"], record["wall_ns"], record["request"]]
         if not all(type(one) is int and 0 <= one < 1 << 63 for one in numbers):
             raise ValueError("a number is none")
-        kind, fields = told["kind"], told["fields"]
+        kind, fields = record["kind"], record["fields"]
         if not isinstance(kind, str) or not isinstance(fields, dict):
             raise ValueError("kind or fields are none")
         if not all(type(fields.get(name, 0)) is int for name in ("pid", "own_seq", "lane")):
             raise ValueError("a process, a place or a lane is none")
-        data = base64.b64decode(told.get("data", ""), validate=True)
+        data = base64.b64decode(record.get("data", ""), validate=True)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise RecordingCorrupt(
             "the events beside an incident cannot be read", cause=f"{path}, line {at}: {error!r:.200}"

@@ -68,12 +68,12 @@ class OpenFiles:
 
     def _described(self, pid: int, entry: pb.FdinfoEntry) -> Descriptor:
         file = self._by_id.get(entry.id)
-        told = self._told(file) if file is not None else Descriptor(fd=0, kind="unknown", name="")
-        kind = _KINDS.get(entry.type, "unknown") if told.kind == "unknown" else told.kind
+        described = self._of_file(file) if file is not None else Descriptor(fd=0, kind="unknown", name="")
+        kind = _KINDS.get(entry.type, "unknown") if described.kind == "unknown" else described.kind
         others = [f"{who}:{fd}" for who, fd in self._owners[entry.id] if who != pid]
-        return told.model_copy(update={"fd": entry.fd, "kind": kind, "shared_with": others})
+        return described.model_copy(update={"fd": entry.fd, "kind": kind, "shared_with": others})
 
-    def _told(self, file: pb.FileEntry) -> Descriptor:
+    def _of_file(self, file: pb.FileEntry) -> Descriptor:
         if file.HasField("reg"):
             reg = file.reg
             return Descriptor(

@@ -90,7 +90,7 @@ class Lab:
         wishes = replace(self.wishes, times=times, jobs=1, follows=follow)
         told = asyncio.run(replay(self.settings, self.store, changed.case, wishes))
         self.done(self.bounds.replays)
-        return Lived([_told(self.masked(run)) for run in told.runs], list(dict.fromkeys(missing)))
+        return Lived([_fix_run(self.masked(run)) for run in told.runs], list(dict.fromkeys(missing)))
 
     def unchanged(self, case: ReplayInput, times: int) -> list[FixRun]:
         """The control."""
@@ -122,7 +122,7 @@ class Lab:
         )
 
 
-def _told(run: Run) -> FixRun:
+def _fix_run(run: Run) -> FixRun:
     outcome, verdict = run.outcome, run.verdict
     if outcome is None:
         return FixRun(fails=None, result="not restored", difference=verdict.difference)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relive.errors import ChangeUnfit
-from relive.incidents.report.egress import CallsToldInside
+from relive.incidents.report.egress import InprocessCalls
 from relive.incidents.report.json_events import plain
 from relive.incidents.report.words import phrase
 from relive.intervention.grammar import KINDS, CallName
@@ -202,7 +202,7 @@ def _border(
     subject: int,
     span: tuple[int, int],
 ) -> list[_Found]:
-    told = CallsToldInside(events)
+    told = InprocessCalls(events)
     return [
         ((call.asked_mono_ns, call.index), _served_at(served, call.asked_mono_ns, subject), None, call)
         for call in calls

@@ -21,7 +21,7 @@ from relive.intervention.grammar import (
     option_of,
 )
 from relive.intervention.steps import Step
-from relive.model.intervention import Changeable, ChangeTold
+from relive.model.intervention import Changeable, ChangeDescription
 from relive.model.quantities import duration
 from relive.protocols.matching import PathStep, path_step
 from relive.recording.exchanges import Exchange
@@ -84,7 +84,9 @@ def _line(exchange: Exchange) -> str:
     return f"{exchange.method} {exchange.target}"
 
 
-def told_changes(case: ReplayInput, changes: Sequence[Change], steps: Sequence[Step]) -> list[ChangeTold]:
+def told_changes(
+    case: ReplayInput, changes: Sequence[Change], steps: Sequence[Step]
+) -> list[ChangeDescription]:
     """Each change with what it was before."""
     requests = {one.exchange.number: one.exchange for one in case.plan.steps}
     named = {str(one.name): one for one in steps}
@@ -97,7 +99,7 @@ def told_changes(case: ReplayInput, changes: Sequence[Change], steps: Sequence[S
     return told
 
 
-def _request(change: Without | Reordered, requests: dict[int, Exchange]) -> ChangeTold:
+def _request(change: Without | Reordered, requests: dict[int, Exchange]) -> ChangeDescription:
     numbers = [change.request] if isinstance(change, Without) else [change.first, change.second]
     words = [
         f"request {one} ({_line(requests[one])})" if one in requests else f"request {one}" for one in numbers
@@ -105,8 +107,10 @@ def _request(change: Without | Reordered, requests: dict[int, Exchange]) -> Chan
     if isinstance(change, Without):
         status = requests[change.request].status if change.request in requests else None
         recorded = f"sent, answered {status}" if status is not None else "sent"
-        return ChangeTold(option=option_of(change), about=words[0], recorded=recorded, instead="left out")
-    return ChangeTold(
+        return ChangeDescription(
+            option=option_of(change), about=words[0], recorded=recorded, instead="left out"
+        )
+    return ChangeDescription(
         option=option_of(change),
         about=" and ".join(words),
         recorded="as they came",
@@ -114,9 +118,9 @@ def _request(change: Without | Reordered, requests: dict[int, Exchange]) -> Chan
     )
 
 
-def _answer(change: AnswerChange, step: Step) -> ChangeTold:
+def _answer(change: AnswerChange, step: Step) -> ChangeDescription:
     about = f"{step.name}{path_text(change.path)}: {step.what}"
-    return ChangeTold(
+    return ChangeDescription(
         option=option_of(change), about=about, recorded=_recorded(change, step), instead=_instead(change)
     )
 

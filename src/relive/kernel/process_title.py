@@ -28,16 +28,16 @@ def set_title(words: Sequence[bytes], environment: Mapping[bytes, bytes]) -> Non
         OSError: the kernel is built without CONFIG_CHECKPOINT_RESTORE.
     """
     global _shown  # noqa: PLW0603 - the kernel reads it for as long as the process lives
-    told = b"".join(word + b"\0" for word in words)
+    title = b"".join(word + b"\0" for word in words)
     variables = b"".join(name + b"=" + value + b"\0" for name, value in environment.items())
-    place = mmap.mmap(-1, len(told) + len(variables) + 1, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    place.write(told + variables)
+    place = mmap.mmap(-1, len(title) + len(variables) + 1, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    place.write(title + variables)
     at = ctypes.addressof(ctypes.c_char.from_buffer(place))
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     code, code_end, data, data_end, heap, stack = (
         int(fields[field]) for field in (_CODE, _CODE_END, _DATA, _DATA_END, _HEAP, _STACK)
     )
-    ends = (at, at + len(told), at + len(told), at + len(told) + len(variables))
+    ends = (at, at + len(title), at + len(title), at + len(title) + len(variables))
     layout = _MAP.pack(code, code_end, data, data_end, heap, _break(), stack, *ends, 0, 0, _NO_FILE)
     libc.call("prctl", _PR_SET_MM, _PR_SET_MM_MAP, layout, ctypes.c_ulong(len(layout)), ctypes.c_ulong(0))
     _shown = place

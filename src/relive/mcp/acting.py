@@ -23,7 +23,7 @@ from relive.operations.subprocess_runner import perform_apart
 __all__ = ["tool_of"]
 
 
-class _Told:
+class _ClientProgress:
     """A ``Progress`` in a thread of anyio, which tells the client of the call."""
 
     def __init__(self, context: Context[Any]) -> None:
@@ -60,7 +60,7 @@ def tool_of(
 
     async def tool(**given: Any) -> BaseModel:
         context = given.pop("context")
-        told = _Told(context)
+        told = _ClientProgress(context)
         cancel = threading.Event()
 
         def perform() -> BaseModel:

@@ -38,7 +38,7 @@ Fingerprint = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
 Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{7,64}$")]
 
 
-class ToldValue(Value):
+class StrictValue(Value):
     """Base of the values here: types as they stand in the JSON."""
 
     model_config = ConfigDict(strict=True)
@@ -63,7 +63,7 @@ class Relation(StrEnum):
     GROUP = "group"
 
 
-class Source(ToldValue):
+class Source(StrictValue):
     """Lines of a file around the one that ran.
 
     Attributes:
@@ -74,7 +74,7 @@ class Source(ToldValue):
     lines: list[str]
 
 
-class Frame(ToldValue):
+class Frame(StrictValue):
     """One frame of a traceback.
 
     Attributes:
@@ -94,7 +94,7 @@ class Frame(ToldValue):
     locals_cut: Count = 0
 
 
-class Link(ToldValue):
+class Link(StrictValue):
     """One exception of the chain; ``frames`` outermost first. ``relation`` is None for the one that escaped."""
 
     type: str
@@ -103,7 +103,7 @@ class Link(ToldValue):
     frames: list[Frame]
 
 
-class FailedRequest(ToldValue):
+class FailedRequest(StrictValue):
     """The request (or job) that was being handled.
 
     Attributes:
@@ -130,14 +130,14 @@ class FailedRequest(ToldValue):
         return self.server in ("rq", "celery")
 
 
-class Versions(ToldValue):
+class Versions(StrictValue):
     """Of Python, and of the packages that were loaded."""
 
     python: str
     packages: dict[str, str] = {}
 
 
-class Revision(ToldValue):
+class Revision(StrictValue):
     """The commit that was checked out where the service's code lies.
 
     Attributes:
@@ -149,7 +149,7 @@ class Revision(ToldValue):
     root: str
 
 
-class ErrorPackage(ToldValue):
+class ErrorPackage(StrictValue):
     """See the module.
 
     Attributes:

@@ -8,7 +8,7 @@ from relive.model.commit import CommitId
 from relive.model.trial import FixRun
 from relive.model.value import Value
 
-__all__ = ["ChangeTold", "Changeable", "Effect", "Experiment", "Explanation", "Tested"]
+__all__ = ["ChangeDescription", "Changeable", "Effect", "Experiment", "Explanation", "Tested"]
 
 
 class Effect(StrEnum):
@@ -20,7 +20,7 @@ class Effect(StrEnum):
     CANNOT_TELL = "cannot tell"
 
 
-class ChangeTold(Value):
+class ChangeDescription(Value):
     """One change.
 
     Attributes:
@@ -44,7 +44,7 @@ class Tested(Value):
         still_there: probability that the failure is still there, as for a fix (``trial.findability``); None where nothing passed.
     """
 
-    changes: list[ChangeTold]
+    changes: list[ChangeDescription]
     commit: CommitId
     effect: Effect
     why: str | None = None

@@ -258,7 +258,7 @@ def bisect(settings: Settings, wish: BisectWish, progress: Progress) -> Bisectio
         with progress.progress("probing again", len(drawn) * times) as done:
             evidence = probe_again(found.evidence, drawn, probe, times=times, done=done)
         found = dataclasses.replace(found, evidence=evidence)
-    return _told(settings, wish, line, found, drawn)
+    return _bisection(settings, wish, line, found, drawn)
 
 
 def _look_up(settings: Settings, wish: BisectWish) -> None:
@@ -425,7 +425,7 @@ def _expected(count: int, wish: BisectWish) -> int:
     return min(wish.most, 2 + count.bit_length() + wish.further)
 
 
-def _told(
+def _bisection(
     settings: Settings, wish: BisectWish, line: Sequence[StoredCommit], found: Jumps, drawn: Sequence[int]
 ) -> Bisection:
     mask = Mask.configured(settings)
@@ -536,9 +536,13 @@ def _sides(found: Jumps, number: int) -> tuple[Side, Side]:
 
 def _side(counts: Sequence[Counts]) -> Side:
     total = Counts(sum(one.bad for one in counts), sum(one.good for one in counts))
-    told = rate(total)
+    estimate = rate(total)
     return Side(
-        bad=total.bad, probes=total.bad + total.good, rate=told.mean, least=told.least, most=told.most
+        bad=total.bad,
+        probes=total.bad + total.good,
+        rate=estimate.mean,
+        least=estimate.least,
+        most=estimate.most,
     )
 
 

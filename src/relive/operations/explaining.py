@@ -93,7 +93,7 @@ def why(settings: Settings, wish: WhyWish, progress: Progress) -> Explanation:
             good, groups = _groups(paths, case, steps, search.notes)
             commits = [one.id for one in commits_before(store, incident, store.get(case.commit))]
             search.run(Scene(case, steps, control), groups, earlier_cases(commits, case_from))
-    told = Explanation(
+    explanation = Explanation(
         incident=incident.number,
         service=incident.service,
         failing=request_words(case),
@@ -109,7 +109,7 @@ def why(settings: Settings, wish: WhyWish, progress: Progress) -> Explanation:
         most_replays=wish.most,
         most_seconds=wish.within,
     )
-    return mask.model(told.model_copy(update={"sentence": _sentence(told)}))
+    return mask.model(explanation.model_copy(update={"sentence": _sentence(explanation)}))
 
 
 WHY = Operation(
@@ -204,12 +204,12 @@ def _why_not(control: Sequence[FixRun], search: Search) -> str | None:
     return "; ".join(notes) or (None if search.causes else "nothing that could be changed makes a difference")
 
 
-def _sentence(told: Explanation) -> str:
-    if not told.causes:
-        return f"Cannot tell why {told.failing} failed: {told.why_not}."
+def _sentence(explanation: Explanation) -> str:
+    if not explanation.causes:
+        return f"Cannot tell why {explanation.failing} failed: {explanation.why_not}."
     return " ".join(
         f"{_cause_words(one)}: as recorded it {counted(one.control)}, changed it {counted(one.runs)}."
-        for one in told.causes
+        for one in explanation.causes
     )
 
 

@@ -22,7 +22,7 @@ from relive.intervention.telling import changeables, request_words
 from relive.kernel import procfs
 from relive.model.capsule import LifePaths
 from relive.model.incident import Incident, Occurrence
-from relive.model.intervention import ChangeTold, Effect, Experiment, Tested
+from relive.model.intervention import ChangeDescription, Effect, Experiment, Tested
 from relive.model.token_scope import Scope
 from relive.operations.grammars import each_written_as
 from relive.operations.named import look_up_incident
@@ -31,7 +31,7 @@ from relive.operations.operation import Faces, Operation, Route, Tool, Wish
 from relive.operations.policies import check_ignore, parse_stub_policy
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
-from relive.operations.trying import FreshWish, start_afresh
+from relive.operations.trying import FreshWish, try_fresh_process
 from relive.recording.exchanges import Exchanges
 from relive.recording.reader import Recording
 from relive.replay.fresh.environment import parse_variable
@@ -112,13 +112,13 @@ def what_if(settings: Settings, wish: WhatIfWish, progress: Progress) -> Experim
     mask = mask_for(settings, incident.service, incident.life)
     case = _case(settings, store, incident, incident.occurrence(first=wish.first), wish.commit, changes)
     steps = steps_of(case)
-    told = Experiment(
+    result = Experiment(
         incident=incident.number, service=incident.service, failing=request_words(case), commit=case.commit
     )
     if not changes and not wish.env:
         listed = changeables(case, steps)
         return mask.model(
-            told.model_copy(update={"changeable": listed[:_MOST_LISTED], "changeable_count": len(listed)})
+            result.model_copy(update={"changeable": listed[:_MOST_LISTED], "changeable_count": len(listed)})
         )
     if changes:
         changed = change_case(case, changes, steps)
@@ -127,10 +127,10 @@ def what_if(settings: Settings, wish: WhatIfWish, progress: Progress) -> Experim
             lab = lab_of(settings, store, wish, wish.pace, mask, Bounds(runs, _NO_BOUND), done)
             control = lab.unchanged(case, wish.times)
             tested = lab.test(case, changed, changes, control, wish.times, steps)
-        told = told.model_copy(update={"tested": tested})
+        result = result.model_copy(update={"tested": tested})
     if wish.env:
-        told = told.model_copy(update={"afresh": _afresh(settings, wish, case, progress)})
-    return mask.model(told)
+        result = result.model_copy(update={"afresh": _afresh(settings, wish, case, progress)})
+    return mask.model(result)
 
 
 WHAT_IF = Operation(
@@ -262,12 +262,12 @@ def _early_enough(
 def _afresh(settings: Settings, wish: WhatIfWish, case: ReplayInput, progress: Progress) -> Tested:
     """Another environment, in processes that are started anew; the control is a fresh start with the recorded one."""
     fresh = FreshWish(incident=wish.incident, times=wish.times, limit=wish.limit)
-    control, changed = start_afresh(settings, fresh, wish.env, [], progress)
+    control, changed = try_fresh_process(settings, fresh, wish.env, [], progress)
     effect, why = effect_of(control.runs, changed.runs, [])
     if effect is Effect.CANNOT_TELL and not any(run.fails for run in control.runs):
         why = "a fresh start does not fail with the recorded environment either: the failure is of the state"
-    told = [
-        ChangeTold(
+    result = [
+        ChangeDescription(
             option=f"--env {one.partition('=')[0]}=...",
             about=f"environment variable {one.partition('=')[0]}",
             recorded="as recorded",
@@ -276,7 +276,7 @@ def _afresh(settings: Settings, wish: WhatIfWish, case: ReplayInput, progress: P
         for one in wish.env
     ]
     return Tested(
-        changes=told,
+        changes=result,
         commit=case.commit,
         effect=effect,
         why=why,

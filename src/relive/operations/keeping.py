@@ -314,7 +314,7 @@ def _lives(
                 remedy=next(iter(life.run.verdict.notes), "`relive doctor` says what works on this host"),
             )
         reason = expectation.why_not(outcome) if expectation is not None else None
-        found.append(_told(life, reason, mask))
+        found.append(_kept_run(life, reason, mask))
     return found
 
 
@@ -328,7 +328,7 @@ def _write(goal: Path, content: str) -> None:
         ) from error
 
 
-def _told(life: Life, reason: str | None, mask: Mask) -> KeptRun:
+def _kept_run(life: Life, reason: str | None, mask: Mask) -> KeptRun:
     run = mask.model(masked_run(life.run, mask))
     return KeptRun(
         reason=mask.sentence(reason) if reason is not None else None,

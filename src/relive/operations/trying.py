@@ -34,8 +34,8 @@ from relive.store import Store
 from relive.trial.findability import PRIOR
 from relive.trial.patches import PATCH_MOST, paths_of_patch
 from relive.trial.trying import (
-    Ground,
     Neighbours,
+    TrialContext,
     compared,
     neighbours_of,
     noise_between,
@@ -46,7 +46,7 @@ from relive.trial.trying import (
     with_odds,
 )
 
-__all__ = ["NONE", "TRY", "FreshWish", "TryWish", "has_worked", "start_afresh", "try_fixes"]
+__all__ = ["NONE", "TRY", "FreshWish", "TryWish", "has_worked", "try_fixes", "try_fresh_process"]
 
 NONE = "none"  # as a fix: the unchanged code, which is run in any case
 _BASELINE = 2  # runs of the unchanged code, at least
@@ -124,26 +124,26 @@ def try_fixes(settings: Settings, wish: TryWish, progress: Progress) -> Trial:
         pace=wish.pace,
         sees=lambda root: mask.learn_environment(procfs.environment_of(root)),
     )
-    ground = Ground(
+    context = TrialContext(
         settings, store, case, wishes, progress.status, lambda run: mask.model(masked_run(run, mask))
     )
-    unchanged, _ = try_unchanged(ground, max(_BASELINE, wish.times))
+    unchanged, _ = try_unchanged(context, max(_BASELINE, wish.times))
     failed = sum(run.fails is True for run in unchanged.runs)
     ran = sum(run.fails is not None for run in unchanged.runs)
     near = neighbours_of(settings, store, incident, occurrence, case, wish.around) if wish.around else None
     if near is not None:
-        near, unchanged = _with_usual(ground, near, unchanged)
+        near, unchanged = _with_usual(context, near, unchanged)
     fixes = [unchanged]
     is_only = len(patches) == 1 and not wish.env and not wish.tree
     for name, patch in patches:
         change = patching(patch, wish.root)
-        tried = try_fix(ground, name, change, wish.times, failed=failed, ran=ran, is_only=is_only)
+        tried = try_fix(context, name, change, wish.times, failed=failed, ran=ran, is_only=is_only)
         if tried.refused is None and near is not None:
-            _, breaks = compared(ground, near, change)
+            _, breaks = compared(context, near, change)
             tried = tried.model_copy(update={"neighbours": len(near.asked), "breaks": breaks})
         fixes.append(tried)
     fresh = FreshWish(wish.incident, wish.times, wish.limit)
-    fixes += start_afresh(settings, fresh, wish.env, wish.tree, progress)
+    fixes += try_fresh_process(settings, fresh, wish.env, wish.tree, progress)
     return mask.model(
         Trial(
             incident=incident.number,
@@ -205,10 +205,10 @@ def _patches(fixes: Sequence[str]) -> list[tuple[str, str]]:
     return found
 
 
-def _with_usual(ground: Ground, near: Neighbours, unchanged: FixTried) -> tuple[Neighbours, FixTried]:
+def _with_usual(context: TrialContext, near: Neighbours, unchanged: FixTried) -> tuple[Neighbours, FixTried]:
     """With what the neighbours do without any fix."""
-    ground.tell(f"Sending {len(near.asked)} neighbouring requests.")
-    usual, differing = compared(ground, near, None)
+    context.tell(f"Sending {len(near.asked)} neighbouring requests.")
+    usual, differing = compared(context, near, None)
     told = unchanged.model_copy(update={"neighbours": len(near.asked), "breaks": differing})
     return replace(near, usual=usual), told
 
@@ -222,7 +222,7 @@ class FreshWish:
     limit: float | None
 
 
-def start_afresh(
+def try_fresh_process(
     settings: Settings, wish: FreshWish, env: Sequence[str], trees: Sequence[str], progress: Progress
 ) -> list[FixTried]:
     """Processes that are started anew: as recorded, for comparison, then with another environment, then with other trees."""

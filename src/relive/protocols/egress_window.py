@@ -56,20 +56,20 @@ def read_egress(directory: Path, taken_ns: int, until_ns: int | None = None) -> 
     if not recording.segments():
         return None
     end = until_ns + _AFTER_NS if until_ns is not None else None
-    keeper = _Keeper(taken_ns)
+    collected = _KeptEvents(taken_ns)
     damage: str | None = None
     try:
         for event in recording.events():
             if end is not None and event.mono_ns > end:
                 break
             if event.kind in _KINDS:
-                keeper.add(event)
+                collected.add(event)
     except RecordingCorrupt as error:
         damage = str(error)
-    return EgressWindow(taken_ns, keeper.dialogues(), keeper.lookups, keeper.left_out, damage)
+    return EgressWindow(taken_ns, collected.dialogues(), collected.lookups, collected.left_out, damage)
 
 
-class _Keeper:
+class _KeptEvents:
     """What is kept of the events."""
 
     def __init__(self, taken_ns: int) -> None:

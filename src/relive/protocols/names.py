@@ -178,7 +178,7 @@ def _call_of(event: Event, question: _Question) -> Call:
     return Call(
         kind=_KIND,
         asked=_asked(question, "udp"),
-        answer=_told(event.data) if event.data else None,
+        answer=_decoded(event.data) if event.data else None,
         end=CallEnd.ANSWERED if event.data else CallEnd.OPEN,
         dialogue=0,
         index=event.seq,
@@ -211,7 +211,7 @@ def _calls(dialogue: Dialogue) -> list[Call]:
             Call(
                 kind=_KIND,
                 asked=_asked(question, "tcp"),
-                answer=_told(known[1]) if known is not None else None,
+                answer=_decoded(known[1]) if known is not None else None,
                 end=CallEnd.ANSWERED if known is not None else how,
                 dialogue=dialogue.number,
                 index=len(found),
@@ -279,7 +279,7 @@ def _name(message: bytes, at: int) -> tuple[str | None, int]:
     return None, 0
 
 
-def _told(message: bytes) -> dict[str, Any]:
+def _decoded(message: bytes) -> dict[str, Any]:
     """What is shown of an answer; of a message that is none, as much as can be read."""
     if len(message) < _HEADER.size:
         return {"status": "FORMERR", "records": []}

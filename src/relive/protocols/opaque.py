@@ -24,7 +24,7 @@ from relive.recording.dialogues import Dialogue, Way
 from relive.recording.events import EventKind
 from relive_inprocess.relive_recorder.values import pack
 
-__all__ = ["Plain", "PlainSession", "rest_as_bytes", "told_bytes", "turns"]
+__all__ = ["Plain", "PlainSession", "encoded_bytes", "rest_as_bytes", "turns"]
 
 _KIND = EventKind.DIALOGUE_UP
 _INLINE = 64 << 10  # [bytes]
@@ -160,7 +160,7 @@ class PlainSession(Session):
         return acts
 
     def _miss(self) -> list[Act]:
-        asked = {"server": f"{self._to[0]}:{self._to[1]}", "data": told_bytes(bytes(self._held))}
+        asked = {"server": f"{self._to[0]}:{self._to[1]}", "data": encoded_bytes(bytes(self._held))}
         self._pool.take(_KIND, asked, connection=self._number)
         self._is_over = True
         return [Reset()]
@@ -184,7 +184,7 @@ def rest_as_bytes(dialogue: Dialogue, timing: Timing, up: int, down: int, index:
     return [_last_turn(_turn(dialogue, timing, (up, down), end, index), timing)]
 
 
-def told_bytes(data: bytes) -> Any:
+def encoded_bytes(data: bytes) -> Any:
     """Bytes as they are shown and compared."""
     if len(data) > _INLINE:
         return {"bytes": len(data), "blake2b": blake2b(data, digest_size=16).hexdigest()}
@@ -217,8 +217,8 @@ def _turn(
     question, answer = timing.up[begin[0] : end[0]], timing.down[begin[1] : end[1]]
     return Call(
         kind=_KIND,
-        asked={"server": f"{dialogue.to[0]}:{dialogue.to[1]}", "data": told_bytes(question)},
-        answer={"data": told_bytes(answer)} if answer else None,
+        asked={"server": f"{dialogue.to[0]}:{dialogue.to[1]}", "data": encoded_bytes(question)},
+        answer={"data": encoded_bytes(answer)} if answer else None,
         end=CallEnd.ANSWERED,
         dialogue=dialogue.number,
         index=index,

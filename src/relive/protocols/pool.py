@@ -8,8 +8,8 @@ Idea: calls lie in queues by the text of what is compared of them (``_key``), so
 compared with all calls, to name the nearest.
 Invariant: a call is in its queue and in ``_waiting`` exactly as long as it was not used; ``_used`` has the last that was used
 of each key.
-What answers inside Python processes has rules of its own (``relive_recorder/playing/shelf.py``): there requests and lanes are
-known.
+What answers inside Python processes has rules of its own (``relive_recorder/playing/answer_index.py``): there requests and
+lanes are known.
 """
 
 from __future__ import annotations

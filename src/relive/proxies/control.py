@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 if TYPE_CHECKING:
     from relive.proxies.gate import Gate
 
-__all__ = ["ControlHub", "ControlLink", "Steersman", "error_reply", "refuse_opening"]
+__all__ = ["ControlHandler", "ControlHub", "ControlLink", "error_reply", "refuse_opening"]
 
 MAX_LINKS = 4
 _MAX_UNHEARD = 256
@@ -22,7 +22,7 @@ _MAX_UNREAD_BYTES = 4 * 1024 * 1024
 _PEER_CREDENTIALS = struct.Struct("iII")  # struct ucred: pid, uid, gid
 
 
-class Steersman(Protocol):
+class ControlHandler(Protocol):
     """Who acts on an agent's messages."""
 
     def control_message(self, link: ControlLink, op: str, message: dict[str, Any]) -> dict[str, Any] | None:
@@ -35,8 +35,8 @@ class Steersman(Protocol):
 class ControlHub:
     """All connections of agents."""
 
-    def __init__(self, steersman: Steersman) -> None:
-        self.steersman = steersman
+    def __init__(self, handler: ControlHandler) -> None:
+        self.handler = handler
         self.links: list[ControlLink] = []
         self._unheard: deque[bytes] = deque(maxlen=_MAX_UNHEARD)
 
@@ -96,7 +96,7 @@ class ControlLink(asyncio.Protocol):
         if self in self._hub.links:
             self._hub.links.remove(self)
             self._transport = None
-            self._hub.steersman.control_lost(self, was_last=not self._hub.links)
+            self._hub.handler.control_lost(self, was_last=not self._hub.links)
 
     def send_line(self, line: bytes) -> None:
         """Send one line; an agent that reads none of it is dropped rather than waited for."""
@@ -118,7 +118,7 @@ class ControlLink(asyncio.Protocol):
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             self.send_line(_line(error_reply("bad-message", f"not a message: {error!r:.100}")))
             return
-        reply = self._hub.steersman.control_message(self, op, message)
+        reply = self._hub.handler.control_message(self, op, message)
         if reply is not None:
             if "id" in message:
                 reply["id"] = message["id"]

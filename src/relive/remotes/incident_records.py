@@ -87,8 +87,8 @@ def packed(settings: Settings, store: Store, incident: Incident) -> Iterator[Pac
 
 
 def _written(body: str, signature: Signature) -> bytes:
-    told = {"body": body, "signer": signature.signer.hex(), "signature": signature.signature.hex()}
-    return json.dumps(told).encode()
+    envelope = {"body": body, "signer": signature.signer.hex(), "signature": signature.signature.hex()}
+    return json.dumps(envelope).encode()
 
 
 def read_record(what: str, data: bytes, keyring: Keyring) -> IncidentRecord:
@@ -99,9 +99,9 @@ def read_record(what: str, data: bytes, keyring: Keyring) -> IncidentRecord:
         ObjectCorrupt: it is none.
     """
     try:
-        told = json.loads(data)
-        body = told["body"].encode()
-        signature = Signature(bytes.fromhex(told["signer"]), bytes.fromhex(told["signature"]))
+        envelope = json.loads(data)
+        body = envelope["body"].encode()
+        signature = Signature(bytes.fromhex(envelope["signer"]), bytes.fromhex(envelope["signature"]))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise damaged_incident(what, str(error)) from error
     if _written(body.decode(), signature) != data:

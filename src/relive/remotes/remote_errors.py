@@ -36,7 +36,7 @@ def remote_errors(url: str) -> Iterator[None]:
             raise
         raise remote_unknown(url, "there is no such bucket") from error
     except (BaseError, OSError) as error:
-        raise _told(url, error) from error
+        raise _translated(url, error) from error
 
 
 def remote_unknown(url: str, cause: str) -> RemoteUnknown:
@@ -48,7 +48,7 @@ def remote_unknown(url: str, cause: str) -> RemoteUnknown:
     )
 
 
-def _told(url: str, error: Exception) -> ReliveError:
+def _translated(url: str, error: Exception) -> ReliveError:
     text = str(error)
     cause = text.partition("\n\nDebug source")[0].strip()
     number = _OS_ERROR.search(text)

@@ -3,7 +3,7 @@
 1. New PID, mount, network, IPC and UTS namespaces, with a native process 1; loopback up, and the proof that there is no
    way out; CRIU started, to wait for its request.
 2. The root file system: the host's files or those of a container's image, over them the commit's, over them an empty
-   layer for what the branch writes (``ground``). All of this goes on while the caller still lays out and checks the
+   layer for what the branch writes (``branch_root``). All of this goes on while the caller still lays out and checks the
    commit's images.
 3. The addresses that the target used, the other ends of its connections, and what else stands for the outside.
 4. CRIU restores the processes; just before they run, set their clock and close /proc's dangerous doors.
@@ -11,7 +11,7 @@
 Namespaces are a thread's (namespaces(7)), so nothing of the process that restores needs to be forked. In this thread
 paths and sockets are the branch's, while /proc/self is not there and pids are still the host's.
 
-Danger: from ``ground.enter`` on, names lead to the commit's files, which may be hostile. Nothing may be imported, loaded or
+Danger: from ``branch_root.enter`` on, names lead to the commit's files, which may be hostile. Nothing may be imported, loaded or
 executed from then on that has root's rights; CRIU is started before, and waits for its request. What gives up must end process
 1, with which the kernel ends all that was made (``abandon``): whatever this thread waits for then hangs up.
 """
@@ -48,7 +48,7 @@ from relive.sandbox.branch_root import BranchRoot
 from relive.sandbox.cgroups import Groups
 from relive.sandbox.clock import shift_wall_clock
 from relive.sandbox.confinement import host_namespaces, prove_confined
-from relive.sandbox.endpoints import Ends, open_goals
+from relive.sandbox.endpoints import Ends, open_endpoints
 from relive.sandbox.init_process import FirstProcess
 from relive.sandbox.limits import room_on
 from relive.sandbox.seal import check_sealed
@@ -99,7 +99,7 @@ class BranchBuilder:
         self._tools = tools
         self._groups = groups
         self._asks = asks
-        self._ground: Future[BranchRoot] = Future()
+        self._branch_root: Future[BranchRoot] = Future()
         self._init: Future[int] = Future()
         self._plan: Future[BranchPlan] = Future()
         self._built: Future[Built] = Future()
@@ -112,9 +112,9 @@ class BranchBuilder:
         # The builder cannot start it: a thread that has left its PID namespace for one of its children gets none (clone(2)).
         threading.Thread(target=self._serve_joins, name="branch-groups", daemon=True).start()
 
-    def stand_on(self, ground: BranchRoot) -> None:
+    def stand_on(self, branch_root: BranchRoot) -> None:
         """Begin with the files."""
-        self._ground.set_result(ground)
+        self._branch_root.set_result(branch_root)
 
     def follow(self, plan: BranchPlan) -> None:
         """Have the rest built, while the caller does something else until it calls ``finish``."""
@@ -143,7 +143,7 @@ class BranchBuilder:
 
     def abandon(self) -> None:
         """Give up: end what has been started. Doing it twice, or after a failure, is no error."""
-        self._ground.cancel()
+        self._branch_root.cancel()
         self._plan.cancel()
         if self._is_abandoned:
             return
@@ -226,18 +226,18 @@ class BranchBuilder:
             stack, os.open(self._directory / "status", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         )
         network = _keep(stack, os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC))
-        ground = self._ground.result()
-        stack.callback(ground.release)
-        ground.mount(first)
+        branch_root = self._branch_root.result()
+        stack.callback(branch_root.release)
+        branch_root.mount(first)
         joined.result()
         first.own_groups()
         enter_namespaces(first.pid, Namespace.CGROUP)
         number, criu = free_number(frozenset()), None
         if not self._asks:
             criu, joined = self._start_criu(first, number, [images, network], stack)
-        held = [_keep(stack, descriptor) for descriptor in ground.held]
+        held = [_keep(stack, descriptor) for descriptor in branch_root.held]
         plan = self._plan.result()
-        ground.prepare(self._directory / "images")
+        branch_root.prepare(self._directory / "images")
         ends = Ends()
         failing = stack.enter_context(contextlib.ExitStack())
         failing.callback(ends.close)
@@ -245,8 +245,8 @@ class BranchBuilder:
         _have_segments_measured(until_resumed)
         peers = _prepare_network(plan, stack, ends)
         _let_nobody_reset(plan.inner_pairs, until_resumed)
-        outlets = open_outlets(plan.outlets, stack, ground, plan.streams)
-        logs = open_logs(plan.outside_names, stack, ground)
+        outlets = open_outlets(plan.outlets, stack, branch_root, plan.streams)
+        logs = open_logs(plan.outside_names, stack, branch_root)
         if plan.connects is not None:
             _ask_about_connects(plan.connects)
         if criu is None or outlets or free_number(plan.taken_pids) != number:
@@ -260,10 +260,10 @@ class BranchBuilder:
             )
         # From here on names lead to files of the branch. Libraries and settings of a program with root's rights must not.
         criu.wait_until_loaded()
-        ground.enter()
+        branch_root.enter()
         socket.sethostname(plan.hostname)
         heard = [(one.master, one.log) for one in outlets if one.master is not None and one.log is not None]
-        heard += zip(listen_outside(plan.outside_names, stack, ground), logs, strict=True)
+        heard += zip(listen_outside(plan.outside_names, stack, branch_root), logs, strict=True)
         # What is not kept is closed with ``stack``, when the service runs: the kernel says FIN, or RST if there was more to read.
         inward = [
             peer
@@ -280,7 +280,7 @@ class BranchBuilder:
         first.give_up_capabilities()
         joined.result()  # with all that it restores
         root = _Restoring(
-            plan, ground, first, images, network, outlets, self._host, self._moves, until_resumed
+            plan, branch_root, first, images, network, outlets, self._host, self._moves, until_resumed
         ).run(criu)
         # Not before CRIU has ended: only then are the processes this one's children, and it leaves when it has none.
         first.become(root, len(kept))
@@ -328,7 +328,7 @@ def _prepare_network(plan: BranchPlan, stack: contextlib.ExitStack, ends: Ends) 
         name = connection.local, connection.peer
         if name in plan.outside.continued:
             ends.continued[name] = os.dup(peer.fileno())
-    open_goals(plan.outside, plan.listening, ends)
+    open_endpoints(plan.outside, plan.listening, ends)
     return peers
 
 
@@ -359,7 +359,7 @@ class _Restoring:
     """The request to CRIU, and what is done when it tells how far it is."""
 
     plan: BranchPlan
-    ground: BranchRoot
+    branch_root: BranchRoot
     first: FirstProcess
     images: int
     network: int
@@ -400,12 +400,12 @@ class _Restoring:
         options.inherit_fd.extend(rpc.InheritFd(key=key, fd=self.network) for key in self.plan.networks)
         options.notify_scripts = True
         options.lazy_pages = self.plan.pager is not None
-        self.ground.set_criu_options(options, self.network)
+        self.branch_root.set_criu_options(options, self.network)
         return options
 
     def _read_terminal(self, master: int) -> None:
         """A terminal's other side was its engine's: what is shown there goes to the log of the output."""
-        log = open_log(self.ground.io / "stdout.log")
+        log = open_log(self.branch_root.io / "stdout.log")
         try:
             self.first.hold([master, log])
         finally:
@@ -415,12 +415,12 @@ class _Restoring:
     def _notified(self, script: str, pid: int) -> None:
         self._root = pid or self._root  # told before the processes run
         if script == "pre-resume":
-            self.ground.settle()
+            self.branch_root.settle()
             check_posix_locks(self.images)
             if self.plan.pager is not None:
                 self.plan.pager.wait_until_held()
-            self.ground.close(self._root)
-            prove_confined(self._root, host=self.host, is_container=self.ground.is_container)
+            self.branch_root.close(self._root)
+            prove_confined(self._root, host=self.host, is_container=self.branch_root.is_container)
             if self.plan.clock_shift_ns is not None:
                 shift_wall_clock(tree_of(self._root), self.plan.clock_shift_ns)
             self.until_resumed.close()

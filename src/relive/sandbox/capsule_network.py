@@ -137,12 +137,12 @@ def raise_border(host: HostNetwork) -> None:
     for address in set(host.addresses) - {"127.0.0.1", "::1"}:  # those are there since it came up
         loopback.add_address(address)
     orders = "".join(f"{route.order}\n" for route in host.routes if route.family == 4)
-    _told(["ip", "-4", "-batch", "-"], orders)
+    _feed(["ip", "-4", "-batch", "-"], orders)
     orders = "".join(f"{route.order}\n" for route in host.routes if route.family == 6)
-    _told(["ip", "-6", "-batch", "-"], orders)
-    _told(["iptables-restore", "-w", "5"], rules(host.addresses, six=False))
+    _feed(["ip", "-6", "-batch", "-"], orders)
+    _feed(["iptables-restore", "-w", "5"], rules(host.addresses, six=False))
     if Path("/proc/net/if_inet6").exists():
-        _told(["ip6tables-restore", "-w", "5"], rules(host.addresses, six=True))
+        _feed(["ip6tables-restore", "-w", "5"], rules(host.addresses, six=True))
 
 
 def rules(addresses: Iterable[str], *, six: bool) -> str:
@@ -220,7 +220,7 @@ def _asked(*words: str) -> list[dict[str, Any]]:
     return json.loads(done.stdout or b"[]") if done.returncode == 0 else []
 
 
-def _told(command: list[str], orders: str) -> None:
+def _feed(command: list[str], orders: str) -> None:
     if not orders:
         return
     try:

@@ -2,7 +2,7 @@
 
 The sandbox is a branch's: PID, mount, network, IPC and UTS namespaces of its own, no way out, the host's files below an empty
 layer, no capability by which root leaves it. What differs is its first process, which is executed instead of restored, and its
-end: it lives no longer than the one who holds the ``Afresh``, however that dies.
+end: it lives no longer than the one who holds the ``FreshProcess``, however that dies.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from relive.sandbox.service_start import fork_service, look_up_user, take_identi
 from relive.sandbox.spawn import SpawnChannel, become_init, spawn_first_process, standard_streams
 from relive.sandbox.unfinished import new_place, sweep_unfinished
 
-__all__ = ["Afresh", "AfreshSpec", "SandboxDirectory", "prepared_place", "start_afresh"]
+__all__ = ["FreshProcess", "FreshProcessSpec", "SandboxDirectory", "prepared_place", "start_fresh_process"]
 
 _NAMESPACES = Namespace.PID | Namespace.MOUNT | Namespace.NETWORK | Namespace.IPC | Namespace.UTS
 _START_LIMIT = 30.0  # [s]
@@ -54,7 +54,7 @@ _CAPABILITIES = struct.Struct("<IIIIII")  # (effective, permitted, inheritable) 
 
 
 @dataclass(frozen=True, slots=True)
-class AfreshSpec:
+class FreshProcessSpec:
     """What is started.
 
     Attributes:
@@ -114,7 +114,7 @@ def prepared_place(settings: Settings) -> Iterator[SandboxDirectory]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-class Afresh:
+class FreshProcess:
     """A sandbox that runs.
 
     Attributes:
@@ -181,9 +181,12 @@ class Afresh:
         self.groups.remove()
 
 
-def start_afresh(
-    settings: Settings, place: SandboxDirectory, spec: AfreshSpec, watch: Callable[[int, int | None], None]
-) -> Afresh:
+def start_fresh_process(
+    settings: Settings,
+    place: SandboxDirectory,
+    spec: FreshProcessSpec,
+    watch: Callable[[int, int | None], None],
+) -> FreshProcess:
     """Start it. Call it from a process with one thread.
 
     Args:
@@ -218,7 +221,7 @@ def start_afresh(
             report = channel.receive(time.monotonic() + _START_LIMIT)
         if report is None:
             raise CapsuleStartFailed("the sandbox was not ready in time", cause=f"{_START_LIMIT:g} s")
-        return Afresh(place, init, ours, int(str(report["refused"])), groups)
+        return FreshProcess(place, init, ours, int(str(report["refused"])), groups)
     except OSError as error:
         ours.close()
         groups.remove()
@@ -234,7 +237,7 @@ def start_afresh(
         channel.close()
 
 
-def _limits(settings: Settings, spec: AfreshSpec) -> GroupLimits:
+def _limits(settings: Settings, spec: FreshProcessSpec) -> GroupLimits:
     return limits_for(
         given=spec.memory,
         held=0,
@@ -251,7 +254,7 @@ class _First:
 
     settings: Settings
     place: SandboxDirectory
-    spec: AfreshSpec
+    spec: FreshProcessSpec
     tools: CriuTools
     user: pwd.struct_passwd | None
     lifeline: socket.socket

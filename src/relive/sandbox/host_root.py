@@ -1,4 +1,4 @@
-"""Making the ground of a branch whose files lie over those of the host, as far as nothing has to be mounted yet."""
+"""Making the root file system of a branch whose files lie over those of the host, as far as nothing has to be mounted yet."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from relive.sandbox.mount_points import refuse_hostile_points
 from relive.sandbox.rootfs import CoveredPoint, plan_points
 from relive.store import Store
 
-__all__ = ["host_ground"]
+__all__ = ["make_host_root"]
 
 
-def host_ground(settings: Settings, store: Store, manifest: Manifest, directory: Path) -> HostRoot:
-    """The ground of a branch that has the given directory.
+def make_host_root(settings: Settings, store: Store, manifest: Manifest, directory: Path) -> HostRoot:
+    """The root file system of a branch that has the given directory.
 
     Raises:
         ObjectMissing, ObjectCorrupt: something of the commit is gone or damaged, or would lie where no commit may lay files.

@@ -49,17 +49,17 @@ from relive.sandbox.unwritable_databases import unwritable_databases
 from relive.store import Store
 from relive.store.disk_errors import disk_full
 
-__all__ = ["MakeGround", "restore"]
+__all__ = ["MakeRoot", "restore"]
 
 _MISSING_SHOWN = 100
 
 
-MakeGround = Callable[[Settings, Store, CommitId, Manifest, Path], BranchRoot]
+MakeRoot = Callable[[Settings, Store, CommitId, Manifest, Path], BranchRoot]
 """Makes what a branch stands on, from its commit; the path is the branch's directory."""
 
 
 def restore(
-    settings: Settings, store: Store, commit: CommitId, request: RestoreRequest, make_ground: MakeGround
+    settings: Settings, store: Store, commit: CommitId, request: RestoreRequest, make_root: MakeRoot
 ) -> Branch:
     """Bring a commit to life in a sealed sandbox; the original, if it still runs, is not touched.
 
@@ -79,7 +79,7 @@ def restore(
     if request.lazily:
         check_userfault()
     try:
-        branch, ownership = _restore_claimed(settings, store, commit, request, make_ground, began)
+        branch, ownership = _restore_claimed(settings, store, commit, request, make_root, began)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise disk_full("no space left while restoring", settings.branches, error) from error
@@ -96,7 +96,7 @@ def _restore_claimed(
     store: Store,
     commit: CommitId,
     request: RestoreRequest,
-    make_ground: MakeGround,
+    make_root: MakeRoot,
     began: float,
 ) -> tuple[Branch, Ownership]:
     """As ``restore``; the branch ends with what is returned beside it."""
@@ -105,7 +105,7 @@ def _restore_claimed(
     ownership = Ownership(directory)
     try:
         return _restore_in(
-            directory, settings, store, commit, request, make_ground, ownership, began
+            directory, settings, store, commit, request, make_root, ownership, began
         ), ownership
     except BaseException:
         ownership.close()
@@ -118,7 +118,7 @@ def _restore_in(
     store: Store,
     commit: CommitId,
     request: RestoreRequest,
-    make_ground: MakeGround,
+    make_root: MakeRoot,
     ownership: Ownership,
     began: float,
 ) -> Branch:
@@ -140,8 +140,8 @@ def _restore_in(
         groups.limit(limits_of(settings, manifest))
         for stream in ("stdout", "stderr"):
             (directory / "io" / f"{stream}.log").touch()
-        ground = make_ground(settings, store, commit, manifest, directory)
-        builder.stand_on(ground)
+        branch_root = make_root(settings, store, commit, manifest, directory)
+        builder.stand_on(branch_root)
         images = directory / "images"
         if known is not None:
             known.lay_out(store, images)
@@ -153,7 +153,7 @@ def _restore_in(
         # Whatever has written here before: what is to be checked is checked last.
         fitted = known or fit_images(images, commit, manifest, keep=pager is None)
         hostname = f"{manifest.host.name[:40]}-{identifier}"
-        plan = ground.fit(commit, images, _plan(fitted, images, hostname, request, settings, ownership))
+        plan = branch_root.fit(commit, images, _plan(fitted, images, hostname, request, settings, ownership))
         if request.outside is not None:
             outward = [one for one, inward in zip(plan.connections, plan.inward, strict=True) if not inward]
             plan = replace(plan, outside=request.outside(outward))
@@ -165,7 +165,7 @@ def _restore_in(
         unwritable = _unwritable(store, manifest, images)
         built = builder.finish()
         root = _host_pid(built)
-        missing = ground.missing_files
+        missing = branch_root.missing_files
         stat, root_stat = procfs.read_stat(built.init), procfs.read_stat(root)
         facts = BranchFacts(
             id=identifier,
@@ -187,7 +187,7 @@ def _restore_in(
             is_container=manifest.target.kind is TargetKind.CONTAINER,
             missing_files=missing[:_MISSING_SHOWN],
             missing_count=len(missing),
-            unwritable_databases=[path for path in unwritable if path not in ground.numbered],
+            unwritable_databases=[path for path in unwritable if path not in branch_root.numbered],
             clients=request.clients,
             taken_wall_ns=manifest.taken_wall_ns,
         )

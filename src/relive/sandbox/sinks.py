@@ -39,7 +39,10 @@ class OpenOutlet:
 
 
 def open_outlets(
-    outlets: Sequence[Outlet], stack: contextlib.ExitStack, ground: BranchRoot, streams: Mapping[str, str]
+    outlets: Sequence[Outlet],
+    stack: contextlib.ExitStack,
+    branch_root: BranchRoot,
+    streams: Mapping[str, str],
 ) -> list[OpenOutlet]:
     """Open them in what will be the branch, before ``BranchRoot.enter``; ``stack`` closes all.
 
@@ -49,25 +52,25 @@ def open_outlets(
     opened = []
     for number, outlet in enumerate(outlets):
         name = streams.get(outlet.key, f"outlet-{number}")
-        opened.append(_open_outlet(outlet, ground.io / f"{name}.log", ground.devices))
+        opened.append(_open_outlet(outlet, branch_root.io / f"{name}.log", branch_root.devices))
         for descriptor in opened[-1].descriptors():
             stack.callback(os.close, descriptor)
     return opened
 
 
-def open_logs(names: Sequence[bytes], stack: contextlib.ExitStack, ground: BranchRoot) -> list[int]:
+def open_logs(names: Sequence[bytes], stack: contextlib.ExitStack, branch_root: BranchRoot) -> list[int]:
     """The logs of what comes at the unix datagram sockets of these names, before ``BranchRoot.enter``; ``stack`` closes all."""
-    logs = [open_log(ground.io / f"datagrams-{number}.log") for number in range(len(names))]
+    logs = [open_log(branch_root.io / f"datagrams-{number}.log") for number in range(len(names))]
     for log in logs:
         stack.callback(os.close, log)
     return logs
 
 
-def listen_outside(names: Sequence[bytes], stack: contextlib.ExitStack, ground: BranchRoot) -> list[int]:
+def listen_outside(names: Sequence[bytes], stack: contextlib.ExitStack, branch_root: BranchRoot) -> list[int]:
     """Sockets in the place of unix datagram sockets outside, after ``BranchRoot.enter``; ``stack`` closes all."""
     listeners = []
     for name in names:
-        listeners.append(_listen(name, ground))
+        listeners.append(_listen(name, branch_root))
         stack.callback(os.close, listeners[-1])
     return listeners
 
@@ -87,13 +90,13 @@ def _open_terminal(devices: Path) -> tuple[int, int]:
     return master, fcntl.ioctl(master, _TIOCGPTPEER, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
 
 
-def _listen(name: bytes, ground: BranchRoot) -> int:
+def _listen(name: bytes, branch_root: BranchRoot) -> int:
     """A datagram socket of that name in the place of the one outside."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     if name.startswith(b"\0"):
         listener.bind(name)
     else:
-        place = ground.listening_place(name)
+        place = branch_root.listening_place(name)
         place.unlink(missing_ok=True)
         listener.bind(os.fsencode(place))
         place.chmod(0o666)  # a system log takes words from everybody

@@ -108,9 +108,9 @@ def make_application(
                 stack.callback(Store(settings.store).close)
             app.state.links = SignedUrls(settings.server)
             stack.callback(app.state.links.close)
-            app.state.shelf = ExportStore(settings.server)
-            stack.callback(app.state.shelf.close)
-            app.state.tasks = Tasks(settings, server_kinds(settings, app.state.shelf))
+            app.state.export_store = ExportStore(settings.server)
+            stack.callback(app.state.export_store.close)
+            app.state.tasks = Tasks(settings, server_kinds(settings, app.state.export_store))
             await anyio.to_thread.run_sync(app.state.tasks.start)
             stack.push_async_callback(anyio.to_thread.run_sync, app.state.tasks.stop)
             for one in beside:
@@ -143,7 +143,7 @@ async def _sweep(app: FastAPI) -> None:
     """Now and then remove what has expired."""
     while True:
         for sweep in (
-            app.state.shelf.sweep,
+            app.state.export_store.sweep,
             app.state.links.sweep,
             partial(sweep_fixtures, app.state.settings, app.state.tasks),
             partial(sweep_unfinished, app.state.settings, app.state.tasks),

@@ -1,6 +1,6 @@
 """``GET /exports/ID/file``: a kept export, to who holds a signed address; in parts, so that what broke off goes on where it ended.
 
-The router needs ``app.state.links`` (``SignedUrls``) and ``app.state.shelf`` (``ExportStore``).
+The router needs ``app.state.links`` (``SignedUrls``) and ``app.state.export_store`` (``ExportStore``).
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ _TYPE = "application/octet-stream"
 def download(export: str, request: Request) -> Response:
     """Fetch a kept export at its signed address; no token is needed, Range and If-Range are understood"""
     links: SignedUrls = request.app.state.links
-    shelf: ExportStore = request.app.state.shelf
+    export_store: ExportStore = request.app.state.export_store
     link = links.check(export, request.scope["query_string"])
     note_for_audit(request.scope, who=f"signed address {link.link} of {link.asked_by}", target=export)
     if request.method == "HEAD":
-        kept = shelf.get(export)
+        kept = export_store.get(export)
         return Response(headers=_headers(kept, Span(0, kept.bytes)), media_type=_TYPE)
-    kept, descriptor = shelf.open(export)
+    kept, descriptor = export_store.open(export)
     try:
         asked = wanted(
             request.headers.get("range"), request.headers.get("if-range"), size=kept.bytes, etag=kept.etag
@@ -75,7 +75,7 @@ def _headers(kept: KeptExport, span: Span) -> dict[str, str]:
         "Content-Length": str(span.end - span.begin),
         "Accept-Ranges": "bytes",
         "ETag": kept.etag,
-        "Content-Disposition": f'attachment; filename="{kept.name}"',  # the name needs no quoting, see ``shelf``
+        "Content-Disposition": f'attachment; filename="{kept.name}"',  # the name needs no quoting, see ``export_store``
         # The address opens the file, so neither a cache nor a page may keep or pass it on.
         "Cache-Control": "private, no-store",
         "Referrer-Policy": "no-referrer",

@@ -11,7 +11,7 @@ between the two:
   life.
 * replay, reproduce: branches as with restore. Each run is kept under the mark as it ends, and not done again; the whole that
   is kept under it, in the place of its runs, is the task's (``operations.resuming``).
-* export: what is kept on the shelf under the task's id is the task's.
+* export: what is kept in the export store under the task's id is the task's.
 * fixture: files in a directory named by the task's id; they are written anew.
 * verify: changes nothing.
 * debug: branches as with restore; it begins anew.
@@ -121,13 +121,13 @@ def sweep_unfinished(settings: Settings, tasks: Tasks) -> None:
             runs.forget_parts(mark)
 
 
-def server_kinds(settings: Settings, shelf: ExportStore) -> list[TaskKind[Any, Any]]:
-    """All kinds of tasks of ``relive serve``; exports are kept on the shelf."""
+def server_kinds(settings: Settings, export_store: ExportStore) -> list[TaskKind[Any, Any]]:
+    """All kinds of tasks of ``relive serve``; exports are kept in the export store."""
     derived = [
         one for one in OPERATIONS.values() if isinstance(one.faces.rest, Route) and one.faces.rest.is_task
     ]
     plain: list[Operation[Any, Any]] = [COMMIT, RESTORE, REPLAY, REPRODUCE, VERIFY, *derived]
-    return [*(_kind(settings, one) for one in plain), _export(settings, shelf), _fixture(settings)]
+    return [*(_kind(settings, one) for one in plain), _export(settings, export_store), _fixture(settings)]
 
 
 def _kind(settings: Settings, operation: Operation[W, R]) -> TaskKind[W, R]:
@@ -147,14 +147,14 @@ def _looked_up(settings: Settings, operation: Operation[Any, Any]) -> Callable[[
     return partial(operation.look_up, settings) if operation.look_up is not None else None
 
 
-def _export(settings: Settings, shelf: ExportStore) -> TaskKind[ExportTask, ExportDone]:
+def _export(settings: Settings, export_store: ExportStore) -> TaskKind[ExportTask, ExportDone]:
     def run(work: TaskAttempt, wish: ExportTask) -> ExportDone:
         def write(path: Path) -> None:
             _apart(settings, EXPORT, work, ExportWish(**wish.model_dump(exclude={"lifetime"}), file=path))
 
         def keep() -> ExportDone:
             suffix = "relive" if wish.format is Format.RELIVE else "tar"
-            kept = shelf.keep(
+            kept = export_store.keep(
                 work.task, write, name=f"{work.task}.{suffix}", lifetime=wish.lifetime, asked_by=work.by
             )
             return ExportDone(export=kept.id, name=kept.name, bytes=kept.bytes, expires=kept.expires)
@@ -163,7 +163,7 @@ def _export(settings: Settings, shelf: ExportStore) -> TaskKind[ExportTask, Expo
         return work.step(EXPORT.name, keep, result=ExportDone, found=never_done)
 
     def leftovers(work: TaskAttempt, _wish: ExportTask) -> None:
-        _end_process(work)  # what it had half written, the shelf sweeps
+        _end_process(work)  # what it had half written, the export store sweeps
 
     look_up = _looked_up(settings, EXPORT)
     return TaskKind(EXPORT.name, ExportTask, ExportDone, run, leftovers, look_up)

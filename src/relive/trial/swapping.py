@@ -30,8 +30,8 @@ def loaded_files(branch: Branch) -> list[str]:
     """The source files of modules that its Python processes have loaded, those of packages and of Python aside."""
     found: dict[str, None] = {}
     for pid in _pythons(branch):
-        told = _asked(pid, {"kind": "files"})
-        found |= dict.fromkeys(path for path in told["files"] if not any(part in path for part in _PACKAGES))
+        reply = _asked(pid, {"kind": "files"})
+        found |= dict.fromkeys(path for path in reply["files"] if not any(part in path for part in _PACKAGES))
     return list(found)
 
 
@@ -67,8 +67,8 @@ def change_code(branch: Branch, changes: Sequence[SourceChange]) -> Swapped:
                 ) from error
             written.append(change.path)
     # Only now: new code may import a module that the change makes. A branch whose change is refused is thrown away.
-    told = [_asked(pid, {"kind": "swap", "files": files}) for pid in _pythons(branch)]
-    return _gathered(told, written)
+    reply = [_asked(pid, {"kind": "swap", "files": files}) for pid in _pythons(branch)]
+    return _gathered(reply, written)
 
 
 def _pythons(branch: Branch) -> list[int]:
@@ -77,7 +77,7 @@ def _pythons(branch: Branch) -> list[int]:
 
 def _asked(pid: int, question: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        told: dict[str, Any] = ask(pid, question, _LIMIT, swapper)
+        reply: dict[str, Any] = ask(pid, question, _LIMIT, swapper)
     except CallLate as error:
         raise RestoreFailed(
             f"process {procfs.innermost_pid(pid)} of the branch could not be given other code",
@@ -88,16 +88,16 @@ def _asked(pid: int, question: Mapping[str, Any]) -> dict[str, Any]:
             f"process {procfs.innermost_pid(pid)} of the branch died when its code was changed",
             cause=f"signal {error.signal}" if error.signal else "it ended",
         ) from error
-    if "refused" in told:
-        raise PatchUnfit("what the patch makes is no code for the service's Python", cause=told["refused"])
-    if "failed" in told:
-        raise RestoreFailed("the branch's code could not be changed", cause=str(told["failed"]))
-    return told
+    if "refused" in reply:
+        raise PatchUnfit("what the patch makes is no code for the service's Python", cause=reply["refused"])
+    if "failed" in reply:
+        raise RestoreFailed("the branch's code could not be changed", cause=str(reply["failed"]))
+    return reply
 
 
-def _gathered(told: Sequence[Mapping[str, Any]], written: Sequence[str]) -> Swapped:
+def _gathered(reply: Sequence[Mapping[str, Any]], written: Sequence[str]) -> Swapped:
     """What all processes said as one, each thing once."""
-    files = [file for one in told for file in one["files"]]
+    files = [file for one in reply for file in one["files"]]
     left = {(file["path"], one["name"], one["why"]) for file in files for one in file["left"]}
     swapped = dict.fromkeys(
         f"{PurePosixPath(file['path']).name}: {name}" for file in files for name in file["swapped"]
@@ -108,11 +108,11 @@ def _gathered(told: Sequence[Mapping[str, Any]], written: Sequence[str]) -> Swap
     loaded = {file["path"] for file in files if file["loaded"]}
     notes = dict.fromkeys(note for file in files for note in file["notes"])
     return Swapped(
-        processes=sum(any(file["loaded"] for file in one["files"]) for one in told),
+        processes=sum(any(file["loaded"] for file in one["files"]) for one in reply),
         swapped=list(swapped),
         added=list(added),
         left=[NotSwapped(file=path, name=name, why=why) for path, name, why in sorted(left)],
         files=list(written),
-        unloaded=sorted({file["path"] for file in files} - loaded) if told else list(written),
+        unloaded=sorted({file["path"] for file in files} - loaded) if reply else list(written),
         notes=list(notes),
     )

@@ -33,8 +33,8 @@ from relive.trial.source import read_in_branch
 from relive.trial.swapping import change_code, loaded_files, roots_of
 
 __all__ = [
-    "Ground",
     "Neighbours",
+    "TrialContext",
     "compared",
     "neighbours_of",
     "noise_between",
@@ -50,7 +50,7 @@ _TOLD_MOST = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class TrialContext:
     """What all fixes of a trial are tried on.
 
     Attributes:
@@ -97,27 +97,27 @@ def patching(patch: str, root: str | None) -> Change:
             )
         roots = [root] if root is not None else roots_of(branch, loaded)
         _, changes = apply_patch(patch, roots, lambda path: read_in_branch(branch.facts.root, path))
-        told = change_code(branch, changes)
-        if told.left and not (told.swapped or told.added or told.unloaded):
+        applied = change_code(branch, changes)
+        if applied.left and not (applied.swapped or applied.added or applied.unloaded):
             raise PatchUnfit(
                 "nothing of the patch could reach the living process",
-                cause="; ".join(f"{one.name}: {one.why}" for one in told.left[:3]),
+                cause="; ".join(f"{one.name}: {one.why}" for one in applied.left[:3]),
                 remedy="start the service afresh with it: relive try INCIDENT --tree REVISION",
             )
-        return told
+        return applied
 
     return change
 
 
-def try_unchanged(ground: Ground, times: int) -> tuple[FixTried, list[Life]]:
+def try_unchanged(context: TrialContext, times: int) -> tuple[FixTried, list[Life]]:
     """The committed code as it is."""
-    ground.tell("Running the unchanged code.")
-    lives, runs = _lives(ground, None, times)
+    context.tell("Running the unchanged code.")
+    lives, runs = _lives(context, None, times)
     return FixTried(name="none", kind="none", runs=runs), lives
 
 
 def try_fix(
-    ground: Ground, name: str, change: Change, times: int, *, failed: int, ran: int, is_only: bool
+    context: TrialContext, name: str, change: Change, times: int, *, failed: int, ran: int, is_only: bool
 ) -> FixTried:
     """One fix; what cannot be applied is refused, in its result.
 
@@ -125,9 +125,9 @@ def try_fix(
         failed, ran: of the unchanged code.
         is_only: there is no other; PatchUnfit is raised then where it cannot be applied.
     """
-    ground.tell(f"Trying {name}.")
+    context.tell(f"Trying {name}.")
     try:
-        lives, runs = _lives(ground, change, times)
+        lives, runs = _lives(context, change, times)
     except PatchUnfit as error:
         if is_only:
             raise
@@ -155,18 +155,18 @@ def with_odds(tried: FixTried, *, failed: int, ran: int) -> FixTried:
     )
 
 
-def _lives(ground: Ground, change: Change | None, times: int) -> tuple[list[Life], list[FixRun]]:
+def _lives(context: TrialContext, change: Change | None, times: int) -> tuple[list[Life], list[FixRun]]:
     lives, runs = [], []
     for number in range(1, times + 1):
-        life, files = _life(ground, ground.case, change, number)
-        life = replace(life, run=ground.masked(life.run))
+        life, files = _life(context, context.case, change, number)
+        life = replace(life, run=context.masked(life.run))
         lives.append(life)
-        runs.append(_told(life, files))
+        runs.append(_fix_run(life, files))
     return lives, runs
 
 
 def _life(
-    ground: Ground, case: ReplayInput, change: Change | None, number: int = 1
+    context: TrialContext, case: ReplayInput, change: Change | None, number: int = 1
 ) -> tuple[Life, list[str]]:
     """One life, and the files that were written in it while requests were sent."""
     branches: list[Branch] = []
@@ -174,21 +174,21 @@ def _life(
     written: list[str] = []
 
     def changed(branch: Branch) -> Swapped:
-        told = change(branch) if change is not None else Swapped()
+        applied = change(branch) if change is not None else Swapped()
         branches.append(branch)
         before.append(files_of(branch))
-        return told
+        return applied
 
     def heard(_others: Mapping[int, Outcome]) -> None:
         written.extend(written_between(before[0], files_of(branches[0])))
 
     life = live_once(
-        ground.settings, ground.store, case, replace(ground.wishes, hears=heard), changed, number
+        context.settings, context.store, case, replace(context.wishes, hears=heard), changed, number
     )
     return life, written
 
 
-def _told(life: Life, files: list[str]) -> FixRun:
+def _fix_run(life: Life, files: list[str]) -> FixRun:
     outcome = life.run.outcome
     if outcome is None:
         return FixRun(fails=None, result="not restored", difference=life.run.verdict.difference)
@@ -274,7 +274,7 @@ def _is_answered(exchange: Exchange) -> bool:
 
 
 def compared(
-    ground: Ground, neighbours: Neighbours, change: Change | None
+    context: TrialContext, neighbours: Neighbours, change: Change | None
 ) -> tuple[Mapping[int, Outcome], list[NeighbourDifference]]:
     """(how the neighbours ended with a change, what it breaks).
 
@@ -282,8 +282,8 @@ def compared(
         ReliveError: it could not be restored, or changed.
     """
     heard: dict[int, Outcome] = {}
-    wishes = replace(ground.wishes, hears=heard.update)
-    life = live_once(ground.settings, ground.store, neighbours.case, wishes, change)
+    wishes = replace(context.wishes, hears=heard.update)
+    life = live_once(context.settings, context.store, neighbours.case, wishes, change)
     if life.run.outcome is None:
         raise ReliveError("the neighbouring requests could not be sent", cause=life.run.verdict.difference)
     ended = dict(heard) | dict(life.others)
@@ -294,10 +294,10 @@ def compared(
         outcome = ended.get(number)
         if outcome is None:
             continue
-        difference = _difference(neighbours.recorded[number], outcome, ground.wishes)
+        difference = _difference(neighbours.recorded[number], outcome, context.wishes)
         usual = neighbours.usual.get(number)
         if difference is None or (
-            usual is not None and _difference(neighbours.recorded[number], usual, ground.wishes) is not None
+            usual is not None and _difference(neighbours.recorded[number], usual, context.wishes) is not None
         ):
             continue
         breaks.append(NeighbourDifference(request=number, asked=asked, difference=difference))

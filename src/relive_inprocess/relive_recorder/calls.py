@@ -74,15 +74,15 @@ class Channel:
     kind = ""
     local = False
 
-    def tell(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
+    def encode(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
         """(answer as JSON, body, more fields) of a value that the call returned. May raise: then the recorder goes off."""
         return recorder.scrubber.packed(pack(value)), b"", {}
 
-    def tell_error(self, error: BaseException) -> Dict[str, Any]:
+    def encode_error(self, error: BaseException) -> Dict[str, Any]:
         """``error`` of a call that raised it; at least ``type`` and ``args``."""
         return describe_error(error)
 
-    def told(self, value: Any, seq: int) -> None:
+    def recorded(self, value: Any, seq: int) -> None:
         """Called when the event of a call's value was written, with its number: what comes later may refer to it."""
 
     def rebuild(self, kept: Kept) -> Any:
@@ -279,15 +279,15 @@ def _emit_recorded(channel: Channel, asked: Dict[str, Any], value: Any, took: in
 
 
 def _emit_answer(channel: Channel, asked: Dict[str, Any], value: Any, took: int) -> None:
-    answer, data, more = channel.tell(value)
+    answer, data, more = channel.encode(value)
     fields = {"asked": asked, "answer": answer, "ns": took}
     if more:
         fields.update(more)
-    channel.told(value, recorder.emit(channel.kind, fields, data))
+    channel.recorded(value, recorder.emit(channel.kind, fields, data))
 
 
 def _emit_error(channel: Channel, asked: Dict[str, Any], error: BaseException, took: int) -> None:
-    recorder.emit(channel.kind, {"asked": asked, "error": channel.tell_error(error), "ns": took})
+    recorder.emit(channel.kind, {"asked": asked, "error": channel.encode_error(error), "ns": took})
 
 
 def describe_error(error: BaseException) -> Dict[str, Any]:

@@ -66,8 +66,10 @@ def layers_of(tmp_path: Path, image: str, files: dict[str, bytes]) -> list[Path]
     archive = tmp_path / "image.tar"
     archive.write_bytes(tar_of(Entry(name, data) for name, data in files.items()))
     entry = FileEntry(path=IMAGE_MEMBER, kind=EntryKind.FILE, object="0" * 64)
-    told = ContainerSpecification(image, "name:1", "", {}, frozenset(), [], [], (0, 0), {IMAGE_MEMBER: entry})
-    return image_layers(cast(Store, Held(archive)), COMMIT, told)
+    specification = ContainerSpecification(
+        image, "name:1", "", {}, frozenset(), [], [], (0, 0), {IMAGE_MEMBER: entry}
+    )
+    return image_layers(cast(Store, Held(archive)), COMMIT, specification)
 
 
 def test_its_layers_are_laid_out_topmost_first(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from containers.archive.checkpoints import FIRST, contents_of, plain
-from relive.containers.restore.specification import BindMount, ContainerSpecification, read_told
+from relive.containers.restore.specification import BindMount, ContainerSpecification, read_specification
 from relive.errors import RestoreFailed
 from relive.model.commit import EntryKind, FileEntry, Layer, LayerKind, Manifest
 from relive.store import Store
@@ -24,7 +24,7 @@ class Members:
         return self.files[entry.path]
 
 
-def told(**files: object) -> ContainerSpecification:
+def specification(**files: object) -> ContainerSpecification:
     contents = {
         name.replace("__", "/").replace("_dot_", "."): one
         if isinstance(one, bytes)
@@ -41,7 +41,7 @@ def read(contents: dict[str, bytes]) -> ContainerSpecification:
     ]
     layer = Layer(point="", kind=LayerKind.ARCHIVE, entries=entries)
     manifest = Manifest.model_construct(layers=[layer], container=None)
-    return read_told(cast(Store, Members(contents)), manifest)
+    return read_specification(cast(Store, Members(contents)), manifest)
 
 
 def test_what_podman_wrote_is_understood() -> None:
@@ -61,7 +61,7 @@ def test_volumes_and_addresses_are_told() -> None:
     status = {
         "one": {"interfaces": {"eth0": {"subnets": [{"ipnet": "10.88.0.2/16"}, {"ipnet": "fd00::2/64"}]}}}
     }
-    found = told(
+    found = specification(
         config_dot_dump={
             "namedVolumes": [{"volumeName": "v", "dest": "/kept"}],
             "rootfsImageRef": "sha256:" + "a" * 64,
@@ -91,7 +91,7 @@ def test_volumes_and_addresses_are_told() -> None:
     ],
 )
 def test_what_is_not_as_it_should_be_is_not_told(network: object, streams: object, spec: object) -> None:
-    found = told(
+    found = specification(
         config_dot_dump={"rootfsImageID": "../../etc", "namedVolumes": [3]},
         spec_dot_dump=spec,
         network_dot_status=network,
@@ -104,4 +104,4 @@ def test_what_is_not_as_it_should_be_is_not_told(network: object, streams: objec
 @pytest.mark.parametrize("data", [b"", b"[]", b"{"])
 def test_without_a_configuration_there_is_no_restore(data: bytes) -> None:
     with pytest.raises(RestoreFailed, match="set up again"):
-        told(config_dot_dump={}, spec_dot_dump=data)
+        specification(config_dot_dump={}, spec_dot_dump=data)

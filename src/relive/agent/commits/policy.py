@@ -47,7 +47,7 @@ class PolicyCommits:
     ) -> None:
         self._policy = policy
         self._pace, self._written = pace, written
-        self._told: PaceState | None = None
+        self._last_state: PaceState | None = None
         self._committer = committer
         self._listens = listens
         self._log = structlog.get_logger()
@@ -84,10 +84,10 @@ class PolicyCommits:
 
     def _tell(self) -> PaceState:
         state = self._pace.state()
-        if self._told is None or state.is_held != self._told.is_held:
+        if self._last_state is None or state.is_held != self._last_state.is_held:
             self._log.info("pace", **state.model_dump())
-        if state != self._told:
-            self._told = state
+        if state != self._last_state:
+            self._last_state = state
             with contextlib.suppress(OSError):  # a full disk; the commit itself says so
                 replace_file(self._written, state.model_dump_json().encode(), durability=Durability.NONE)
         return state

@@ -21,13 +21,13 @@ _DELETED = " (deleted)"
 
 def files(seen: Snapshot) -> Iterator[Finding]:
     """Of open files, of what programs and directories lie on, of data directories."""
-    told: set[tuple[int, str]] = set()
+    reported: set[tuple[int, str]] = set()
     for process, held in seen.opened():
-        yield from _place(seen, process, held, told)
+        yield from _place(seen, process, held, reported)
         yield from _deleted(seen, process, held)
     for process in seen.processes:
         for bound in process.bound:
-            yield from _place(seen, process, bound, told)
+            yield from _place(seen, process, bound, reported)
     yield from _remote(seen)
     if seen.kind is TargetKind.PROCESS:
         yield from _of_plain_process(seen)
@@ -35,10 +35,15 @@ def files(seen: Snapshot) -> Iterator[Finding]:
 
 
 def _place(
-    seen: Snapshot, process: Process, held: Descriptor, told: set[tuple[int, str]]
+    seen: Snapshot, process: Process, held: Descriptor, reported: set[tuple[int, str]]
 ) -> Iterator[Finding]:
     """CRIU names an open file by its mount, which has to be one that the tree's root sees."""
-    if not held.has_path or held.mount < 0 or held.mount in seen.mounts or (process.pid, held.goal) in told:
+    if (
+        not held.has_path
+        or held.mount < 0
+        or held.mount in seen.mounts
+        or (process.pid, held.goal) in reported
+    ):
         return
     if stat.S_ISCHR(held.mode) and held.goal.startswith(("/dev/pts/", "/dev/tty", "/dev/console")):
         return  # CRIU is told that it is outside
@@ -46,7 +51,7 @@ def _place(
         return  # that itself is a finding
     if _is_below_a_root(seen):
         return  # in a mount namespace of its own, of which only a part can be seen
-    told.add((process.pid, held.goal))
+    reported.add((process.pid, held.goal))
     yield blocks(
         "outside-mount",
         process,
@@ -85,12 +90,17 @@ def _deleted(seen: Snapshot, process: Process, held: Descriptor) -> Iterator[Fin
 
 
 def _remote(seen: Snapshot) -> Iterator[Finding]:
-    told: set[str] = set()
+    reported: set[str] = set()
     for process, held in seen.opened():
         mount = seen.mounts.get(held.mount)
-        if mount is None or not held.has_path or not mount.kind.startswith(_REMOTE) or mount.point in told:
+        if (
+            mount is None
+            or not held.has_path
+            or not mount.kind.startswith(_REMOTE)
+            or mount.point in reported
+        ):
             continue
-        told.add(mount.point)
+        reported.add(mount.point)
         yield left_out(
             "remote-files",
             process,

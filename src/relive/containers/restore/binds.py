@@ -52,14 +52,14 @@ class Binds:
         self,
         directory: Path,
         root: Path,
-        told: ContainerSpecification,
+        specification: ContainerSpecification,
         contents: MountContents,
         rings: Path,
         listening: dict[str, Path],
     ) -> None:
         self._directory = directory
         self._root = root
-        self._told = told
+        self._specification = specification
         self._contents = contents
         self._rings = rings
         self._listening = listening
@@ -89,7 +89,10 @@ class Binds:
         return found
 
     def _source(self, entry: pb.MntEntry) -> Path:
-        if entry.ext_key == _DEV_NULL or entry.mountpoint in self._told.masked - self._told.binds.keys():
+        if (
+            entry.ext_key == _DEV_NULL
+            or entry.mountpoint in self._specification.masked - self._specification.binds.keys()
+        ):
             return self._devices / "null"
         if entry.fstype == _CGROUP:
             return self._nothing
@@ -105,14 +108,14 @@ class Binds:
         device = entry.mountpoint.removeprefix("/dev/")
         if device in HARMLESS_DEVICES:
             return self._devices / device
-        told = self._told.binds.get(entry.mountpoint) or next(
+        bind = self._specification.binds.get(entry.mountpoint) or next(
             # Its destination led through a symbolic link.
-            (one for one in self._told.binds.values() if one.source == entry.root),
+            (one for one in self._specification.binds.values() if one.source == entry.root),
             None,
         )
-        if told is None:
+        if bind is None:
             raise _unknown(entry)
-        return self._bound(entry, told)
+        return self._bound(entry, bind)
 
     def _shared_memory(self, options: str) -> Path:
         goal = self._fresh()
@@ -126,15 +129,15 @@ class Binds:
             goal.chmod(0o1777)
         return goal
 
-    def _bound(self, entry: pb.MntEntry, told: BindMount) -> Path:
+    def _bound(self, entry: pb.MntEntry, bind: BindMount) -> Path:
         held = self._contents.trees.get(entry.mountpoint)
         if held is not None:
             return self._overlay(held)
-        source = Path(told.source)
+        source = Path(bind.source)
         try:
             kind = stat.S_IFMT(source.stat().st_mode)
         except OSError:
-            return self._made(told)
+            return self._made(bind)
         if kind == stat.S_IFDIR:
             return self._overlay(source)
         goal = self._fresh()
@@ -146,23 +149,23 @@ class Binds:
             goal.touch()  # a socket or a device of the host: its place is there, it is not
         return goal
 
-    def _made(self, told: BindMount) -> Path:
+    def _made(self, bind: BindMount) -> Path:
         """For a file that engines make for each container, and remove with it."""
         contents = {
             "/etc/hosts": self._hosts(),
-            "/etc/hostname": f"{self._told.hostname}\n",
+            "/etc/hostname": f"{self._specification.hostname}\n",
             "/etc/resolv.conf": "",
             "/etc/passwd": self._users("/etc/passwd", "{0}:*:{0}:{1}:container user:/:/bin/sh\n"),
             "/etc/group": self._users("/etc/group", "{1}:x:{1}:\n"),
             "/run/.containerenv": "",
             "/dev/termination-log": "",
         }
-        content = contents.get(told.destination)
+        content = contents.get(bind.destination)
         if content is None:
             raise RestoreFailed(
-                f"the container's {told.destination} cannot be brought back",
-                cause=f"it was {told.source} of the host, which is not here, and the commit does not hold it",
-                remedy=f"put {told.source} there again, or restore where it is",
+                f"the container's {bind.destination} cannot be brought back",
+                cause=f"it was {bind.source} of the host, which is not here, and the commit does not hold it",
+                remedy=f"put {bind.source} there again, or restore where it is",
             )
         goal = self._fresh()
         goal.write_text(content)
@@ -178,10 +181,10 @@ class Binds:
             if place is not None and is_file
             else "root:x:0:0:root:/:/bin/sh\n"
         )
-        return text + (line.format(*self._told.user) if any(self._told.user) else "")
+        return text + (line.format(*self._specification.user) if any(self._specification.user) else "")
 
     def _hosts(self) -> str:
-        own = [f"{address}\t{self._told.hostname}" for address in self._told.addresses]
+        own = [f"{address}\t{self._specification.hostname}" for address in self._specification.addresses]
         return "\n".join(("127.0.0.1\tlocalhost", "::1\tlocalhost", *own)) + "\n"
 
     def _overlay(self, lower: Path) -> Path:

@@ -40,7 +40,7 @@ _SLOT = "00"
 
 @dataclass(slots=True)
 class ContainerRoot:
-    """See ``builder.Ground``.
+    """See ``branch_root.BranchRoot``.
 
     Attributes:
         directory: the branch's.
@@ -53,7 +53,7 @@ class ContainerRoot:
 
     directory: Path
     tools: Path
-    told: ContainerSpecification
+    specification: ContainerSpecification
     layers: Sequence[Path]
     contents: MountContents
     store: Store
@@ -118,11 +118,11 @@ class ContainerRoot:
 
     def fit(self, commit: CommitId, images: Path, plan: BranchPlan) -> BranchPlan:
         """Its own networks, the addresses that it had, and its output to where `relive logs` looks."""
-        lay_out_large_images(self.store, self.told, images)
+        lay_out_large_images(self.store, self.specification, images)
         self.networks = limit_container(commit, images)
         self.outside_names = plan.outside_names
-        streams = dict(zip(self.told.streams[1:3], ("stdout", "stderr"), strict=False))
-        addresses = sorted({*plan.addresses, *self.told.addresses})
+        streams = dict(zip(self.specification.streams[1:3], ("stdout", "stderr"), strict=False))
+        addresses = sorted({*plan.addresses, *self.specification.addresses})
         return replace(plan, addresses=addresses, streams=streams)
 
     @property
@@ -134,7 +134,7 @@ class ContainerRoot:
 
     def listening_place(self, name: bytes) -> Path:
         path = os.fsdecode(name)
-        if path in self.told.binds:
+        if path in self.specification.binds:
             return self.directory / "binds" / f"listening-{self._listened(path)}"
         return _place(self._root, path)
 
@@ -147,12 +147,12 @@ class ContainerRoot:
         listening = {
             path: self.listening_place(name)
             for name in self.outside_names
-            if (path := os.fsdecode(name)) in self.told.binds
+            if (path := os.fsdecode(name)) in self.specification.binds
         }
         binds = Binds(
             self.directory / "binds",
             self._root,
-            self.told,
+            self.specification,
             self.contents,
             self.directory / "rings",
             listening,

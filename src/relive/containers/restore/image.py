@@ -36,46 +36,46 @@ _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 _LAYERS_MOST = 500  # overlayfs takes no more
 
 
-def image_layers(store: Store, commit: CommitId, told: ContainerSpecification) -> list[Path]:
+def image_layers(store: Store, commit: CommitId, specification: ContainerSpecification) -> list[Path]:
     """Where the image's files are; they are only to be read.
 
     Raises:
         ImageUnavailable: it is gone, another one has its name now, or its storage is of a kind that is not understood.
         ObjectMissing, ObjectCorrupt: the commit's own image is gone or damaged.
     """
-    entry = told.members.get(IMAGE_MEMBER)
+    entry = specification.members.get(IMAGE_MEMBER)
     if entry is not None:
         archive = store.content_file(entry)
         assert entry.object is not None
-        return _held_layers(store, archive, entry.object, told.image)
-    return _podman_layers(commit, told)
+        return _held_layers(store, archive, entry.object, specification.image)
+    return _podman_layers(commit, specification)
 
 
 # -- in podman's storage --------------------------------------------------------------------------------------------
 
 
-def _podman_layers(commit: CommitId, told: ContainerSpecification) -> list[Path]:
+def _podman_layers(commit: CommitId, specification: ContainerSpecification) -> list[Path]:
     what = f"the commit {commit[:10]} is of a container, and its image is not here"
-    wanted = f"{told.image_name or 'an image without a name'} ({told.image[:12] or 'of an unknown id'})"
+    wanted = f"{specification.image_name or 'an image without a name'} ({specification.image[:12] or 'of an unknown id'})"
     if shutil.which("podman") is None:
         raise ImageUnavailable(
             what,
             cause=f"it needs {wanted}, and there is no podman in PATH that could have it",
             remedy="install podman and load the image, or commit with --with-image",
         )
-    if not told.image:
+    if not specification.image:
         raise ImageUnavailable(
             what,
             cause="its archive does not tell the image's id, so it could not be known for the same",
             remedy="restore it with the engine that it was made with",
         )
-    found = _inspect(told.image)
+    found = _inspect(specification.image)
     if found is None:
-        raise _gone(what, wanted, told)
+        raise _gone(what, wanted, specification)
     driver = found.get("GraphDriver") or {}
     layers = []
     if driver.get("Name") == "vfs":
-        layers = [_whole_directory(told.image)]
+        layers = [_whole_directory(specification.image)]
     elif driver.get("Name") == "overlay":
         layers = _directories(driver.get("Data") or {})
     if not layers or not all(one.is_dir() for one in layers):
@@ -101,18 +101,19 @@ def _whole_directory(image: str) -> Path:
     return Path(mounted.stdout.decode(errors="replace").strip())
 
 
-def _gone(what: str, wanted: str, told: ContainerSpecification) -> ImageUnavailable:
-    namesake = _inspect(told.image_name) if told.image_name else None
+def _gone(what: str, wanted: str, specification: ContainerSpecification) -> ImageUnavailable:
+    namesake = _inspect(specification.image_name) if specification.image_name else None
     if namesake is not None:
         return ImageUnavailable(
             f"{what}: another one has its name now",
-            cause=f"it needs {wanted}; {told.image_name} is {str(namesake.get('Id'))[:12]} now, with other files",
+            cause=f"it needs {wanted}; {specification.image_name} is {str(namesake.get('Id'))[:12]} now, with other files",
             remedy="load the image that it was made with (`podman load`, `podman pull NAME@DIGEST`), or commit with --with-image",
         )
     return ImageUnavailable(
         what,
         cause=f"it needs {wanted}, which podman does not have",
-        remedy=f"`podman pull` or `podman load` it ({told.image_name or told.image[:12]}), or commit with --with-image",
+        remedy=f"`podman pull` or `podman load` it ({specification.image_name or specification.image[:12]}), "
+        "or commit with --with-image",
     )
 
 

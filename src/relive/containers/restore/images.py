@@ -16,9 +16,9 @@ from relive.store import Store
 __all__ = ["lay_out_large_images", "limit_container"]
 
 
-def lay_out_large_images(store: Store, told: ContainerSpecification, images: Path) -> None:
+def lay_out_large_images(store: Store, specification: ContainerSpecification, images: Path) -> None:
     """Those that an import did not take for images, since they are too large for a bundle."""
-    for path, entry in told.members.items():
+    for path, entry in specification.members.items():
         name = image_name(path)
         if name is not None and not (images / name).exists():
             shutil.copyfile(store.content_file(entry), images / name)

@@ -1,4 +1,4 @@
-"""Making the ground of a container's branch from its commit, as far as nothing has to be mounted yet."""
+"""Making the root file system of a container's branch from its commit, as far as nothing has to be mounted yet."""
 
 from __future__ import annotations
 
@@ -12,47 +12,49 @@ from relive.containers.restore.binds import SHARED_MEMORY, MountContents
 from relive.containers.restore.changes import delete_files, deleted_paths, likeness_of, unpack_tar
 from relive.containers.restore.container_root import ContainerRoot
 from relive.containers.restore.image import image_layers
-from relive.containers.restore.specification import ContainerSpecification, read_told
+from relive.containers.restore.specification import ContainerSpecification, read_specification
 from relive.model.commit import CommitId, LayerKind, Manifest
 from relive.sandbox.committed_numbers import committed_numbers
 from relive.store import Store
 
-__all__ = ["container_ground"]
+__all__ = ["make_container_root"]
 
 _CHANGES, _DELETED = "rootfs-diff.tar", "deleted.files"
 _SHARED_MEMORY, _VOLUMES = "devshm-checkpoint.tar", "volumes/"  # of podman
 
 
-def container_ground(
+def make_container_root(
     settings: Settings, store: Store, commit: CommitId, manifest: Manifest, directory: Path
 ) -> ContainerRoot:
-    """The ground of a branch that has the given directory.
+    """The root file system of a branch that has the given directory.
 
     Raises:
         ImageUnavailable: the container's image is not here.
         RestoreFailed: what its engine had set up is not told.
         ObjectMissing, ObjectCorrupt: something of the commit is gone or damaged.
     """
-    told = read_told(store, manifest)
-    image = image_layers(store, commit, told)
+    specification = read_specification(store, manifest)
+    image = image_layers(store, commit, specification)
     return ContainerRoot(
         directory=directory,
         tools=settings.tools_path,
-        told=told,
-        layers=[_changes(store, manifest, told, image), *image],
-        contents=_contents(store, manifest, told),
+        specification=specification,
+        layers=[_changes(store, manifest, specification, image), *image],
+        contents=_contents(store, manifest, specification),
         inode_numbers=committed_numbers(store, manifest),
         store=store,
     )
 
 
-def _changes(store: Store, manifest: Manifest, told: ContainerSpecification, image: list[Path]) -> Path:
+def _changes(
+    store: Store, manifest: Manifest, specification: ContainerSpecification, image: list[Path]
+) -> Path:
     """The layer of what the container had changed in its root file system: taken by Relive itself, or by its engine."""
     for layer in manifest.layers:
         if layer.kind is LayerKind.OVERLAY and layer.point == "/":
             return store.lay_out_layer(layer)
     like = likeness_of(image)
-    changed, deleted = told.members.get(_CHANGES), told.members.get(_DELETED)
+    changed, deleted = specification.members.get(_CHANGES), specification.members.get(_DELETED)
 
     def make(goal: Path) -> None:
         top = image[0].stat()
@@ -66,24 +68,24 @@ def _changes(store: Store, manifest: Manifest, told: ContainerSpecification, ima
     return store.lay_out_tree(_name("changes", *parts, *map(str, image)), make)
 
 
-def _contents(store: Store, manifest: Manifest, told: ContainerSpecification) -> MountContents:
+def _contents(store: Store, manifest: Manifest, specification: ContainerSpecification) -> MountContents:
     """What was in /dev/shm and in volumes, where the commit holds that."""
     found = {}
-    destinations = {bind.volume: bind.destination for bind in told.binds.values() if bind.volume}
-    for path in told.members:
+    destinations = {bind.volume: bind.destination for bind in specification.binds.values() if bind.volume}
+    for path in specification.members:
         name = path.removeprefix(_VOLUMES).removesuffix(".tar")
         if path == f"{_VOLUMES}{name}.tar" and name in destinations:
-            found[destinations[name]] = _tree(store, told, path)
-    if _SHARED_MEMORY in told.members:
-        found[SHARED_MEMORY] = _tree(store, told, _SHARED_MEMORY)
+            found[destinations[name]] = _tree(store, specification, path)
+    if _SHARED_MEMORY in specification.members:
+        found[SHARED_MEMORY] = _tree(store, specification, _SHARED_MEMORY)
     for layer in manifest.layers:
         if layer.kind == "volume" or (layer.kind is LayerKind.TMPFS and layer.point == SHARED_MEMORY):
             found[layer.point] = store.lay_out_layer(layer)
     return MountContents(found)
 
 
-def _tree(store: Store, told: ContainerSpecification, path: str) -> Path:
-    entry = told.members[path]
+def _tree(store: Store, specification: ContainerSpecification, path: str) -> Path:
+    entry = specification.members[path]
     make: Callable[[Path], None] = lambda goal: unpack_tar(store.content_file(entry), goal, lambda _: None)  # noqa: E731
     return store.lay_out_tree(_name("tree", str(entry.object)), make)
 

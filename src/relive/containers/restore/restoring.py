@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from relive.config import Settings
-from relive.containers.restore.making import container_ground
+from relive.containers.restore.making import make_container_root
 from relive.model.commit import CommitId, Manifest, TargetKind
 from relive.sandbox.branch import Branch
 from relive.sandbox.branch_root import BranchRoot
-from relive.sandbox.host_root import host_ground
+from relive.sandbox.host_root import make_host_root
 from relive.sandbox.restore_request import RestoreRequest
 from relive.sandbox.restoring import restore as restore_on
 from relive.store import Store
@@ -27,12 +27,12 @@ def restore(
     Raises:
         as ``sandbox.restoring.restore``.
     """
-    return restore_on(settings, store, commit, request, _ground)
+    return restore_on(settings, store, commit, request, _branch_root)
 
 
-def _ground(
+def _branch_root(
     settings: Settings, store: Store, commit: CommitId, manifest: Manifest, directory: Path
 ) -> BranchRoot:
     if manifest.target.kind is TargetKind.CONTAINER:
-        return container_ground(settings, store, commit, manifest, directory)
-    return host_ground(settings, store, manifest, directory)
+        return make_container_root(settings, store, commit, manifest, directory)
+    return make_host_root(settings, store, manifest, directory)

@@ -18,7 +18,7 @@ from relive.errors import RestoreFailed
 from relive.model.commit import EntryKind, FileEntry, LayerKind, Manifest
 from relive.store import Store
 
-__all__ = ["BindMount", "ContainerSpecification", "read_told"]
+__all__ = ["BindMount", "ContainerSpecification", "read_specification"]
 
 _NETWORK, _STREAMS = "network.status", "checkpoint/descriptors.json"
 _MEMBER_MOST = 16 << 20  # [bytes]
@@ -65,7 +65,7 @@ class ContainerSpecification:
     members: dict[str, FileEntry]
 
 
-def read_told(store: Store, manifest: Manifest) -> ContainerSpecification:
+def read_specification(store: Store, manifest: Manifest) -> ContainerSpecification:
     """Read it.
 
     Raises:

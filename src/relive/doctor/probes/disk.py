@@ -20,20 +20,22 @@ _FICLONE = 0x40049409
 _REMEDY = "free space there, set RELIVE_HOME to a larger disk, or keep fewer commits (`keep` in relive.toml)"
 
 
-def disk(ground: ProbeContext) -> ProbeResult:
+def disk(context: ProbeContext) -> ProbeResult:
     """Write a megabyte through to the disk, and look how much room is left."""
-    path = ground.directory / "written"
+    path = context.directory / "written"
     with path.open("wb") as file:
         file.write(os.urandom(_WRITTEN))
         file.flush()
         os.fsync(file.fileno())
     path.unlink()
-    facts = os.statvfs(ground.above)
+    facts = os.statvfs(context.above)
     free = facts.f_bavail * facts.f_frsize
-    found = f"{_size(free)} free at {ground.above} ({file_system_of(ground.above).kind})"
+    found = f"{_size(free)} free at {context.above} ({file_system_of(context.above).kind})"
     if facts.f_files and facts.f_favail < _LEAST_FILES:
         raise Obstacle(
-            f"{facts.f_favail} files free", cause=f"{ground.above} has hardly any inodes left", remedy=_REMEDY
+            f"{facts.f_favail} files free",
+            cause=f"{context.above} has hardly any inodes left",
+            remedy=_REMEDY,
         )
     if free < _LEAST:
         raise Obstacle(found, cause=f"commits need at least {_size(_LEAST)}", remedy=_REMEDY)
@@ -44,11 +46,14 @@ def disk(ground: ProbeContext) -> ProbeResult:
     return works(found)
 
 
-def reflink(ground: ProbeContext) -> ProbeResult:
+def reflink(context: ProbeContext) -> ProbeResult:
     """Clone a file."""
-    kind = file_system_of(ground.directory).kind
-    (ground.directory / "source").write_bytes(bytes(1 << 16))
-    with (ground.directory / "source").open("rb") as source, (ground.directory / "clone").open("wb") as clone:
+    kind = file_system_of(context.directory).kind
+    (context.directory / "source").write_bytes(bytes(1 << 16))
+    with (
+        (context.directory / "source").open("rb") as source,
+        (context.directory / "clone").open("wb") as clone,
+    ):
         try:
             fcntl.ioctl(clone, _FICLONE, source.fileno())
         except OSError as error:

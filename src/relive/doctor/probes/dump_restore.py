@@ -116,24 +116,24 @@ def _hide_io_uring() -> None:
         hide_io_uring()
 
 
-def dump_restore(ground: ProbeContext) -> ProbeResult:
+def dump_restore(context: ProbeContext) -> ProbeResult:
     """A process of the caller's own user."""
-    return _try(ground, None)
+    return _try(context, None)
 
 
-def dump_restore_other_user(ground: ProbeContext) -> ProbeResult:
+def dump_restore_other_user(context: ProbeContext) -> ProbeResult:
     """A process that began as root and became nobody, as services do."""
-    return _try(ground, _NOBODY)
+    return _try(context, _NOBODY)
 
 
-def _try(ground: ProbeContext, uid: int | None) -> ProbeResult:
+def _try(context: ProbeContext, uid: int | None) -> ProbeResult:
     if os.geteuid() != 0:
         raise PermissionMissing("not tried", cause="CRIU needs root", remedy=root_remedy())
-    CriuTools(ground.settings.tools_path).check()
-    settings = ground.settings.model_copy(
+    CriuTools(context.settings.tools_path).check()
+    settings = context.settings.model_copy(
         update={
-            "home": ground.directory,
-            "tools": ground.settings.tools_path,
+            "home": context.directory,
+            "tools": context.settings.tools_path,
             "commit_limit": _LIMIT,
             "restore_limit": _LIMIT,
         }

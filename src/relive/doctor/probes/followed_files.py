@@ -33,13 +33,13 @@ _OBSTACLES = {
 }
 
 
-def followed_files(ground: ProbeContext) -> ProbeResult:
+def followed_files(context: ProbeContext) -> ProbeResult:
     """Have a process make a file under the filter of capsules, with their process 1 to answer, and read what that wrote down."""
-    init = CriuTools(ground.settings.tools_path).init
+    init = CriuTools(context.settings.tools_path).init
     code = subprocess.run([init, "--filter"], stdout=subprocess.PIPE, check=True).stdout
-    journal = ground.directory / "followed"
+    journal = context.directory / "followed"
     journal.mkdir()
-    made = ground.directory / "made"
+    made = context.directory / "made"
     first = os.fork()
     if first == 0:
         _be_first(init, code, journal, made)

@@ -15,9 +15,9 @@ __all__ = ["fork_server"]
 _ENDS_WITHIN = 5.0  # [s]
 
 
-def fork_server(ground: ProbeContext) -> ProbeResult:
+def fork_server(context: ProbeContext) -> ProbeResult:
     """Have the one that runs fork a process; none is started, since what is begun here ends with the probe."""
-    if not ground.settings.fork_server:
+    if not context.settings.fork_server:
         return works("switched off by RELIVE_FORK_SERVER")
     connection = connect(meeting_place(os.environ))
     if connection is None:

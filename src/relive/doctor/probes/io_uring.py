@@ -27,7 +27,7 @@ def _setup() -> int:
     return 0
 
 
-def seccomp(ground: ProbeContext) -> ProbeResult:
+def seccomp(context: ProbeContext) -> ProbeResult:
     """Put the filter of capsules on this process, and see that it hides io_uring and nothing else."""
     try:
         hide_io_uring()
@@ -41,7 +41,7 @@ def seccomp(ground: ProbeContext) -> ProbeResult:
         raise
     if _setup() != errno.ENOSYS:
         raise Obstacle("without effect", cause="io_uring_setup(2) is not answered by the filter")
-    (ground.directory / "still-works").touch()
+    (context.directory / "still-works").touch()
     return works("the filter of capsules hides io_uring")
 
 

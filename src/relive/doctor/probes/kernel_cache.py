@@ -19,12 +19,12 @@ _DEBUG = 4
 _SETUP = "run `make setup`, which makes one for this kernel and this CRIU"
 
 
-def kernel_cache(ground: ProbeContext) -> ProbeResult:
+def kernel_cache(context: ProbeContext) -> ProbeResult:
     """Let CRIU look at the kernel, and read in its log where it looked."""
-    tools = CriuTools(ground.settings.tools_path)
+    tools = CriuTools(context.settings.tools_path)
     tools.check()
     began = time.monotonic()
-    directory = os.open(ground.directory, os.O_RDONLY | os.O_DIRECTORY)
+    directory = os.open(context.directory, os.O_RDONLY | os.O_DIRECTORY)
     options = base_options(f"/proc/self/fd/{directory}")
     options.log_level = _DEBUG
     try:
@@ -37,7 +37,7 @@ def kernel_cache(ground: ProbeContext) -> ProbeResult:
     finally:
         os.close(directory)
     took = (time.monotonic() - began) * 1000
-    log = ground.directory / "criu.log"
+    log = context.directory / "criu.log"
     text = log.read_text(errors="replace") if log.exists() else ""
     path = kerndat_path(tools.directory)
     if "Loaded kdat cache" not in text:

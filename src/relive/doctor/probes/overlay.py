@@ -19,14 +19,14 @@ __all__ = ["overlay"]
 _OPAQUE = "trusted.overlay.opaque"
 
 
-def overlay(ground: ProbeContext) -> ProbeResult:
+def overlay(context: ProbeContext) -> ProbeResult:
     """In a mount namespace of its own: write, delete and replace through one; then a branch's root of three layers."""
     unshare(Namespace.MOUNT)
     make_private()
-    kind = file_system_of(ground.directory).kind
+    kind = file_system_of(context.directory).kind
     try:
-        _layers(ground.directory / "plain")
-        _branch_root(ground)
+        _layers(context.directory / "plain")
+        _branch_root(context)
     except OSError as error:
         raise _explain(error, kind) from None
     return works(f"on {kind}; whiteouts, opaque directories, a branch's root over /")
@@ -71,11 +71,11 @@ def _layers(place: Path) -> None:
     _expect((lower / "kept").read_text() == "below", "a written file reached the lower layer")
 
 
-def _branch_root(ground: ProbeContext) -> None:
-    committed = ground.directory / "committed"
+def _branch_root(context: ProbeContext) -> None:
+    committed = context.directory / "committed"
     committed.mkdir()
     (committed / "relive-doctor").write_text("of the commit")
-    builder = RootBuilder(ground.directory, home=ground.directory, tools=ground.settings.tools_path)
+    builder = RootBuilder(context.directory, home=context.directory, tools=context.settings.tools_path)
     builder.cover(CoveredPoint("/", "00"), [committed])
     ours = builder.inside("/relive-doctor")
     _expect(ours.read_text() == "of the commit", "a committed file is not seen over the host's")

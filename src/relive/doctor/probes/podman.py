@@ -23,7 +23,7 @@ _CONFIGURED = "CONTAINERS_CONF"  # the variable of a configuration that somebody
 _SHORT = Path("/mnt")  # where the directory of the probe appears, in its own mount namespace
 
 
-def podman(ground: ProbeContext) -> ProbeResult:
+def podman(context: ProbeContext) -> ProbeResult:
     """``podman info``; whether what a container changes can be told apart, and whether a runtime is there that restores."""
     if shutil.which("podman") is None:
         raise Obstacle(
@@ -34,7 +34,7 @@ def podman(ground: ProbeContext) -> ProbeResult:
     # It mounts its storage; and it refuses a run root whose path is longer than 50 characters.
     unshare(Namespace.MOUNT)
     make_private()
-    bind(ground.directory, _SHORT)
+    bind(context.directory, _SHORT)
     try:
         facts = _info()
         runtime, version = facts["host"]["ociRuntime"], facts["version"]["Version"]
@@ -42,7 +42,7 @@ def podman(ground: ProbeContext) -> ProbeResult:
         obstacle = _without_criu(runtime["name"], runtime["path"])
         obstacle = (
             obstacle
-            or _without_limits(ground.settings.tools_path)
+            or _without_limits(context.settings.tools_path)
             or _without_layers(facts.get("store") or {})
         )
     except (KeyError, TypeError) as error:

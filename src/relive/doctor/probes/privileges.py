@@ -36,11 +36,11 @@ _USEFUL = {
 _WHOLE_ID_RANGE = ["0", "0", "4294967295"]
 
 
-def privileges(ground: ProbeContext) -> ProbeResult:
+def privileges(context: ProbeContext) -> ProbeResult:
     """Who we are and what we may."""
     effective = int(procfs.status_field(os.getpid(), "CapEff") or "0", 16)
     nested = Path("/proc/self/uid_map").read_text().split() != _WHOLE_ID_RANGE
-    shim = (ground.settings.tools_path / "prlimit_shim.so").exists()
+    shim = (context.settings.tools_path / "prlimit_shim.so").exists()
     return judge(os.geteuid(), effective, in_user_namespace=nested, shim=shim)
 
 

@@ -21,9 +21,9 @@ _NOT_ENTERED = 125  # what relive-enter ends with when nobody says where to
 _COMMANDS = ("nsenter",)  # of util-linux: CRIU enters a capsule with it
 
 
-def tools(ground: ProbeContext) -> ProbeResult:
+def tools(context: ProbeContext) -> ProbeResult:
     """Start each program, load the library."""
-    found = CriuTools(ground.settings.tools_path)
+    found = CriuTools(context.settings.tools_path)
     shims = (found.prlimit_shim, found.tcp_dump_shim, found.tcp_restore_shim)
     parts = (found.criu, found.init, found.enter, found.watchdog, *shims)
     missing = [path.name for path in parts if not path.exists()]

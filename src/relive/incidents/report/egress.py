@@ -20,7 +20,7 @@ from relive.protocols.registry import ProtocolRegistry
 from relive.recording.dialogues import Dialogue, Tls
 from relive.recording.events import Event, EventKind
 
-__all__ = ["CallsToldInside", "egress_events"]
+__all__ = ["InprocessCalls", "egress_events"]
 
 _MOST = 5000  # events
 _SLACK_NS = 2_000_000  # between a call as the library saw it and its bytes at the border
@@ -43,7 +43,7 @@ def egress_events(
     notes = [f"the recording of the border: {egress.damage}"] if egress.damage else []
     if egress.left_out:
         notes.append(f"{egress.left_out} events of the border were too many to be looked at")
-    protocols, known = ProtocolRegistry(), CallsToldInside(inside)
+    protocols, known = ProtocolRegistry(), InprocessCalls(inside)
     wall_ns = _Wall(egress.lookups, inside)
     found: list[Event] = []
     for dialogue in egress.dialogues:
@@ -62,7 +62,7 @@ def egress_events(
     return found[:_MOST], notes
 
 
-class CallsToldInside:
+class InprocessCalls:
     """Calls that were told from inside."""
 
     def __init__(self, inside: Iterable[Event]) -> None:

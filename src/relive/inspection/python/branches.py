@@ -68,26 +68,26 @@ class AskedBranch:
             "most": most,
         }
         ran_ms, refused = self._ran_ms(), self._refused()
-        outcome, told = Outcome.VALUE, dict[str, Any]()
+        outcome, reply = Outcome.VALUE, dict[str, Any]()
         try:
-            told = self._ask(question, limit)
+            reply = self._ask(question, limit)
         except CallLate:
-            outcome, told = Outcome.HUNG, {"text": f"it did not end within {limit:g} s"}
+            outcome, reply = Outcome.HUNG, {"text": f"it did not end within {limit:g} s"}
         except CallDied as error:
-            outcome, told = Outcome.DIED, {"text": _death(error)}
-        raised = told.get("raised")
+            outcome, reply = Outcome.DIED, {"text": _death(error)}
+        raised = reply.get("raised")
         if raised is not None:
             outcome = Outcome.RAISED
-            told = {"type": raised["type"], "text": raised["message"], "traceback": raised["traceback"]}
+            reply = {"type": raised["type"], "text": raised["message"], "traceback": raised["traceback"]}
         return Evaluated(
             process=self.process,
             outcome=outcome,
-            type=told.get("type", ""),
-            text=masked_text(self.mask, expression, told["text"]),
-            length=told.get("length"),
-            parts=masked_parts(self.mask, told.get("parts", ())),
-            cut=told.get("cut", False),
-            traceback=self.mask.sentence(told.get("traceback", "")),
+            type=reply.get("type", ""),
+            text=masked_text(self.mask, expression, reply["text"]),
+            length=reply.get("length"),
+            parts=masked_parts(self.mask, reply.get("parts", ())),
+            cut=reply.get("cut", False),
+            traceback=self.mask.sentence(reply.get("traceback", "")),
             ran_ms=ran_ms,
             refused=max(0, self._refused() - refused),
         )
@@ -95,7 +95,7 @@ class AskedBranch:
     def stacks(self, limit: float) -> PythonStacks:
         """All stacks with locals; raises RestoreFailed where the process does not answer."""
         ran_ms = self._ran_ms()
-        told = self._answered({"kind": "stacks", "most": _MOST_FRAMES}, limit)
+        reply = self._answered({"kind": "stacks", "most": _MOST_FRAMES}, limit)
         return PythonStacks(
             process=self.process,
             threads=[
@@ -104,25 +104,25 @@ class AskedBranch:
                     native=one["native"],
                     frames=[self._frame(frame) for frame in one["frames"]],
                 )
-                for one in told["threads"]
+                for one in reply["threads"]
             ],
-            tasks=[PythonTask(**one) for one in told["tasks"]],
-            globals={name: masked_names(self.mask, values) for name, values in told["globals"].items()},
+            tasks=[PythonTask(**one) for one in reply["tasks"]],
+            globals={name: masked_names(self.mask, values) for name, values in reply["globals"].items()},
             ran_ms=ran_ms,
         )
 
     def values(self, *, depth: int, most: int, limit: float) -> PythonValues:
         """All that the service's own modules lead to; raises as ``stacks``."""
-        told = self._answered({"kind": "dump", "depth": depth, "most": most}, limit)
+        reply = self._answered({"kind": "dump", "depth": depth, "most": most}, limit)
         return PythonValues(
-            process=self.process, values=masked_names(self.mask, told["values"]), cut=told["cut"]
+            process=self.process, values=masked_names(self.mask, reply["values"]), cut=reply["cut"]
         )
 
     def census(self, *, most: int, limit: float) -> PythonCensus:
         """Objects by type, and the sizes of up to ``most`` collections; raises as ``stacks``."""
-        told = self._answered({"kind": "census", "most": most}, limit)
-        collections = {self.mask.sentence(path): one for path, one in told["collections"].items()}
-        return PythonCensus(process=self.process, types=told["types"], collections=collections)
+        reply = self._answered({"kind": "census", "most": most}, limit)
+        collections = {self.mask.sentence(path): one for path, one in reply["collections"].items()}
+        return PythonCensus(process=self.process, types=reply["types"], collections=collections)
 
     def entries(self, paths: list[str], *, collections: int, most: int, limit: float) -> dict[str, list[str]]:
         """Keys or elements, newest last, of collections that ``census`` has told; raises as ``stacks``.
@@ -130,20 +130,20 @@ class AskedBranch:
         Args:
             collections: as ``most`` of the census; most: of each.
         """
-        told = self._answered(
+        reply = self._answered(
             {"kind": "entries", "paths": paths, "collections": collections, "most": most}, limit
         )
-        return {path: [masked_text(self.mask, path, one) for one in found] for path, found in told.items()}
+        return {path: [masked_text(self.mask, path, one) for one in found] for path, found in reply.items()}
 
     def holders(self, types: list[str], *, limit: float) -> dict[str, str]:
         """By type, through what an object of it is held; those are missing that nothing found leads to; raises as ``stacks``."""
-        told = self._answered({"kind": "holders", "types": types}, limit)
-        return {name: self.mask.sentence(path) for name, path in told.items() if path is not None}
+        reply = self._answered({"kind": "holders", "types": types}, limit)
+        return {name: self.mask.sentence(path) for name, path in reply.items() if path is not None}
 
     def largest(self, *, most: int, limit: float) -> PythonObjects:
         """What takes most memory, ``most`` types and as many objects; raises as ``stacks``."""
-        told = self._answered({"kind": "largest", "most": most}, limit)
-        types = sorted(told["types"].items(), key=lambda item: (-item[1][1], item[0]))
+        reply = self._answered({"kind": "largest", "most": most}, limit)
+        types = sorted(reply["types"].items(), key=lambda item: (-item[1][1], item[0]))
         held = self.holders([name for name, _ in types[:most]], limit=limit)
         return PythonObjects(
             process=self.process,
@@ -154,7 +154,7 @@ class AskedBranch:
                 for name, (count, size) in types[:most]
             ],
             types_left_out=max(0, len(types) - most),
-            objects=[self._large(one) for one in told["objects"]],
+            objects=[self._large(one) for one in reply["objects"]],
         )
 
     def _large(self, one: Mapping[str, Any]) -> LargeObject:
@@ -187,14 +187,14 @@ class AskedBranch:
             ) from error
 
     def _ask(self, question: Mapping[str, Any], limit: float) -> dict[str, Any]:
-        told: dict[str, Any] = ask(self.pid, question, limit)
-        if "failed" in told:
+        reply: dict[str, Any] = ask(self.pid, question, limit)
+        if "failed" in reply:
             raise UsageError(
                 f"process {self.process} could not be asked",
-                cause=self.mask.sentence(str(told["failed"])),
+                cause=self.mask.sentence(str(reply["failed"])),
                 remedy="`relive eval --module NAME` uses the names of a module that is loaded",
             )
-        return told
+        return reply
 
     def _ran_ms(self) -> int:
         return int((time.monotonic() - self.began) * 1000)

@@ -75,7 +75,7 @@ def asked_of(
     payload = body if body is None or head.length is not None else dechunk(body)
     if payload and operation is not None:
         payload = _TRAILER_SIGNATURE.sub(b"", _CHUNK_SIGNATURE.sub(rb"\1\r", payload))
-    asked["body"] = dict(UNSENT) if payload is None else _told(payload, chosen)
+    asked["body"] = dict(UNSENT) if payload is None else _encoded(payload, chosen)
     return HttpQuestion(EventKind.HTTP_CALL if operation is None else EventKind.S3_CALL, asked, volatile)
 
 
@@ -102,7 +102,7 @@ def url_of(head: RequestHead, scheme: str, to: tuple[str, int]) -> str:
     return f"{scheme}://{host.removesuffix(_USUAL_PORT[scheme])}{target}"
 
 
-def _told(body: bytes, headers: Mapping[str, str]) -> Any:
+def _encoded(body: bytes, headers: Mapping[str, str]) -> Any:
     if len(body) <= INLINE:
         try:
             return body.decode("utf-8")

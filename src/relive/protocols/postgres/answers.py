@@ -25,7 +25,7 @@ from relive.protocols.postgres.messages import (
 from relive.protocols.postgres.statement_state import copied_of
 from relive.protocols.postgres.values import decode
 
-__all__ = ["tags_of", "told_answer", "told_opening"]
+__all__ = ["encoded_answer", "encoded_opening", "tags_of"]
 
 _ROWS_MOST = 1 << 18  # [bytes] of rows that are told of one result
 
@@ -35,7 +35,7 @@ class _Result:
 
     def __init__(self, columns: Sequence[Column] | None) -> None:
         self.columns = columns
-        self.told: dict[str, Any] = {}
+        self.summary: dict[str, Any] = {}
         self.is_empty = True
         self._rows: list[Any] = []
         self._size = 0
@@ -61,25 +61,25 @@ class _Result:
         self._copied.append(body)
 
     def done(self, tag: str | None) -> dict[str, Any]:
-        told = self.told
+        summary = self.summary
         if tag is not None:
-            told["status"] = tag
+            summary["status"] = tag
         if self.columns:
-            told["columns"] = [one.name for one in self.columns]
-            told["types"] = [one.type for one in self.columns]
+            summary["columns"] = [one.name for one in self.columns]
+            summary["types"] = [one.type for one in self.columns]
         if self._rows or (self.columns and tag is not None):
-            told["rowcount"] = len(self._rows) + self._cut
-            told["rows"] = self._rows
+            summary["rowcount"] = len(self._rows) + self._cut
+            summary["rows"] = self._rows
             if self._cut:
-                told["rows_cut"] = self._cut
+                summary["rows_cut"] = self._cut
         elif tag is not None and tag.rpartition(" ")[2].isdigit():
-            told["rowcount"] = int(tag.rpartition(" ")[2])
+            summary["rowcount"] = int(tag.rpartition(" ")[2])
         if self._copied:
-            told["copied"] = copied_of(b"".join(self._copied))
-        return told
+            summary["copied"] = copied_of(b"".join(self._copied))
+        return summary
 
 
-def told_answer(messages: Iterable[Message], columns: Sequence[Column] | None) -> dict[str, Any]:
+def encoded_answer(messages: Iterable[Message], columns: Sequence[Column] | None) -> dict[str, Any]:
     """``answer``. ``columns``: of its rows, where they were described before."""
     results: list[dict[str, Any]] = []
     aside: dict[str, Any] = {}
@@ -112,33 +112,33 @@ def _tag(message: Message) -> str | None:
     return text_of(message.body.rstrip(b"\0")) if message.kind == "C" else None
 
 
-def _aside(told: dict[str, Any], message: Message) -> None:
+def _aside(summary: dict[str, Any], message: Message) -> None:
     body = message.body
     if message.kind == "E":
-        told["error"] = read_error(body)
+        summary["error"] = read_error(body)
     elif message.kind == "N":
-        told.setdefault("notices", []).append(read_error(body))
+        summary.setdefault("notices", []).append(read_error(body))
     elif message.kind == "A":
-        told.setdefault("notifications", []).append([text_of(part) for part in body[4:].split(b"\0")[:2]])
+        summary.setdefault("notifications", []).append([text_of(part) for part in body[4:].split(b"\0")[:2]])
     elif message.kind == "t":
-        told["parameters"] = list(read_oids(body))
+        summary["parameters"] = list(read_oids(body))
     elif message.kind == "V":
-        told["value"] = decode(0, 1, None if body[:4] == b"\xff\xff\xff\xff" else body[4:])
+        summary["value"] = decode(0, 1, None if body[:4] == b"\xff\xff\xff\xff" else body[4:])
     elif message.kind == "Z":
-        told["transaction"] = body != b"I"
+        summary["transaction"] = body != b"I"
 
 
-def told_opening(messages: Iterable[Message]) -> dict[str, Any]:
+def encoded_opening(messages: Iterable[Message]) -> dict[str, Any]:
     """``answer`` of connecting: ``parameters`` as the server told them, ``backend_pid``; ``error``."""
-    told: dict[str, Any] = {}
+    summary: dict[str, Any] = {}
     for message in messages:
         if message.kind == "S" and (pair := read_status(message.body)) is not None:
-            told.setdefault("parameters", {})[pair[0]] = pair[1]
+            summary.setdefault("parameters", {})[pair[0]] = pair[1]
         elif message.kind == "K" and len(message.body) >= 4:
-            told["backend_pid"] = struct.unpack_from("!I", message.body)[0]
+            summary["backend_pid"] = struct.unpack_from("!I", message.body)[0]
         elif message.kind in "EN":
-            _aside(told, message)
-    return told
+            _aside(summary, message)
+    return summary
 
 
 def tags_of(messages: Iterable[Message]) -> tuple[str, ...]:

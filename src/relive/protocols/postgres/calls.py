@@ -13,7 +13,7 @@ from typing import Any
 
 from relive.protocols.call import Call, CallEnd, Timed
 from relive.protocols.postgres.answer_parts import Parts, TrailingMessages
-from relive.protocols.postgres.answers import tags_of, told_answer, told_opening
+from relive.protocols.postgres.answers import encoded_answer, encoded_opening, tags_of
 from relive.protocols.postgres.dialogue_steps import DialogueStep, Transcript, read_steps
 from relive.protocols.postgres.framing import Message
 from relive.protocols.postgres.messages import (
@@ -23,7 +23,7 @@ from relive.protocols.postgres.messages import (
     read_row_description,
     read_startup,
 )
-from relive.protocols.postgres.statement_state import Book, Role, Unit, asked_of, copied_of, learn
+from relive.protocols.postgres.statement_state import Role, StatementState, Unit, asked_of, copied_of, learn
 from relive.recording.dialogues import Dialogue, DirectionEnd, Way
 from relive.recording.events import EventKind
 
@@ -35,8 +35,8 @@ _Columns = tuple[Column, ...]
 
 def asked_to_connect(server: str, body: bytes) -> dict[str, Any]:
     """``asked`` of a StartupMessage."""
-    told = read_startup(body)
-    parameters = told[1] if told is not None else {}
+    startup = read_startup(body)
+    parameters = startup[1] if startup is not None else {}
     user = parameters.get("user", "")
     return {**asked_of(server, parameters.get("database") or user, "CONNECT"), "parameters": {"user": user}}
 
@@ -80,21 +80,21 @@ class Decoded:
     """A dialogue as calls.
 
     Args:
-        steps: how many of its steps are looked at, to find the book and state of the connection then; no calls are made. Without it
-            all are.
+        steps: how many of its steps are looked at, to find the statements and state of the connection then; no calls are made.
+            Without it all are.
 
     Attributes:
-        book, database, state: of the connection after those steps; ``state`` is that of ReadyForQuery, "" before the first.
+        statements, database, state: of the connection after those steps; ``state`` is that of ReadyForQuery, "" before the first.
         calls: in the order in which they were asked.
         call_of: index of the call that a step belongs to, by the step's index.
     """
 
     def __init__(self, transcript: Transcript, steps: int | None = None) -> None:
-        self.book = Book()
+        self.statements = StatementState()
         self.database = ""
         self.state = ""
         self.call_of: dict[int, int] = {}
-        self._told = transcript
+        self._transcript = transcript
         self._server = f"{transcript.dialogue.to[0]}:{transcript.dialogue.to[1]}"
         self._steps = transcript.steps[:steps]
         self._drafts: list[_Draft] = []
@@ -181,7 +181,7 @@ class Decoded:
         if not self._batch:
             return
         indices, self._batch = self._batch, []
-        units, _ = self.book.read([self._steps[index].message for index in indices])
+        units, _ = self.statements.read([self._steps[index].message for index in indices])
         for unit in units:
             steps = {role: indices[place] for place, role in unit.roles}
             asked = asked_of(self._server, self.database, unit.statement.text, unit)
@@ -210,13 +210,13 @@ class Decoded:
 
     def _keep_trail(self, step: DialogueStep) -> None:
         if self._drafts and step.end > step.settled:
-            since = self._told.asked_ns(step)
-            self._drafts[-1].trail += self._told.chunks(step.settled, step.end, since)
+            since = self._transcript.asked_ns(step)
+            self._drafts[-1].trail += self._transcript.chunks(step.settled, step.end, since)
 
     # -- calls -------------------------------------------------------------------------------------------------------------
 
     def _call(self, number: int, draft: _Draft) -> Call:
-        told = self._told
+        transcript = self._transcript
         steps = [self._steps[index] for index in sorted((*draft.steps.values(), *draft.more))]
         if draft.is_connect:
             parts, pieces = self._opening(steps)
@@ -228,7 +228,7 @@ class Decoded:
         messages = [message for step in steps for message in step.answer if message.begin < step.settled]
         answered = bool(messages) or (end is CallEnd.ANSWERED and not draft.no_answer)
         answer = (
-            (told_opening(messages) if draft.is_connect else told_answer(messages, _columns_of(draft)))
+            (encoded_opening(messages) if draft.is_connect else encoded_answer(messages, _columns_of(draft)))
             if answered
             else None
         )
@@ -238,10 +238,10 @@ class Decoded:
             asked=draft.asked,
             answer=answer,
             end=end,
-            dialogue=told.dialogue.number,
+            dialogue=transcript.dialogue.number,
             index=number,
-            to=told.dialogue.to,
-            asked_mono_ns=told.piece(Way.UP, first.message.begin).mono_ns,
+            to=transcript.dialogue.to,
+            asked_mono_ns=transcript.piece(Way.UP, first.message.begin).mono_ns,
             ended_mono_ns=ended_ns,
             up=(first.message.begin, last.message.end),
             down=(min(step.begin for step in steps), max(step.settled for step in steps)),
@@ -251,10 +251,10 @@ class Decoded:
         )
 
     def _since(self, draft: _Draft, step: DialogueStep) -> int:
-        return max(self._told.asked_ns(step), self._told.asked_ns(self._steps[draft.boundary]))
+        return max(self._transcript.asked_ns(step), self._transcript.asked_ns(self._steps[draft.boundary]))
 
     def _parts(self, draft: _Draft) -> tuple[Parts, tuple[Timed, ...]]:
-        told = self._told
+        transcript = self._transcript
         answers: dict[Role, tuple[Timed, ...]] = {}
         pieces: list[Timed] = []
         failed = stops = ready_at = None
@@ -269,12 +269,12 @@ class Decoded:
                 copied = step.copy_at - step.begin
             begin, ready = step.begin, _ready_of(step)
             if role is Role.EXECUTE and ready is not None:  # a Query: ReadyForQuery is kept apart
-                answers[role] = told.chunks(begin, ready.begin, since)
-                answers[Role.SYNC] = told.chunks(ready.begin, step.settled, since)
+                answers[role] = transcript.chunks(begin, ready.begin, since)
+                answers[Role.SYNC] = transcript.chunks(ready.begin, step.settled, since)
                 ready_at = 5
-                pieces += told.chunks(begin, step.settled, since)
+                pieces += transcript.chunks(begin, step.settled, since)
             else:
-                answers[role] = told.chunks(begin, step.settled, since)
+                answers[role] = transcript.chunks(begin, step.settled, since)
                 pieces += answers[role]
                 if ready is not None:
                     ready_at = ready.begin + 5 - begin
@@ -307,13 +307,13 @@ class Decoded:
     def _copy_chunks(self, draft: _Draft, step: DialogueStep, end: int) -> tuple[Timed, ...]:
         """The first part, up to the place where the server waits for data, and the second, since the data had come."""
         assert step.copy_at is not None
-        first = self._told.chunks(step.begin, step.copy_at, self._since(draft, step))
-        given = self._told.asked_ns(self._steps[draft.more[-1]])
-        return (*first, *self._told.chunks(step.copy_at, end, given))
+        first = self._transcript.chunks(step.begin, step.copy_at, self._since(draft, step))
+        given = self._transcript.asked_ns(self._steps[draft.more[-1]])
+        return (*first, *self._transcript.chunks(step.copy_at, end, given))
 
     def _opening(self, steps: Sequence[DialogueStep]) -> tuple[Parts, tuple[Timed, ...]]:
         """Of connecting: what follows the authentication, from AuthenticationOk on; or the error that ended it."""
-        told = self._told
+        transcript = self._transcript
         last = steps[-1]
         begin = next(
             (
@@ -325,30 +325,36 @@ class Decoded:
             last.settled,
         )
         pieces = tuple(
-            chunk for step in steps for chunk in told.chunks(step.begin, step.settled, told.asked_ns(step))
+            chunk
+            for step in steps
+            for chunk in transcript.chunks(step.begin, step.settled, transcript.asked_ns(step))
         )
-        answer = told.chunks(begin, last.settled, told.asked_ns(last))
+        answer = transcript.chunks(begin, last.settled, transcript.asked_ns(last))
         is_open = any(message.kind == "Z" for message in last.answer)
         failed = Role.EXECUTE if last.failed else None
         stops = None if is_open else Role.EXECUTE
         return Parts({Role.EXECUTE: answer}, failed=failed, stops=stops, cut=self._is_cut(stops)), pieces
 
     def _is_cut(self, stops: Role | None) -> bool:
-        down = self._told.dialogue.endings.get(Way.DOWN)
+        down = self._transcript.dialogue.endings.get(Way.DOWN)
         return stops is not None and down is not None and down.cut > 0
 
     def _ending(self) -> tuple[Way, DirectionEnd] | None:
         """What ended the connection first; None where that is not known."""
-        endings = self._told.dialogue.endings
+        endings = self._transcript.dialogue.endings
         found = min(endings.items(), key=lambda one: one[1].seq, default=None)
         return None if found is None or found[1].how == "lost" else found
 
     def _end(
         self, draft: _Draft, parts: Parts, steps: Sequence[DialogueStep]
     ) -> tuple[CallEnd, int | None, int]:
-        told = self._told
-        asked = max(told.asked_ns(step) for step in steps)
-        ends = [told.piece(Way.DOWN, step.settled - 1).mono_ns for step in steps if step.settled > step.begin]
+        transcript = self._transcript
+        asked = max(transcript.asked_ns(step) for step in steps)
+        ends = [
+            transcript.piece(Way.DOWN, step.settled - 1).mono_ns
+            for step in steps
+            if step.settled > step.begin
+        ]
         last = max((asked, *ends))
         if parts.stops is None and not draft.no_answer:
             return CallEnd.ANSWERED, last, 0
@@ -364,36 +370,40 @@ class Decoded:
     def _trail(self, number: int, draft: _Draft) -> TrailingMessages:
         """What came unasked after a call that was answered, and whether the server then ended the connection."""
         said = tuple(draft.trail)
-        ending = self._ending() if self._told.broken is None else None
+        ending = self._ending() if self._transcript.broken is None else None
         if ending is None or ending[0] is not Way.DOWN:
             return TrailingMessages(said)
         end = ending[1]
         if number + 1 < len(self._drafts):  # something was asked later: after the end, or before it
             following = self._steps[min(self._drafts[number + 1].steps.values())]
-            if self._told.piece(Way.UP, following.message.begin).seq < end.seq:
+            if self._transcript.piece(Way.UP, following.message.begin).seq < end.seq:
                 return TrailingMessages(said)
         elif self._steps[-1].kind == "X":
             return TrailingMessages(said)
-        down = self._told.dialogue.of(Way.DOWN)
-        asked = self._told.asked_ns(self._steps[draft.boundary])
+        down = self._transcript.dialogue.of(Way.DOWN)
+        asked = self._transcript.asked_ns(self._steps[draft.boundary])
         return TrailingMessages(
             said, end.how, max(0, end.mono_ns - max(down[-1].mono_ns if down else 0, asked))
         )
 
     def _add_rest(self) -> None:
-        told, dialogue = self._told, self._told.dialogue
-        if told.broken is None:
+        transcript, dialogue = self._transcript, self._transcript.dialogue
+        if transcript.broken is None:
             return
-        up, down = told.rest
+        up, down = transcript.rest
         sent, got = dialogue.text(Way.UP, up), dialogue.text(Way.DOWN, down)
         if not sent and not got:
             return
-        since = told.piece(Way.UP, max(0, up - 1)).mono_ns if dialogue.of(Way.UP) else dialogue.opened_mono_ns
+        since = (
+            transcript.piece(Way.UP, max(0, up - 1)).mono_ns
+            if dialogue.of(Way.UP)
+            else dialogue.opened_mono_ns
+        )
         self.calls.append(
             Call(
                 kind=EventKind.DIALOGUE_UP,
                 asked={"system": "postgresql", "bytes": copied_of(sent)},
-                answer={"bytes": copied_of(got), "why": told.broken} if got else None,
+                answer={"bytes": copied_of(got), "why": transcript.broken} if got else None,
                 end=CallEnd.ANSWERED if got else CallEnd.OPEN,
                 dialogue=dialogue.number,
                 index=len(self.calls),
@@ -402,7 +412,7 @@ class Decoded:
                 ended_mono_ns=dialogue.pieces[-1].mono_ns if got else None,
                 up=(up, up + len(sent)),
                 down=(down, down + len(got)),
-                pieces=told.chunks(down, down + len(got), since),
+                pieces=transcript.chunks(down, down + len(got), since),
             )
         )
 

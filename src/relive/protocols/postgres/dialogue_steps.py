@@ -148,14 +148,14 @@ def read_steps(dialogue: Dialogue) -> Transcript:
 
 class _Reading:
     def __init__(self, transcript: Transcript) -> None:
-        self._told = transcript
+        self._transcript = transcript
         self._steps = transcript.steps
         self._head = 0  # index of the step that the next answer belongs to
         self._begun = False  # it has an answer already
         self._at = 0  # place behind the last message of the server
 
     def run(self) -> None:
-        dialogue = self._told.dialogue
+        dialogue = self._transcript.dialogue
         asked = FrontendFramer()
         self._steps += map(DialogueStep, asked.feed(dialogue.text(Way.UP)))
         answered = BackendFramer()
@@ -174,11 +174,11 @@ class _Reading:
             if answered.broken is None and answered.rest:
                 self._take_part(len(answered.rest))
         self._settle_rest()
-        self._told.broken = broken
+        self._transcript.broken = broken
         if broken == "encrypted":
             del self._steps[self._head :]
         up = self._steps[-1].message.end if self._steps else 0
-        self._told.rest = (up, self._at)
+        self._transcript.rest = (up, self._at)
 
     # -- one message ---------------------------------------------------------------------------------------------------
 
@@ -214,8 +214,8 @@ class _Reading:
 
     def _is_before(self, message: Message, step: DialogueStep) -> bool:
         """Whether it was said before the step was asked."""
-        said = self._told.piece(Way.DOWN, message.begin).seq
-        return said < self._told.piece(Way.UP, step.message.end - 1).seq
+        said = self._transcript.piece(Way.DOWN, message.begin).seq
+        return said < self._transcript.piece(Way.UP, step.message.end - 1).seq
 
     def _trail(self, message: Message) -> str | None:
         index = self._head - 1

@@ -287,16 +287,20 @@ def status(name: str, value: str) -> bytes:
 
 def row_description(columns: Iterable[Column], formats: Sequence[int] | None = None) -> bytes:
     """RowDescription; with ``formats`` as a Bind asked for them, in the place of the columns' own."""
-    told = list(columns)
+    formatted = list(columns)
     if formats is not None:
-        every = tuple(formats) if len(formats) == len(told) else (tuple(formats[:1]) or (0,)) * len(told)
-        told = [replace(column, format=form) for column, form in zip(told, every, strict=True)]
+        every = (
+            tuple(formats)
+            if len(formats) == len(formatted)
+            else (tuple(formats[:1]) or (0,)) * len(formatted)
+        )
+        formatted = [replace(column, format=form) for column, form in zip(formatted, every, strict=True)]
     said = b"".join(
         _text(one.name)
         + struct.pack("!IhIhih", one.table, one.attribute, one.type, one.size, one.modifier, one.format)
-        for one in told
+        for one in formatted
     )
-    return build("T", struct.pack("!H", len(told)) + said)
+    return build("T", struct.pack("!H", len(formatted)) + said)
 
 
 def row(values: Sequence[bytes | None]) -> bytes:

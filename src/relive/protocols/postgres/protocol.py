@@ -10,7 +10,7 @@ from relive.protocols.pool import Pool
 from relive.protocols.postgres.calls import decode_dialogue
 from relive.protocols.postgres.framing import FrontendFramer
 from relive.protocols.postgres.resuming import resume_session
-from relive.protocols.postgres.server_info import Lore
+from relive.protocols.postgres.server_info import ServerInfo
 from relive.protocols.postgres.session import OnMiss, PostgresSession
 from relive.protocols.session import NOWHERE, Act, Protocol, Resume, Session
 from relive.recording.dialogues import Dialogue, Tls, Way
@@ -32,7 +32,7 @@ class PostgreSQL(Protocol):
 
     def __init__(self, on_miss: OnMiss = "answer") -> None:
         self._on_miss: OnMiss = on_miss
-        self._lore: WeakKeyDictionary[Pool, Lore] = WeakKeyDictionary()
+        self._server_info: WeakKeyDictionary[Pool, ServerInfo] = WeakKeyDictionary()
 
     def recognises(self, dialogue: Dialogue) -> bool:
         """By the first packet, which names the protocol's version or asks for encryption."""
@@ -47,15 +47,15 @@ class PostgreSQL(Protocol):
 
     def open(self, pool: Pool, number: int, *, to: tuple[str, int] = NOWHERE) -> Session:
         """As ``Protocol.open``."""
-        return PostgresSession(pool, number, self._lore_of(pool), to, self._on_miss)
+        return PostgresSession(pool, number, self._server_info_of(pool), to, self._on_miss)
 
     def resume(self, pool: Pool, number: int, where: Resume) -> tuple[Session, list[Act]]:
         """As ``Protocol.resume``; calls that were answered before are used up here."""
-        session = PostgresSession(pool, number, self._lore_of(pool), where.dialogue.to, self._on_miss)
+        session = PostgresSession(pool, number, self._server_info_of(pool), where.dialogue.to, self._on_miss)
         return session, resume_session(session, where)
 
-    def _lore_of(self, pool: Pool) -> Lore:
-        found = self._lore.get(pool)
+    def _server_info_of(self, pool: Pool) -> ServerInfo:
+        found = self._server_info.get(pool)
         if found is None:
-            found = self._lore[pool] = Lore(pool)
+            found = self._server_info[pool] = ServerInfo(pool)
         return found

@@ -30,7 +30,7 @@ def resume_session(session: PostgresSession, where: Resume) -> list[Act]:
     asked = sum(1 for step in steps if step.message.end <= where.up)
     closed = _closed(steps, asked)
     past = Decoded(transcript, closed)
-    session.book, session.database, session.state = past.book, past.database, past.state or "I"
+    session.statements, session.database, session.state = past.statements, past.database, past.state or "I"
     session.began = session.state
     for index in range(closed):
         if index in whole.call_of:

@@ -9,7 +9,7 @@ from relive.protocols.postgres.messages import build, ready, status
 from relive.protocols.postgres.statement_state import Role
 from relive.recording.events import EventKind
 
-__all__ = ["Lore", "parts_of"]
+__all__ = ["ServerInfo", "parts_of"]
 
 # Of a server that no recorded connection tells of.
 _PARAMETERS = {
@@ -26,7 +26,7 @@ _PARAMETERS = {
 _Statement = tuple[str, str]  # database, text
 
 
-class Lore:
+class ServerInfo:
     """See the module. It holds what the pool's calls told when it was made, used or not."""
 
     def __init__(self, pool: Pool) -> None:

@@ -16,13 +16,13 @@ from relive.protocols.call import Call, CallEnd, Timed
 from relive.protocols.pool import Pool, PoolMatch
 from relive.protocols.postgres.actions import Actions
 from relive.protocols.postgres.answer_parts import Parts, body_of, without_rows_described
-from relive.protocols.postgres.answers import told_opening
+from relive.protocols.postgres.answers import encoded_opening
 from relive.protocols.postgres.builtin_answers import aborted_parts, known_parts
 from relive.protocols.postgres.calls import asked_to_cancel, asked_to_connect, asked_to_function
 from relive.protocols.postgres.framing import BackendFramer, FrontendFramer, Message
 from relive.protocols.postgres.messages import build, error, read_query, read_startup, ready
-from relive.protocols.postgres.server_info import Lore, parts_of
-from relive.protocols.postgres.statement_state import Book, Role, Unit, asked_of, copied_of, learn
+from relive.protocols.postgres.server_info import ServerInfo, parts_of
+from relive.protocols.postgres.statement_state import Role, StatementState, Unit, asked_of, copied_of, learn
 from relive.protocols.postgres.statements import ends_transaction, is_read, state_after
 from relive.protocols.session import Act, Session
 from relive.recording.events import EventKind
@@ -76,12 +76,17 @@ class PostgresSession(Session):
     """
 
     def __init__(
-        self, pool: Pool, number: int, lore: Lore, to: tuple[str, int], on_miss: OnMiss = "answer"
+        self,
+        pool: Pool,
+        number: int,
+        server_info: ServerInfo,
+        to: tuple[str, int],
+        on_miss: OnMiss = "answer",
     ) -> None:
         self.pool = pool
-        self.lore = lore
+        self.server_info = server_info
         self.acts = Actions()
-        self.book = Book()
+        self.statements = StatementState()
         self.framer = FrontendFramer()
         self.database = ""
         self.user = ""
@@ -174,7 +179,7 @@ class PostgresSession(Session):
                 self.acts.end(CallEnd.CLOSED if parts.failed is not None else call.end, call.end_after_ns)
                 return
         if parts is None or parts.failed is not None or parts.stops is not None:
-            parts = self.lore.opening(self._to, self.database, self.user)
+            parts = self.server_info.opening(self._to, self.database, self.user)
         self._negotiate(message, parts)
         self._welcome(parts, PendingAnswer(parts, call, own=not found.again))
 
@@ -202,7 +207,7 @@ class PostgresSession(Session):
     def learn_reported(self, parts: Parts) -> None:
         """Which parameters the server tells of."""
         messages = BackendFramer().feed(body_of(parts.answers.get(Role.EXECUTE, ())))
-        self.reported = told_opening(messages).get("parameters", {})
+        self.reported = encoded_opening(messages).get("parameters", {})
 
     def _authenticate(self, message: Message) -> None:
         """The commit holds a connection that was authenticating. What was sent then is answered as it was; else it is taken."""
@@ -213,7 +218,7 @@ class PostgresSession(Session):
             self.acts.send(answer)
             return
         self.passwords.clear()
-        parts = self.lore.opening(self._to, self.database, self.user)
+        parts = self.server_info.opening(self._to, self.database, self.user)
         if not body_of(parts.answers[Role.EXECUTE]).startswith(_AUTHENTICATED):
             self.acts.say_now(_AUTHENTICATED)
         self._welcome(parts, PendingAnswer(parts))
@@ -265,7 +270,7 @@ class PostgresSession(Session):
         batch, self._batch, self._batched = self._batch, [], 0
         if not batch:
             return
-        _, roles = self.book.read(batch)
+        _, roles = self.statements.read(batch)
         answers: dict[int, PendingAnswer | PoolMatch] = {}
         for index in range(len(batch)):
             if self.skipping or self.acts.over or self._copying is not None:
@@ -352,7 +357,7 @@ class PostgresSession(Session):
 
     def _described(self, parts: Parts, statement: str, formats: tuple[int, ...]) -> bytes | None:
         if parts.columns is None:
-            known = self.lore.described(self.database, statement)
+            known = self.server_info.described(self.database, statement)
             return None if known is None else known.described(formats)
         return parts.described(formats)
 
@@ -362,7 +367,7 @@ class PostgresSession(Session):
             return None
         types = parts.types
         if types is None:
-            known = self.lore.typed(self.database, unit.statement.text)
+            known = self.server_info.typed(self.database, unit.statement.text)
             types = known.types if known is not None and known.types is not None else unit.statement.types
         told = len(types).to_bytes(2, "big") + b"".join(oid.to_bytes(4, "big") for oid in types)
         return (Timed(0, build("t", told) + described),)
@@ -404,7 +409,7 @@ class PostgresSession(Session):
     def _takes_data(self, asked: Mapping[str, Any]) -> bool:
         return (
             self.state != "E"
-            and self.lore.copying(self.database, asked["statement"]) is not None
+            and self.server_info.copying(self.database, asked["statement"]) is not None
             and not self.pool.has(QUERY, asked)
         )
 
@@ -412,7 +417,7 @@ class PostgresSession(Session):
         """Let the client send its data, if this statement was one that takes some; it is looked up with them, at their end."""
         if not self._takes_data(asked):
             return False
-        begin = self.lore.copying(self.database, asked["statement"]) or ()
+        begin = self.server_info.copying(self.database, asked["statement"]) or ()
         self.acts.send(begin)
         size = sum(len(chunk.data) for chunk in begin)
         self._copying = _Copying(statement, asked, unit, size, bytearray())
@@ -481,7 +486,7 @@ class PostgresSession(Session):
             return parts
         if unit.has(Role.EXECUTE):
             return None
-        described = self.lore.described(self.database, statement)
+        described = self.server_info.described(self.database, statement)
         if described is None and (unit.has(Role.DESCRIBE_STATEMENT) or unit.has(Role.DESCRIBE_PORTAL)):
             return None
         return Parts()

@@ -28,7 +28,17 @@ from relive.protocols.postgres.messages import (
 from relive.protocols.postgres.statements import told_statement
 from relive.protocols.postgres.values import decode
 
-__all__ = ["UNKNOWN", "Book", "Portal", "PreparedStatement", "Role", "Unit", "asked_of", "copied_of", "learn"]
+__all__ = [
+    "UNKNOWN",
+    "Portal",
+    "PreparedStatement",
+    "Role",
+    "StatementState",
+    "Unit",
+    "asked_of",
+    "copied_of",
+    "learn",
+]
 
 INLINE = 4096  # [bytes] of a parameter's value, or of what a COPY was given, that are told; of more the length and digest
 UNKNOWN = "<a prepared statement that this connection does not have>"
@@ -89,7 +99,7 @@ class Unit:
         return any(one is role for _, one in self.roles)
 
 
-class Book:
+class StatementState:
     """The statements and portals of a connection. Unknown names are taken as statements without a text."""
 
     def __init__(self) -> None:

@@ -77,10 +77,10 @@ def is_read(statement: str) -> bool:
     words = words_of(statement)
     if not words or words[0] not in _READS:
         return False
-    told = frozenset(words)
-    if told & _WRITES or told & _CHANGING or ("FOR" in told and (told & {"UPDATE", "SHARE"})):
+    present = frozenset(words)
+    if present & _WRITES or present & _CHANGING or ("FOR" in present and (present & {"UPDATE", "SHARE"})):
         return False
-    return not any(word.startswith(("PG_ADVISORY", "PG_TRY_ADVISORY")) for word in told)
+    return not any(word.startswith(("PG_ADVISORY", "PG_TRY_ADVISORY")) for word in present)
 
 
 def ends_transaction(statement: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from relive_inprocess.relive_recorder.values import pack
 
-__all__ = ["CONFIRMATIONS", "MESSAGES", "SUBSCRIBING", "name_of", "told_answer", "told_command"]
+__all__ = ["CONFIRMATIONS", "MESSAGES", "SUBSCRIBING", "encoded_answer", "encoded_command", "name_of"]
 
 SUBSCRIBING = frozenset("SUBSCRIBE UNSUBSCRIBE PSUBSCRIBE PUNSUBSCRIBE SSUBSCRIBE SUNSUBSCRIBE".split())
 CONFIRMATIONS = frozenset(name.lower().encode() for name in SUBSCRIBING)
@@ -22,26 +22,26 @@ def name_of(words: list[bytes]) -> str:
     return words[0].decode("latin-1").upper()
 
 
-def told_command(words: list[bytes]) -> list[Any]:
+def encoded_command(words: list[bytes]) -> list[Any]:
     """A command as the recorder in Python processes tells it: text where it is text; no secrets."""
     name = name_of(words)
-    told: list[Any] = []
+    encoded: list[Any] = []
     for index, word in enumerate(words):
-        told.append(_SECRET if index and _is_secret(name, words, index) else _told_word(word))
-    return told
+        encoded.append(_SECRET if index and _is_secret(name, words, index) else _encoded_word(word))
+    return encoded
 
 
-def told_answer(said: tuple[bytes, Any]) -> Any:
+def encoded_answer(said: tuple[bytes, Any]) -> Any:
     """A value as redis-py's parser gives it, packed."""
     kind, content = said
     if kind in b"-!" and isinstance(content, bytes):
         text = content.decode("utf-8", "backslashreplace").removeprefix("ERR ")
         return {"error": {"type": "redis.exceptions.ResponseError", "args": pack((text,))}}
     if isinstance(content, list):
-        told = [told_answer(one) for one in content]
+        encoded = [encoded_answer(one) for one in content]
         if kind == b"%":
-            return {"$": ["dict", [list(pair) for pair in zip(told[::2], told[1::2], strict=True)]]}
-        return told
+            return {"$": ["dict", [list(pair) for pair in zip(encoded[::2], encoded[1::2], strict=True)]]}
+        return encoded
     if not isinstance(content, bytes):
         return pack(content)
     if kind == b",":
@@ -60,7 +60,7 @@ def _double(text: bytes) -> Any:
         return text
 
 
-def _told_word(word: bytes) -> Any:
+def _encoded_word(word: bytes) -> Any:
     if len(word) > _INLINE:
         return {"bytes": len(word), "blake2b": blake2b(word, digest_size=16).hexdigest()}
     try:

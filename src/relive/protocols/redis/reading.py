@@ -18,7 +18,7 @@ from typing import Any
 
 from relive.protocols.call import Call, CallEnd
 from relive.protocols.opaque import rest_as_bytes
-from relive.protocols.redis.commands import MESSAGES, name_of, told_answer, told_command
+from relive.protocols.redis.commands import MESSAGES, encoded_answer, encoded_command, name_of
 from relive.protocols.redis.housekeeping import is_housekeeping
 from relive.protocols.redis.resp import Commands, RedisCommand, Said, Values, Whole
 from relive.protocols.redis.state import RedisState
@@ -67,8 +67,8 @@ def asked_of(
 ) -> dict[str, Any]:
     """What a command or a transaction (from MULTI on) is found by."""
     if not is_transaction:
-        return {"server": server, "database": database, "command": told_command(commands[0])}
-    inner = [told_command(words) for words in commands[1:] if name_of(words) not in ("EXEC", "DISCARD")]
+        return {"server": server, "database": database, "command": encoded_command(commands[0])}
+    inner = [encoded_command(words) for words in commands[1:] if name_of(words) not in ("EXEC", "DISCARD")]
     asked = {"server": server, "database": database, "commands": inner, "transaction": True}
     if name_of(commands[-1]) == "DISCARD":
         asked["discarded"] = True
@@ -207,12 +207,12 @@ class _Reading:
             asked = {
                 "server": self._server,
                 "database": draft.database,
-                "message": told_answer(draft.said[0]),
+                "message": encoded_answer(draft.said[0]),
             }
         else:
             asked = asked_of(self._server, draft.database, draft.words, is_transaction=draft.is_transaction)
         many = draft.is_transaction or (draft.expected or 0) > 1
-        said = [told_answer(one) for one in draft.said]
+        said = [encoded_answer(one) for one in draft.said]
         answer: Any = None if draft.is_push or not said else said if many else said[0]
         begins = timing.answered_ns(draft.down_begin) if draft.is_push else timing.asked_ns(draft.up_begin)
         return Call(

@@ -7,7 +7,7 @@ from typing import Any
 
 from relive.protocols.call import Call, CallEnd, Timed
 from relive.protocols.pool import Pool, PoolMatch
-from relive.protocols.redis.commands import name_of, told_command
+from relive.protocols.redis.commands import encoded_command, name_of
 from relive.protocols.redis.effects import is_read
 from relive.protocols.redis.housekeeping import housekeeping_answer, is_housekeeping
 from relive.protocols.redis.reading import asked_of
@@ -278,7 +278,7 @@ class RedisSession(Session):
 def _begins_as(call: Call, words: list[list[bytes]]) -> bool:
     known = call.extra["words"]
     return len(known) >= len(words) and all(
-        told_command(one)[1:] == told_command(other)[1:] and name_of(one) == name_of(other)
+        encoded_command(one)[1:] == encoded_command(other)[1:] and name_of(one) == name_of(other)
         for one, other in zip(known, words, strict=False)
     )
 

@@ -249,13 +249,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the recorder; returns its exit status."""
     options = parse_options(sys.argv[1:] if arguments is None else arguments)
 
-    def told(error: ReliveError) -> str:
+    def sentence_of(error: ReliveError) -> str:
         cause = f" ({error.cause})" if error.cause is not None else ""
         return f"Error: {error}{cause}\n"
 
     # Not uvloop: when an error comes with data, libuv takes the descriptor out of its epoll set after one callback
     # (uv__poll_io), and of a socket that takes errors for single datagrams nothing is heard again.
-    return run(lambda: EgressRecorder(options, asyncio.get_running_loop()).serve(), told)
+    return run(lambda: EgressRecorder(options, asyncio.get_running_loop()).serve(), sentence_of)
 
 
 if __name__ == "__main__":

@@ -337,11 +337,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the proxy; returns its exit status."""
     options = parse_options(sys.argv[1:] if arguments is None else arguments)
 
-    def told(error: ReliveError) -> str:
+    def sentence_of(error: ReliveError) -> str:
         hint = f"Hint: {error.remedy}\n" if error.remedy is not None else ""
         return f"Error: {error}\n{hint}"
 
-    return run(lambda: Proxy(options, asyncio.get_running_loop()).serve(), told, loop_factory=_loop_factory())
+    return run(
+        lambda: Proxy(options, asyncio.get_running_loop()).serve(), sentence_of, loop_factory=_loop_factory()
+    )
 
 
 if __name__ == "__main__":

@@ -16,7 +16,12 @@ from relive.replay.fresh.sending import is_loopback
 from relive.replay.fresh.tree import lay_tree
 from relive.replay.fresh.watching import SandboxWatch
 from relive.replay.ring_collector import BranchDrain
-from relive.sandbox.fresh_process import AfreshSpec, SandboxDirectory, prepared_place, start_afresh
+from relive.sandbox.fresh_process import (
+    FreshProcessSpec,
+    SandboxDirectory,
+    prepared_place,
+    start_fresh_process,
+)
 
 __all__ = ["attempt"]
 
@@ -46,7 +51,7 @@ def attempt(
         tell(f"Starting {' '.join(plan.start.command)} in a sealed sandbox.")
         watch = stack.enter_context(contextlib.closing(SandboxWatch()))
         try:
-            sandbox = start_afresh(settings, place, _spec(plan, place), watch.begin)
+            sandbox = start_fresh_process(settings, place, _spec(plan, place), watch.begin)
         except ReliveError as error:
             return Attempt(
                 number=number,
@@ -63,10 +68,10 @@ def attempt(
         )
 
 
-def _spec(plan: AttemptPlan, place: SandboxDirectory) -> AfreshSpec:
+def _spec(plan: AttemptPlan, place: SandboxDirectory) -> FreshProcessSpec:
     start = plan.start
     address = start.address
-    return AfreshSpec(
+    return FreshProcessSpec(
         command=start.command,
         directory=start.directory,
         environment=plan.environment,

@@ -35,7 +35,7 @@ from relive.replay.replay_input import hang_limit
 from relive.replay.ring_collector import BranchDrain
 from relive.replay.sequence import miss_words, misses_of, sequence_of
 from relive.replay.verdict import outcome_words
-from relive.sandbox.fresh_process import Afresh, SandboxDirectory
+from relive.sandbox.fresh_process import FreshProcess, SandboxDirectory
 
 __all__ = ["Life", "last_lines"]
 
@@ -56,7 +56,7 @@ class Life:
 
     plan: AttemptPlan
     wishes: ReproduceOptions
-    sandbox: Afresh
+    sandbox: FreshProcess
     watch: SandboxWatch
     drain: BranchDrain
     tell: Callable[[str], None]
@@ -222,9 +222,9 @@ class Life:
             made = judge(case.raised, status, recorded, came, self.wishes.ignore)
         else:
             made = judge_end(self._recorded(), recorded, came, self.wishes.ignore, case.usual)
-        return self._told(made, came)
+        return self._attempt(made, came)
 
-    def _told(self, made: Judgement, came: Came) -> Attempt:
+    def _attempt(self, made: Judgement, came: Came) -> Attempt:
         misses = misses_of(self.drain.events)
         seal = self.sandbox.seal()
         return Attempt(

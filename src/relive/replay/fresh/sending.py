@@ -18,7 +18,7 @@ from relive.replay.deaths import Deaths, Watched
 from relive.replay.fresh.request import SentRequest
 from relive.replay.ring_collector import BranchDrain
 from relive.replay.sender import BranchConnection, ReceivedAnswer
-from relive.sandbox.fresh_process import Afresh
+from relive.sandbox.fresh_process import FreshProcess
 
 __all__ = ["Sent", "is_loopback", "send"]
 
@@ -53,7 +53,7 @@ class Sent:
 
 
 def send(
-    sandbox: Afresh,
+    sandbox: FreshProcess,
     drain: BranchDrain,
     request: SentRequest,
     to: tuple[str | None, int],
@@ -73,7 +73,7 @@ def send(
 
 
 async def _send(
-    sandbox: Afresh,
+    sandbox: FreshProcess,
     drain: BranchDrain,
     request: SentRequest,
     to: tuple[str | None, int],
@@ -111,7 +111,7 @@ async def _send(
         sent.code = next(iter(codes), [])
 
 
-async def _end(sandbox: Afresh, drain: BranchDrain, deaths: Deaths | None) -> None:
+async def _end(sandbox: FreshProcess, drain: BranchDrain, deaths: Deaths | None) -> None:
     """Wait for the end of a process that is watched, or of the service."""
     until = time.monotonic() + _END_LIMIT
     while time.monotonic() < until and procfs.exists(sandbox.root):
@@ -125,7 +125,7 @@ async def _end(sandbox: Afresh, drain: BranchDrain, deaths: Deaths | None) -> No
 
 
 async def _exchange(
-    sandbox: Afresh,
+    sandbox: FreshProcess,
     drain: BranchDrain,
     request: SentRequest,
     to: tuple[str | None, int],
@@ -142,7 +142,7 @@ async def _exchange(
             looking.cancel()
 
 
-async def _connect(sandbox: Afresh, known: str | None, port: int) -> socket.socket:
+async def _connect(sandbox: FreshProcess, known: str | None, port: int) -> socket.socket:
     """A connection to whoever listens on that port, on its address of either family."""
     tried = [known] if known is not None and not is_loopback(known) else []
     failure: OSError = ConnectionRefusedError("nobody listens there")

@@ -11,14 +11,14 @@ import time
 from collections.abc import Callable
 
 from relive.replay.ring_collector import BranchDrain
-from relive.sandbox.fresh_process import Afresh
+from relive.sandbox.fresh_process import FreshProcess
 
 __all__ = ["wait_until"]
 
 _PERIOD_MS = 5
 
 
-def wait_until(sandbox: Afresh, drain: BranchDrain, is_there: Callable[[], bool], limit: float) -> bool:
+def wait_until(sandbox: FreshProcess, drain: BranchDrain, is_there: Callable[[], bool], limit: float) -> bool:
     """Wait for ``is_there``, and take what is in the rings meanwhile.
 
     Returns:

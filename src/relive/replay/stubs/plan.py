@@ -34,7 +34,7 @@ from relive.recording.dialogues import Dialogue, Tls, Way
 from relive.recording.events import Event
 from relive.sandbox.endpoints import Address, Door, Outside, plain_address
 
-__all__ = ["ConnectAttempt", "Goal", "Position", "StubPlan", "Stubs", "position_of"]
+__all__ = ["ConnectAttempt", "Position", "StubEndpoint", "StubPlan", "Stubs", "position_of"]
 
 _ESTABLISHED = 1
 _WORD = 0xFFFFFFFF
@@ -81,7 +81,7 @@ class ConnectAttempt(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
+class StubEndpoint:
     """An (address, port) to which the service had connected.
 
     Attributes:
@@ -109,7 +109,7 @@ class StubPlan:
         notes: what is not as it was, in sentences.
     """
 
-    goals: dict[Address, Goal]
+    goals: dict[Address, StubEndpoint]
     names: tuple[Address, ...]
     lookups: list[Event]
     resumes: dict[tuple[Address, Address], Resume]
@@ -231,7 +231,7 @@ class Stubs:
 
     # -- goals -----------------------------------------------------------------------------------------------------------
 
-    def _goals(self, held: dict[int, Resume]) -> dict[Address, Goal]:
+    def _goals(self, held: dict[int, Resume]) -> dict[Address, StubEndpoint]:
         by_goal: dict[Address, list[_Spoken]] = defaultdict(list)
         for spoken in self._spoken:
             with_address = _plain_or_none(spoken.dialogue.to)
@@ -242,7 +242,7 @@ class Stubs:
         for address in sorted(latest):
             attempts = self._attempts(by_goal[address], held)
             if attempts:
-                goals[address] = Goal(attempts, _spoken_there(by_goal[address]))
+                goals[address] = StubEndpoint(attempts, _spoken_there(by_goal[address]))
         return goals
 
     def _attempts(self, there: list[_Spoken], held: dict[int, Resume]) -> tuple[ConnectAttempt, ...]:

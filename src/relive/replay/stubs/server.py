@@ -25,7 +25,7 @@ from relive.protocols.session import Act, Session
 from relive.recording.dialogues import Tls, Way
 from relive.recording.events import EventKind
 from relive.replay.stubs.conversation import Conversation
-from relive.replay.stubs.plan import Goal, StubPlan
+from relive.replay.stubs.plan import StubEndpoint, StubPlan
 from relive.replay.stubs.speed import Speed
 from relive.replay.stubs.transport import StubAuthority, TlsTransport, Transport
 from relive.sandbox.endpoints import Address, Door, Ends, plain_address, set_door
@@ -49,7 +49,7 @@ class _Door:
 
     address: Address
     sock: socket.socket
-    goal: Goal
+    goal: StubEndpoint
     now: Door = Door.REFUSES
     fillers: list[socket.socket] = field(default_factory=list)
 

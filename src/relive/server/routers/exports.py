@@ -24,8 +24,8 @@ Id = Annotated[str, Path(description="The export's id, which is that of its task
 
 
 def _shelf(request: Request) -> ExportStore:
-    shelf: ExportStore = request.app.state.shelf
-    return shelf
+    export_store: ExportStore = request.app.state.export_store
+    return export_store
 
 
 def _links(request: Request) -> SignedUrls:
@@ -96,37 +96,37 @@ def asked(
 
 
 @router.get("", operation_id="list_exports")
-def listed(shelf: Kept, _caller: MemoryReader) -> list[ExportKept]:
+def listed(export_store: Kept, _caller: MemoryReader) -> list[ExportKept]:
     """Exports that are kept, the oldest first"""
-    return [ExportKept(**asdict(one)) for one in shelf.all()]
+    return [ExportKept(**asdict(one)) for one in export_store.all()]
 
 
 @router.delete("/{export}", operation_id="delete_export", status_code=204)
-def deleted(export: Id, shelf: Kept, _caller: MemoryReader, request: Request) -> Response:
+def deleted(export: Id, export_store: Kept, _caller: MemoryReader, request: Request) -> Response:
     """Remove an export; its addresses lead nowhere then"""
     note_for_audit(request.scope, target=export)
-    shelf.delete(export)
+    export_store.delete(export)
     return Response(status_code=204)
 
 
 @router.get("/{export}/links", operation_id="list_links")
-def addresses(export: Id, shelf: Kept, links: Signed, _caller: MemoryReader) -> list[Address]:
+def addresses(export: Id, export_store: Kept, links: Signed, _caller: MemoryReader) -> list[Address]:
     """The addresses of an export, without their signatures"""
-    return [Address(**asdict(one)) for one in links.links(shelf.get(export).id)]
+    return [Address(**asdict(one)) for one in links.links(export_store.get(export).id)]
 
 
 @router.post("/{export}/links", operation_id="make_link", status_code=201)
 def signed(
     export: Id,
     wish: Annotated[AddressWish, Body(examples=[{"lifetime": 600}])],
-    shelf: Kept,
+    export_store: Kept,
     links: Signed,
     caller: MemoryReader,
     request: Request,
 ) -> NewAddress:
     """Make another signed address"""
     note_for_audit(request.scope, target=export)
-    link, url = links.issue(shelf.get(export).id, lifetime=wish.lifetime, asked_by=caller.who)
+    link, url = links.issue(export_store.get(export).id, lifetime=wish.lifetime, asked_by=caller.who)
     return NewAddress(**asdict(link), url=url)
 
 

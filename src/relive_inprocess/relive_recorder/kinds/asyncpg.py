@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from relive_recorder.calls import Kept, NoAnswer, through_async
 from relive_recorder.guard import attempt
-from relive_recorder.kinds.query import Query, asked_of, is_watching, rows_again, rows_told
+from relive_recorder.kinds.query import Query, asked_of, encoded_rows, is_watching, rows_again
 from relive_recorder.recorder import REPLAY, recorder
 from relive_recorder.values import NotKept, pack, unpack
 
@@ -31,10 +31,10 @@ def change_protocol(module: Any) -> None:
     protocol._relive_within = False  # an event is under way that covers all that is said meanwhile
     protocol._relive_database = ""
     protocol._relive_state = None  # in a replay: whether in a transaction
-    protocol.query = _asking(protocol.query, _asked_query, _Told)
+    protocol.query = _asking(protocol.query, _asked_query, _StatusQuery)
     protocol.bind_execute = _asking(protocol.bind_execute, _asked_bound, _Fetched)
-    protocol.bind_execute_many = _asking(protocol.bind_execute_many, _asked_many, _Told)
-    protocol.bind = _asking(protocol.bind, _asked_portal, _Told)
+    protocol.bind_execute_many = _asking(protocol.bind_execute_many, _asked_many, _StatusQuery)
+    protocol.bind = _asking(protocol.bind, _asked_portal, _StatusQuery)
     protocol.execute = _asking(protocol.execute, _asked_more, _Fetched)
     for name in ("close_statement", "close_portal"):
         setattr(protocol, name, _unless_played(getattr(protocol, name)))
@@ -62,7 +62,7 @@ def change_connecting(module: Any) -> None:
 # -- channels ----------------------------------------------------------------------------------------------------------
 
 
-class _Told(Query):
+class _StatusQuery(Query):
     """An answer that is plain: a status, or nothing."""
 
     system = "postgresql"
@@ -74,25 +74,25 @@ class _Told(Query):
     def broken(self, text: str) -> BaseException:
         return sys.modules["asyncpg"].ConnectionDoesNotExistError(text)  # type: ignore[no-any-return]
 
-    def tell_error(self, error: BaseException) -> Dict[str, Any]:
-        told = super().tell_error(error)
+    def encode_error(self, error: BaseException) -> Dict[str, Any]:
+        encoded = super().encode_error(error)
         if hasattr(error, "as_dict"):
-            told["message"] = recorder.scrubber.packed(pack(dict(error.__dict__)))
-        told["transaction"] = self.protocol.is_in_transaction()
-        return told
+            encoded["message"] = recorder.scrubber.packed(pack(dict(error.__dict__)))
+        encoded["transaction"] = self.protocol.is_in_transaction()
+        return encoded
 
     def rebuild_error(self, kept: Kept) -> BaseException:
-        told = kept.fields["error"]
-        self.protocol._relive_state = bool(told.get("transaction"))
+        encoded = kept.fields["error"]
+        self.protocol._relive_state = bool(encoded.get("transaction"))
         error = super().rebuild_error(kept)
-        if "message" in told:
-            error.__dict__.update(unpack(told["message"]))
+        if "message" in encoded:
+            error.__dict__.update(unpack(encoded["message"]))
         return error
 
     def ended(self, tag: str, goes_on: bool) -> Optional[Dict[str, Any]]:
         return {"transaction": goes_on, "status": tag}
 
-    def tell(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
+    def encode(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
         answer: Dict[str, Any] = {"transaction": self.protocol.is_in_transaction()}
         if value is not None:
             answer["status"] = recorder.scrubber.packed(pack(value))
@@ -103,14 +103,14 @@ class _Told(Query):
         return unpack(kept.fields["answer"].get("status"))
 
 
-class _Fetched(_Told):
+class _Fetched(_StatusQuery):
     """Rows."""
 
     def ended(self, tag: str, goes_on: bool) -> Optional[Dict[str, Any]]:
         nothing: Dict[str, Any] = {"rowcount": 0, "columns": [], "rows": []}
         return {"transaction": goes_on, "completed": True, "status": tag, **nothing}
 
-    def tell(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
+    def encode(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
         rows, status, completed = value if self.extra else (value, None, True)
         answer: Dict[str, Any] = {
             "transaction": self.protocol.is_in_transaction(),
@@ -122,7 +122,7 @@ class _Fetched(_Told):
             return answer, b"", {}
         answer["rowcount"] = len(rows)
         answer["columns"] = list(rows[0].keys()) if rows else []
-        fields, data, more = rows_told((_told_row(row) for row in rows), len(rows), answer["columns"])
+        fields, data, more = encoded_rows((_encoded_row(row) for row in rows), len(rows), answer["columns"])
         answer.update(fields)
         return answer, data, more
 
@@ -144,25 +144,25 @@ def _records() -> Callable[[Any, Any], Any]:
     return sys.modules["asyncpg.protocol.protocol"]._create_record  # type: ignore[no-any-return]
 
 
-def _told_row(row: Any) -> List[Any]:
-    return [_told_value(value) for value in row]
+def _encoded_row(row: Any) -> List[Any]:
+    return [_encoded_value(value) for value in row]
 
 
-def _told_value(value: Any) -> Any:
+def _encoded_value(value: Any) -> Any:
     import uuid
 
     if isinstance(value, list):
-        return [_told_value(one) for one in value]
+        return [_encoded_value(one) for one in value]
     if isinstance(value, uuid.UUID):  # a class of asyncpg's own
         return {"$": ["uuid", str(value)]}
     return pack(value)
 
 
-def _value_again(told: Any) -> Any:
-    if isinstance(told, list):
-        return [_value_again(one) for one in told]
-    value = unpack(told)
-    if type(told) is dict and told["$"][0] == "uuid":
+def _value_again(encoded: Any) -> Any:
+    if isinstance(encoded, list):
+        return [_value_again(one) for one in encoded]
+    value = unpack(encoded)
+    if type(encoded) is dict and encoded["$"][0] == "uuid":
         return sys.modules["asyncpg.pgproto.pgproto"].UUID(value.bytes)
     return value
 
@@ -241,11 +241,11 @@ def _noted(real: Callable[..., Any]) -> Callable[..., Any]:
         if not is_watching():
             return await real(self, copy_stmt, *given, **named)
         if recorder.mode() == REPLAY:
-            raise _Told(self).broken("what COPY carries is not recorded, so a replay cannot answer it")
+            raise _StatusQuery(self).broken("what COPY carries is not recorded, so a replay cannot answer it")
         asked = attempt(asked_of, "postgresql", self._relive_database, copy_stmt)
         if asked is None:
             return await real(self, copy_stmt, *given, **named)
-        return await through_async(_Told(self), asked, lambda: real(self, copy_stmt, *given, **named))
+        return await through_async(_StatusQuery(self), asked, lambda: real(self, copy_stmt, *given, **named))
 
     return said
 
@@ -329,14 +329,14 @@ def _executing_many(real: Callable[..., Any]) -> Callable[..., Any]:
         if asked is None:
             return await real(self, query, args, timeout, *given, **named)
         returns = bool(given[0] if given else named.get("return_rows"))
-        channel = _Fetched(protocol, False) if returns else _Told(protocol)
+        channel = _Fetched(protocol, False) if returns else _StatusQuery(protocol)
         perform = functools.partial(real, self, query, args, timeout, *given, **named)
         return await through_async(channel, asked, lambda: _within(protocol, perform))
 
     return executemany
 
 
-class _Prepared(_Told):
+class _Prepared(_StatusQuery):
     """A statement that was prepared by itself. Its value is asyncpg's state of it, in a replay a ``_Statement``."""
 
     def __init__(self, protocol: Any, query: str, record_class: Any) -> None:
@@ -344,7 +344,7 @@ class _Prepared(_Told):
         self.query = query
         self.record_class = record_class
 
-    def tell(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
+    def encode(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
         columns = [[one.name, *one.type] for one in value._get_attributes()]
         answer = {
             "transaction": self.protocol.is_in_transaction(),
@@ -361,7 +361,7 @@ class _Prepared(_Told):
 class _Statement:
     """In the place of ``PreparedStatementState`` in a replay."""
 
-    def __init__(self, query: str, record_class: Any, told: Dict[str, Any]) -> None:
+    def __init__(self, query: str, record_class: Any, encoded: Dict[str, Any]) -> None:
         self.query = query
         self.record_class = record_class
         self.ignore_custom_codec = False
@@ -369,7 +369,7 @@ class _Statement:
         self.closed = False
         self.prepared = True
         self.refs = 0
-        self._told = told
+        self._encoded = encoded
 
     def attach(self) -> None:
         self.refs += 1
@@ -385,12 +385,12 @@ class _Statement:
 
     def _get_attributes(self) -> Any:
         types = sys.modules["asyncpg.types"]
-        told = self._told.get("attributes", ())
-        return tuple(types.Attribute(name, types.Type(*about)) for name, *about in told)
+        encoded = self._encoded.get("attributes", ())
+        return tuple(types.Attribute(name, types.Type(*about)) for name, *about in encoded)
 
     def _get_parameters(self) -> Any:
         types = sys.modules["asyncpg.types"]
-        return tuple(types.Type(*about) for about in self._told.get("parameters", ()))
+        return tuple(types.Type(*about) for about in self._encoded.get("parameters", ()))
 
 
 def _preparing(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -450,7 +450,7 @@ class _Connected(Query):
     def broken(self, text: str) -> BaseException:
         return NoAnswer(text)
 
-    def tell(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
+    def encode(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
         settings = value._protocol.get_settings()
         parameters = {name: getattr(settings, name, None) for name in _PARAMETERS}
         return {"parameters": parameters, "backend_pid": value._protocol.get_server_pid()}, b"", {}
@@ -458,14 +458,14 @@ class _Connected(Query):
     def again(self, kept: Kept) -> Any:
         return self.made(kept.fields["answer"])
 
-    def made(self, told: Dict[str, Any]) -> Any:
+    def made(self, encoded: Dict[str, Any]) -> Any:
         """A connection as asyncpg makes it, its handshake said by us."""
         given = self.given
         kind = sys.modules["asyncpg.protocol"].Protocol
         transport, ready = _NoTransport(), given["loop"].create_future()
         protocol = kind(given["addr"], ready, given["params"], given["record_class"], given["loop"])
         protocol.connection_made(transport)
-        protocol.data_received(_handshake(told))
+        protocol.data_received(_handshake(encoded))
         if not ready.done():
             raise NotKept("a handshake that asyncpg takes")
         connection = given["connection_class"](
@@ -476,17 +476,17 @@ class _Connected(Query):
         return connection
 
 
-def _handshake(told: Dict[str, Any]) -> bytes:
+def _handshake(encoded: Dict[str, Any]) -> bytes:
     """AuthenticationOk, ParameterStatus, BackendKeyData, ReadyForQuery: see "Message Formats" of PostgreSQL's manual."""
     parameters = {"server_version": "15.0", "client_encoding": "UTF8", "TimeZone": "UTC"}
     parameters.update(
-        {name: value for name, value in told.get("parameters", {}).items() if value is not None}
+        {name: value for name, value in encoded.get("parameters", {}).items() if value is not None}
     )
     said = b"R" + struct.pack("!II", 8, 0)
     for name, value in parameters.items():
         text = name.encode() + b"\0" + str(value).encode() + b"\0"
         said += b"S" + struct.pack("!I", len(text) + 4) + text
-    said += b"K" + struct.pack("!III", 12, told.get("backend_pid") or 0, 0)
+    said += b"K" + struct.pack("!III", 12, encoded.get("backend_pid") or 0, 0)
     return said + b"Z" + struct.pack("!I", 5) + b"I"
 
 

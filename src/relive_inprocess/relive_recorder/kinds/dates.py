@@ -102,8 +102,8 @@ def _as(function: Any, real: Any) -> Any:
 
 
 def _emit(source: str, value: Any, is_played: bool) -> None:
-    told = source, value.isoformat(), value.fold, ',"played":true' if is_played else ""
-    recorder.emit_json("clock", '{"source":"%s","value":{"$":["datetime","%s",%d]}%s}' % told)
+    encoded = source, value.isoformat(), value.fold, ',"played":true' if is_played else ""
+    recorder.emit_json("clock", '{"source":"%s","value":{"$":["datetime","%s",%d]}%s}' % encoded)
 
 
 def _again(cls: Any, tz: Any, source: str) -> Any:

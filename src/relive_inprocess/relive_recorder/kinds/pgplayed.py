@@ -14,11 +14,11 @@ from relive_recorder.values import pack, unpack
 __all__ = [
     "PlayedResult",
     "connection_class",
+    "encoded_result",
+    "encoded_rows_of",
     "error_fields",
     "escaping_class",
     "played_results",
-    "told_result",
-    "told_rows",
     "transformer_class",
 ]
 
@@ -27,39 +27,39 @@ _INTEGERS = frozenset((20, 21, 23, 26))  # int8, int2, int4, oid
 _TUPLES_OK = 2
 
 
-def told_result(result: Any) -> Dict[str, Any]:
+def encoded_result(result: Any) -> Dict[str, Any]:
     """What ``answer`` says of a PGresult, but for its rows."""
-    told: Dict[str, Any] = {"execution": int(result.status)}
+    encoded: Dict[str, Any] = {"execution": int(result.status)}
     status = result.command_status
     if status:
-        told["status"] = status.decode("utf-8", "replace")
+        encoded["status"] = status.decode("utf-8", "replace")
     touched = result.command_tuples
     fields = range(result.nfields)
     if fields or result.status == _TUPLES_OK:
-        told["columns"] = [(result.fname(field) or b"").decode("utf-8", "replace") for field in fields]
-        told["types"] = [result.ftype(field) for field in fields]
-        told["rowcount"] = result.ntuples
+        encoded["columns"] = [(result.fname(field) or b"").decode("utf-8", "replace") for field in fields]
+        encoded["types"] = [result.ftype(field) for field in fields]
+        encoded["rowcount"] = result.ntuples
         if any(result.fmod(field) != -1 for field in fields):
-            told["modifiers"] = [result.fmod(field) for field in fields]
-        told["sizes"] = [result.fsize(field) for field in fields]
+            encoded["modifiers"] = [result.fmod(field) for field in fields]
+        encoded["sizes"] = [result.fsize(field) for field in fields]
         if fields and result.fformat(0):
-            told["binary"] = True
+            encoded["binary"] = True
     else:
-        told["rowcount"] = -1 if touched is None else touched
-    return told
+        encoded["rowcount"] = -1 if touched is None else touched
+    return encoded
 
 
-def told_rows(result: Any, encoding: str) -> Iterator[List[Any]]:
+def encoded_rows_of(result: Any, encoding: str) -> Iterator[List[Any]]:
     """Its rows as JSON values, see the module."""
     fields = range(result.nfields)
     readers = [(field, _reader(result.ftype(field), result.fformat(field), encoding)) for field in fields]
     get = result.get_value
     for row in range(result.ntuples):
-        told = []
+        encoded = []
         for field, read in readers:
             value = get(row, field)
-            told.append(None if value is None else read(value))
-        yield told
+            encoded.append(None if value is None else read(value))
+        yield encoded
 
 
 def _reader(kind: int, binary: int, encoding: str) -> Callable[[bytes], Any]:
@@ -107,7 +107,7 @@ def error_fields(result: Any) -> Dict[str, str]:
 
 
 class PlayedResult:
-    """Has the methods of ``psycopg.pq.PGresult``; its content is what ``told_result`` and ``told_rows`` told."""
+    """Has the methods of ``psycopg.pq.PGresult``; its content is what ``encoded_result`` and ``encoded_rows_of`` told."""
 
     nparams = 0
     oid_value = 0
@@ -239,10 +239,10 @@ def connection_class(base: Any) -> Any:
         _procpid = 0  # of connections in Python (psycopg without C): there is nothing to let go of
 
         @classmethod
-        def made(cls, real: Any, told: Dict[str, Any]) -> Any:
+        def made(cls, real: Any, encoded: Dict[str, Any]) -> Any:
             """In the place of a connection of which only the memory is left, or (None) of one that was recorded."""
             connection = cls.__new__(cls)
-            connection._real, connection._told = real, told
+            connection._real, connection._encoded = real, encoded
             if real is not None:
                 connection.transaction_status = real.transaction_status
                 connection._encoding = real._encoding
@@ -252,7 +252,7 @@ def connection_class(base: Any) -> Any:
             self.status = 1
 
         def parameter_status(self, name: bytes) -> Optional[bytes]:
-            changed = self._told.get("parameters", {}).get(name.decode())
+            changed = self._encoded.get("parameters", {}).get(name.decode())
             if changed is not None:
                 return str(changed).encode()
             return self._real.parameter_status(name) if self._real is not None else None
@@ -264,8 +264,8 @@ def connection_class(base: Any) -> Any:
         def read(self: Any) -> Any:
             if self._real is not None:
                 return getattr(self._real, name)
-            told = self._told.get(name, otherwise)
-            return told.encode() if isinstance(told, str) else told
+            encoded = self._encoded.get(name, otherwise)
+            return encoded.encode() if isinstance(encoded, str) else encoded
 
         return property(read)
 

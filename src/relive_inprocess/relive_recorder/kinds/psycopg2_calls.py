@@ -4,7 +4,7 @@ import sys
 from typing import Any, Dict, List, Optional, Tuple
 
 from relive_recorder.calls import Kept, NoAnswer
-from relive_recorder.kinds.query import Query, RowsLater, packed_row, rows_again, rows_told
+from relive_recorder.kinds.query import Query, RowsLater, encoded_rows, packed_row, rows_again
 from relive_recorder.recorder import recorder
 from relive_recorder.values import pack, unpack
 
@@ -26,15 +26,15 @@ class Connected(Query):
     def broken(self, text: str) -> BaseException:
         return NoAnswer(text)
 
-    def tell(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
-        told = {
+    def encode(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
+        encoded = {
             "parameters": {name: value.get_parameter_status(name) for name in _PARAMETERS},
             "server_version": value.server_version,
             "protocol_version": value.protocol_version,
             "encoding": value.encoding,
             "backend_pid": value.get_backend_pid(),
         }
-        return told, b"", {}
+        return encoded, b"", {}
 
     def again(self, kept: Kept) -> Any:
         return self.made(kept.fields["answer"])
@@ -42,9 +42,9 @@ class Connected(Query):
     def rebuild_error(self, kept: Kept) -> BaseException:
         return _error_again(super().rebuild_error(kept), kept.fields["error"])
 
-    def made(self, told: Dict[str, Any]) -> Any:
+    def made(self, encoded: Dict[str, Any]) -> Any:
         connection = self.factory.__new__(self.factory)
-        connection._relive_told = told
+        connection._relive_encoded = encoded
         connection._relive_dsn = self.dsn
         connection._relive_state = 0
         return connection
@@ -61,14 +61,14 @@ class Executed(Query):
     def broken(self, text: str) -> BaseException:
         return sys.modules["psycopg2"].OperationalError(text)  # type: ignore[no-any-return]
 
-    def tell_error(self, error: BaseException) -> Dict[str, Any]:
-        told = super().tell_error(error)
+    def encode_error(self, error: BaseException) -> Dict[str, Any]:
+        encoded = super().encode_error(error)
         for name in ("pgcode", "pgerror"):
-            told[name] = recorder.scrubber.packed(pack(getattr(error, name, None)))
-        told["transaction"] = self.cursor.connection.get_transaction_status()
-        return told
+            encoded[name] = recorder.scrubber.packed(pack(getattr(error, name, None)))
+        encoded["transaction"] = self.cursor.connection.get_transaction_status()
+        return encoded
 
-    def tell(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
+    def encode(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
         cursor = self.cursor
         connection = cursor.connection
         answer: Dict[str, Any] = {
@@ -87,11 +87,11 @@ class Executed(Query):
         if cursor.name is not None:
             return answer, b"", {}
         rows = cursor._relive_all_rows()
-        fields, data, more = rows_told(map(packed_row, rows), len(rows), answer["columns"])
+        fields, data, more = encoded_rows(map(packed_row, rows), len(rows), answer["columns"])
         answer.update(fields)
         return answer, data, more
 
-    def told(self, value: Any, seq: int) -> None:
+    def encoded(self, value: Any, seq: int) -> None:
         if self.cursor.name is not None:
             self.cursor._relive_later = RowsLater(
                 seq, [column[0] for column in self.cursor.description or ()]
@@ -122,14 +122,14 @@ class Executed(Query):
         return _error_again(super().rebuild_error(kept), error)
 
 
-def _error_again(error: BaseException, told: Dict[str, Any]) -> BaseException:
+def _error_again(error: BaseException, encoded: Dict[str, Any]) -> BaseException:
     if isinstance(error, NoAnswer):  # psycopg2 loads the module of its errors late
         from importlib import import_module
 
         import_module("psycopg2.errors")
-        error = Query().rebuild_error(Kept({"error": told}, b""))
-    if told.get("pgcode") is not None and hasattr(error, "__setstate__"):
-        error.__setstate__({"pgcode": told["pgcode"], "pgerror": unpack(told["pgerror"])})
+        error = Query().rebuild_error(Kept({"error": encoded}, b""))
+    if encoded.get("pgcode") is not None and hasattr(error, "__setstate__"):
+        error.__setstate__({"pgcode": encoded["pgcode"], "pgerror": unpack(encoded["pgerror"])})
     return error
 
 
@@ -158,13 +158,13 @@ class Ended(Executed):
     def __init__(self, connection: Any) -> None:
         self.connection = connection
 
-    def tell_error(self, error: BaseException) -> Dict[str, Any]:
-        return Query.tell_error(self, error)
+    def encode_error(self, error: BaseException) -> Dict[str, Any]:
+        return Query.encode_error(self, error)
 
-    def tell(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
+    def encode(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
         return {"transaction": self.connection.get_transaction_status()}, b"", {}
 
-    def told(self, value: Any, seq: int) -> None:
+    def encoded(self, value: Any, seq: int) -> None:
         pass
 
     def again(self, kept: Kept) -> Any:

@@ -18,7 +18,7 @@ def connection_class(real: Any, real_cursor: Any, cursor: Any) -> Any:
     """The subclass of psycopg2's connection that takes its place, with cursors of the class ``cursor``."""
 
     class Connection(real):  # type: ignore[misc]
-        _relive_told: Any = None  # what is known of one that was connected in a replay
+        _relive_encoded: Any = None  # what is known of one that was connected in a replay
         _relive_dsn: Optional[str] = None
         _relive_database: Optional[str] = None
         _relive_state: Optional[int] = None  # of its transaction; None: libpq knows it
@@ -82,13 +82,13 @@ def connection_class(real: Any, real_cursor: Any, cursor: Any) -> Any:
         def get_parameter_status(self, parameter: str) -> Any:
             if self._relive_dsn is None:
                 return real.get_parameter_status(self, parameter)
-            return self._relive_told.get("parameters", {}).get(parameter)
+            return self._relive_encoded.get("parameters", {}).get(parameter)
 
         def get_backend_pid(self) -> Any:
             return (
                 real.get_backend_pid(self)
                 if self._relive_dsn is None
-                else self._relive_told.get("backend_pid", 0)
+                else self._relive_encoded.get("backend_pid", 0)
             )
 
         def get_dsn_parameters(self) -> Any:
@@ -150,7 +150,7 @@ def connection_class(real: Any, real_cursor: Any, cursor: Any) -> Any:
         ("protocol_version", "protocol_version"),
         ("encoding", "encoding"),
     ):
-        setattr(Connection, name, _told_attribute(real, name, key))
+        setattr(Connection, name, _encoded_attribute(real, name, key))
     Connection.dsn = property(
         lambda self: real.dsn.__get__(self) if self._relive_dsn is None else self._relive_dsn
     )
@@ -175,10 +175,10 @@ def _settable(real: Any, name: str, otherwise: Any) -> property:
     return property(get, put, doc=descriptor.__doc__)
 
 
-def _told_attribute(real: Any, name: str, key: str) -> property:
+def _encoded_attribute(real: Any, name: str, key: str) -> property:
     descriptor = getattr(real, name)
     return property(
-        lambda self: descriptor.__get__(self) if self._relive_dsn is None else self._relive_told.get(key),
+        lambda self: descriptor.__get__(self) if self._relive_dsn is None else self._relive_encoded.get(key),
         doc=descriptor.__doc__,
     )
 

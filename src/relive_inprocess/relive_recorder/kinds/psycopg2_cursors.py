@@ -139,7 +139,7 @@ def _noted(cursor: Any, rows: Any) -> Any:
 def _execute(cursor: Any, query: Any, given: Any, many: bool, perform: Callable[[], Any]) -> None:
     cursor._relive_later = None
     connection = cursor.connection
-    if not is_watching() or not hasattr(connection, "_relive_told") or connection.async_:
+    if not is_watching() or not hasattr(connection, "_relive_encoded") or connection.async_:
         return perform()  # type: ignore[no-any-return]
     asked = attempt(_asked, cursor, query, given, many)
     if asked is None:

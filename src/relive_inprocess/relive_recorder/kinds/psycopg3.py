@@ -19,14 +19,14 @@ from relive_recorder.guard import attempt
 from relive_recorder.kinds.pgplayed import (
     PlayedResult,
     connection_class,
+    encoded_result,
+    encoded_rows_of,
     error_fields,
     escaping_class,
     played_results,
-    told_result,
-    told_rows,
     transformer_class,
 )
-from relive_recorder.kinds.query import Query, asked_of, is_watching, rows_told
+from relive_recorder.kinds.query import Query, asked_of, encoded_rows, is_watching
 from relive_recorder.recorder import REPLAY, recorder
 
 __all__ = ["change"]
@@ -72,14 +72,14 @@ class _Postgres(Query):
     def broken(self, text: str) -> BaseException:
         return sys.modules["psycopg"].OperationalError(text)  # type: ignore[no-any-return]
 
-    def tell_error(self, error: BaseException) -> Dict[str, Any]:
-        told = super().tell_error(error)
+    def encode_error(self, error: BaseException) -> Dict[str, Any]:
+        encoded = super().encode_error(error)
         result = getattr(error, "pgresult", None)
         if result is not None:
-            told["diag"] = recorder.scrubber.packed(error_fields(result))
+            encoded["diag"] = recorder.scrubber.packed(error_fields(result))
         if self.connection is not None:
-            told["transaction"] = int(self.connection.pgconn.transaction_status)
-        return told
+            encoded["transaction"] = int(self.connection.pgconn.transaction_status)
+        return encoded
 
     def rebuild_error(self, kept: Kept) -> BaseException:
         error = kept.fields["error"]
@@ -108,27 +108,27 @@ class _Postgres(Query):
             statement = statement.as_string(None) if hasattr(statement, "as_string") else statement
         return asked_of("postgresql", database, statement, parameters, many)
 
-    def results_told(self, results: List[Any]) -> Tuple[Any, bytes, Dict[str, Any]]:
-        """``tell`` of the results of one query."""
+    def encoded_results(self, results: List[Any]) -> Tuple[Any, bytes, Dict[str, Any]]:
+        """``encode`` of the results of one query."""
         pgconn = self.connection.pgconn
         answer: Dict[str, Any] = {}
         data, more = b"", {}
         for number, result in enumerate(results):
-            told = told_result(result)
-            if "columns" in told:
-                rows = told_rows(result, pgconn._encoding)
-                fields, body, about = rows_told(rows, result.ntuples, told["columns"])
-                told.update(fields)
+            encoded = encoded_result(result)
+            if "columns" in encoded:
+                rows = encoded_rows_of(result, pgconn._encoding)
+                fields, body, about = encoded_rows(rows, result.ntuples, encoded["columns"])
+                encoded.update(fields)
                 if number == 0:
                     data, more = body, about
                 elif body:
-                    told["rows_cut"] = result.ntuples
-                if not _ZONED.isdisjoint(told["types"]):
+                    encoded["rows_cut"] = result.ntuples
+                if not _ZONED.isdisjoint(encoded["types"]):
                     answer.setdefault("parameters", {})["TimeZone"] = _status_of(pgconn, "TimeZone")
             if number == 0:
-                answer.update(told)
+                answer.update(encoded)
             else:
-                answer.setdefault("then", []).append(told)
+                answer.setdefault("then", []).append(encoded)
         answer["transaction"] = int(pgconn.transaction_status)
         return answer, data, more
 
@@ -137,9 +137,9 @@ class _Postgres(Query):
         pgconn, answer = self.connection.pgconn, kept.fields["answer"]
         pgconn.transaction_status = answer.get("transaction", 0)
         if "parameters" in answer:
-            pgconn._told = {
-                **pgconn._told,
-                "parameters": {**pgconn._told.get("parameters", {}), **answer["parameters"]},
+            pgconn._encoded = {
+                **pgconn._encoded,
+                "parameters": {**pgconn._encoded.get("parameters", {}), **answer["parameters"]},
             }
         return played_results(kept, pgconn._encoding)
 
@@ -157,9 +157,9 @@ class _Executed(_Postgres):
         self.cursor = cursor
         self.server = server
 
-    def tell(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
+    def encode(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
         cursor = self.cursor
-        answer, data, more = self.results_told(cursor._results)
+        answer, data, more = self.encoded_results(cursor._results)
         if not cursor._results:
             answer["rowcount"] = cursor._rowcount
         return answer, data, more
@@ -187,8 +187,8 @@ class _Executed(_Postgres):
 class _Commanded(_Postgres):
     """A command that a connection sends by itself; its value is the result."""
 
-    def tell(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
-        return self.results_told([] if value is None else [value])
+    def encode(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
+        return self.encoded_results([] if value is None else [value])
 
     def again(self, kept: Kept) -> Any:
         return self.results_again(kept)[0]
@@ -279,7 +279,7 @@ def _noted(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Noted(_Postgres):
-    def tell(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
+    def encode(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
         return {"not_kept": True}, b"", {}
 
 
@@ -393,15 +393,15 @@ class _Connected(Query):
     def broken(self, text: str) -> BaseException:
         return NoAnswer(text)
 
-    def tell(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
+    def encode(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
         pgconn = value.pgconn
-        told: Dict[str, Any] = {"parameters": {name: _status_of(pgconn, name) for name in _PARAMETERS}}
+        encoded: Dict[str, Any] = {"parameters": {name: _status_of(pgconn, name) for name in _PARAMETERS}}
         for name in ("db", "user", "host", "port"):
-            told[name] = getattr(pgconn, name).decode("utf-8", "replace")
-        told["server_version"] = pgconn.server_version
-        told["backend_pid"] = pgconn.backend_pid
-        told["protocol_version"] = pgconn.protocol_version
-        return recorder.scrubber.packed(told), b"", {}
+            encoded[name] = getattr(pgconn, name).decode("utf-8", "replace")
+        encoded["server_version"] = pgconn.server_version
+        encoded["backend_pid"] = pgconn.backend_pid
+        encoded["protocol_version"] = pgconn.protocol_version
+        return recorder.scrubber.packed(encoded), b"", {}
 
     def again(self, kept: Kept) -> Any:
         return self.make(kept.fields["answer"])
@@ -424,8 +424,8 @@ def _connect_asked(kind: Any, conninfo: Any, named: Dict[str, Any]) -> Dict[str,
 def _maker(kind: Any, named: Dict[str, Any]) -> Callable[[Dict[str, Any]], Any]:
     """What makes a connection as ``connect`` would, without a server."""
 
-    def make(told: Dict[str, Any]) -> Any:
-        connection = kind(_made("connection").made(None, told))
+    def make(encoded: Dict[str, Any]) -> Any:
+        connection = kind(_made("connection").made(None, encoded))
         connection._autocommit = bool(named.get("autocommit", False))
         for name in ("row_factory", "cursor_factory"):
             if named.get(name):

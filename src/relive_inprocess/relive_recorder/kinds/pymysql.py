@@ -18,10 +18,10 @@ from relive_recorder.kinds.query import (
     Query,
     RowsLater,
     asked_of,
+    encoded_rows,
     is_watching,
     packed_row,
     rows_again,
-    rows_told,
     values_again,
 )
 from relive_recorder.recorder import REPLAY, recorder
@@ -121,8 +121,8 @@ class _Said(Query):
     def broken(self, text: str) -> BaseException:
         return sys.modules["pymysql.err"].OperationalError(2013, text)  # type: ignore[no-any-return]
 
-    def tell_error(self, error: BaseException) -> Dict[str, Any]:
-        return {**super().tell_error(error), "server_status": getattr(self.connection, "server_status", 0)}
+    def encode_error(self, error: BaseException) -> Dict[str, Any]:
+        return {**super().encode_error(error), "server_status": getattr(self.connection, "server_status", 0)}
 
     def rebuild_error(self, kept: Kept) -> BaseException:
         self.connection.server_status = kept.fields["error"].get("server_status", 0)
@@ -132,7 +132,7 @@ class _Said(Query):
         status = getattr(self.connection, "server_status", 0) & ~_IN_TRANSACTION
         return {"rowcount": 0, "server_status": status | (_IN_TRANSACTION if goes_on else 0)}
 
-    def tell(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
+    def encode(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
         return {"server_status": self.connection.server_status}, b"", {}
 
     def again(self, kept: Kept) -> Any:
@@ -146,19 +146,19 @@ class _Queried(_Said):
         super().__init__(connection)
         self.unbuffered = unbuffered
 
-    def tell(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
+    def encode(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
         result = self.connection._result
         answer: Dict[str, Any] = {
             "rowcount": result.affected_rows,
             "server_status": self.connection.server_status,
         }
-        for name, told in (
+        for name, encoded in (
             ("lastrowid", result.insert_id),
             ("next", result.has_next),
             ("warnings", result.warning_count),
         ):
-            if told:
-                answer[name] = told
+            if encoded:
+                answer[name] = encoded
         if result.message:
             answer["message"] = bytes(result.message).decode("utf-8", "replace")
         if not result.description:
@@ -168,11 +168,11 @@ class _Queried(_Said):
         answer["tables"] = [field.table_name for field in result.fields]
         if self.unbuffered:
             return answer, b"", {}
-        fields, data, more = rows_told(map(packed_row, result.rows), len(result.rows), answer["columns"])
+        fields, data, more = encoded_rows(map(packed_row, result.rows), len(result.rows), answer["columns"])
         answer.update(fields)
         return answer, data, more
 
-    def told(self, value: Any, seq: int) -> None:
+    def encoded(self, value: Any, seq: int) -> None:
         if self.unbuffered:
             result = self.connection._result
             result._relive_later = RowsLater(seq, [column[0] for column in result.description or ()])
@@ -304,17 +304,17 @@ class _Connected(_Said):
     def broken(self, text: str) -> BaseException:
         return NoAnswer(text)
 
-    def tell(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
-        told = {name: getattr(self.connection, name, None) for name in _ABOUT_SERVER}
-        told["server_charset"] = self.connection.server_charset
-        told["thread"] = self.connection.server_thread_id[0]
-        told["host_info"] = self.connection.host_info
-        return told, b"", {}
+    def encode(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
+        encoded = {name: getattr(self.connection, name, None) for name in _ABOUT_SERVER}
+        encoded["server_charset"] = self.connection.server_charset
+        encoded["thread"] = self.connection.server_thread_id[0]
+        encoded["host_info"] = self.connection.host_info
+        return encoded, b"", {}
 
     def again(self, kept: Kept) -> Any:
         self.pretend(kept.fields["answer"])
 
-    def pretend(self, told: Dict[str, Any]) -> None:
+    def pretend(self, encoded: Dict[str, Any]) -> None:
         """The connection as ``connect`` leaves it, without a server."""
         connection = self.connection
         connection._closed = False
@@ -324,9 +324,9 @@ class _Connected(_Said):
         connection._next_seq_id = 0
         connection.server_status = 2
         for name in (*_ABOUT_SERVER, "server_charset", "host_info"):
-            if told.get(name) is not None:
-                setattr(connection, name, told[name])
-        connection.server_thread_id = (told.get("thread", 0),)
+            if encoded.get(name) is not None:
+                setattr(connection, name, encoded[name])
+        connection.server_thread_id = (encoded.get("thread", 0),)
 
 
 def _connecting(real: Callable[..., Any]) -> Callable[..., Any]:

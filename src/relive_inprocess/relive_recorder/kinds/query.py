@@ -30,11 +30,11 @@ __all__ = [
     "asked_json",
     "asked_of",
     "asked_quickly",
+    "encoded_rows",
     "gather",
     "is_watching",
     "packed_row",
     "rows_again",
-    "rows_told",
     "secret_columns",
     "settle",
     "tell_rows",
@@ -195,9 +195,9 @@ def _parameters(given: Any, secret: "frozenset[int]") -> Any:
         return _parameter(given)
     if not secret:
         return [_parameter(value) for value in given]
-    told = recorder.scrubber.secret
+    encoded = recorder.scrubber.secret
     return [
-        told(pack(value), _SHORTEST) if number in secret else _parameter(value)
+        encoded(pack(value), _SHORTEST) if number in secret else _parameter(value)
         for number, value in enumerate(given)
     ]
 
@@ -251,14 +251,14 @@ def secret_columns(columns: Iterable[Any]) -> List[int]:
 
 
 def _without_columns(row: List[Any], secret: List[int]) -> List[Any]:
-    told = recorder.scrubber.secret
+    encoded = recorder.scrubber.secret
     for number in secret:
         if number < len(row):
-            row[number] = told(row[number], _SHORTEST)
+            row[number] = encoded(row[number], _SHORTEST)
     return row
 
 
-def rows_told(
+def encoded_rows(
     rows: Iterable[Any], count: int, columns: Iterable[Any] = ()
 ) -> Tuple[Dict[str, Any], bytes, Dict[str, Any]]:
     """(fields for ``answer``, data, more fields of the event) of so many rows, each a list of packed values.
@@ -266,10 +266,10 @@ def rows_told(
     No more rows are taken from the iterable than are kept. ``columns``: their names, as far as they are known.
     """
     secret = secret_columns(columns)
-    return _rows_told((_without_columns(row, secret) for row in rows) if secret else rows, count)
+    return _encoded_rows((_without_columns(row, secret) for row in rows) if secret else rows, count)
 
 
-def _rows_told(rows: Iterable[Any], count: int) -> Tuple[Dict[str, Any], bytes, Dict[str, Any]]:
+def _encoded_rows(rows: Iterable[Any], count: int) -> Tuple[Dict[str, Any], bytes, Dict[str, Any]]:
     options = recorder.options
     taken: List[Any] = []
     texts: List[str] = []
@@ -311,7 +311,7 @@ def gather(packed: Any, texts: List[str]) -> int:
 
 
 def rows_again(kept: Kept, answer: Dict[str, Any]) -> List[List[Any]]:
-    """The rows that ``rows_told`` told, still packed.
+    """The rows that ``encoded_rows`` told, still packed.
 
     Raises:
         NotKept: not all of them were kept.
@@ -378,14 +378,14 @@ def tell_rows(query: int, rows: List[Any], secret: "Optional[List[int]]" = None)
     quick = recorder.quick
     if not rows or (not secret and quick is not None and quick.rows(query, rows) is not None):
         return
-    told: Dict[str, Any] = {"query": query}
+    encoded: Dict[str, Any] = {"query": query}
     packed: Iterable[Any] = map(packed_row, rows)
-    fields, data, more = _rows_told(
+    fields, data, more = _encoded_rows(
         (_without_columns(row, secret) for row in packed) if secret else packed, len(rows)
     )
-    told.update(fields)
-    told.update(more)
-    recorder.emit("rows", told, data)
+    encoded.update(fields)
+    encoded.update(more)
+    recorder.emit("rows", encoded, data)
 
 
 def packed_row(row: Any) -> List[Any]:

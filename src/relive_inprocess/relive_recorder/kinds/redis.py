@@ -331,5 +331,5 @@ def _listening_async(real: Callable[..., Any]) -> Callable[..., Any]:
 def _note_message(subscription: Any, message: Any) -> None:
     channel = RedisCall(1)
     channel.heard.append(message)
-    answer, data, more = channel.tell(message)
+    answer, data, more = channel.encode(message)
     recorder.emit(KIND, {**asked_of(subscription), "message": answer, **more}, data)

@@ -33,7 +33,7 @@ def asked_of(client: Any) -> Dict[str, Any]:
 def asked_command(client: Any, command: Any) -> Dict[str, Any]:
     """``asked`` of one command, a sequence as redis-py has it."""
     asked = asked_of(client)
-    asked["command"] = _told_command(command)
+    asked["command"] = _encoded_command(command)
     return asked
 
 
@@ -61,7 +61,7 @@ def asked_again(asked: bytes) -> Tuple[Dict[str, Any], int]:
 def asked_commands(client: Any, commands: Any) -> Dict[str, Any]:
     """``asked`` of a pipeline with these commands."""
     asked = asked_of(client)
-    asked["commands"] = [_told_command(one) for one in commands]
+    asked["commands"] = [_encoded_command(one) for one in commands]
     asked["transaction"] = is_transaction(client)
     return asked
 
@@ -73,18 +73,18 @@ def is_transaction(pipeline: Any) -> bool:
     return bool(pipeline.is_transaction if hasattr(pipeline, "is_transaction") else pipeline.transaction)
 
 
-def _told_command(command: Any) -> List[Any]:
-    told = [_told_argument(one) for one in command]
+def _encoded_command(command: Any) -> List[Any]:
+    encoded = [_encoded_argument(one) for one in command]
     for at in secret_words(command, recorder.scrubber.is_secret_name):
-        told[at] = recorder.scrubber.secret(told[at], 6)
+        encoded[at] = recorder.scrubber.secret(encoded[at], 6)
     name = command[0]
     name = name.decode("latin-1").upper() if type(name) is bytes else str(name).upper()
     if name.startswith(_WITH_SECRETS):
-        return _without_secrets(name, told)
-    return told
+        return _without_secrets(name, encoded)
+    return encoded
 
 
-def _told_argument(value: Any) -> Any:
+def _encoded_argument(value: Any) -> Any:
     kind = type(value)
     if kind is str and len(value) <= recorder.options.inline_bytes:
         return recorder.scrubber.often(value)
@@ -97,10 +97,10 @@ def _told_argument(value: Any) -> Any:
     return recorder.scrubber.packed(pack(value))
 
 
-def _without_secrets(name: str, told: List[Any]) -> List[Any]:
+def _without_secrets(name: str, encoded: List[Any]) -> List[Any]:
     """All arguments of AUTH are secrets; in the others what follows a word that says so, and a rule ``>PASSWORD``."""
-    result = told[:1]
-    for before, value in zip(told, told[1:]):
+    result = encoded[:1]
+    for before, value in zip(encoded, encoded[1:]):
         result.append(_without_secret(name, result, before, value))
     return result
 

@@ -141,7 +141,7 @@ class RedisCall(Channel):
         self.commands = commands  # those that the last answers are to
         self.last = last  # so many answers belong to the call; those before are of attempts that failed
 
-    def tell(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
+    def encode(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
         if self.last == 1 and self.heard:
             said = self.heard[-1]
             if said is None or type(said) is int:
@@ -213,9 +213,9 @@ def _told_said(said: Any, texts: List[str]) -> Tuple[Any, int]:
     if (kind is str or kind is bytes) and len(said) > recorder.options.body_bytes:
         return {"$": ["cut", len(said)]}, 32
     if kind is bytes:
-        told = pack(said)
-        texts.append(told["$"][1])
-        return told, len(texts[-1]) + 20
+        encoded = pack(said)
+        texts.append(encoded["$"][1])
+        return encoded, len(texts[-1]) + 20
     if kind is str:
         texts.append(said)
         return said, len(said) + 3
@@ -228,13 +228,13 @@ def _told_said(said: Any, texts: List[str]) -> Tuple[Any, int]:
         return {"$": ["dict", [[key[0], value[0]] for key, value in items]]}, size
     if isinstance(said, Exception):
         return {"error": describe_error(said)}, 200
-    told = pack(said)
-    return told, gather(told, texts)
+    encoded = pack(said)
+    return encoded, gather(encoded, texts)
 
 
-def _said_again(told: Any) -> Any:
-    if type(told) is list:
-        return [_said_again(one) for one in told]
-    if type(told) is dict and "error" in told:
-        return Channel().rebuild_error(Kept(told, b""))
-    return unpack(told)
+def _said_again(encoded: Any) -> Any:
+    if type(encoded) is list:
+        return [_said_again(one) for one in encoded]
+    if type(encoded) is dict and "error" in encoded:
+        return Channel().rebuild_error(Kept(encoded, b""))
+    return unpack(encoded)

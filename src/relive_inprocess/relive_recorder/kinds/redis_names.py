@@ -71,7 +71,7 @@ def without_secrets(
         return said
     fields = [is_secret(_text(word)) for word in command[begin:]]
     if type(said) is list:
-        return [secret(one, _SHORTEST) if told else one for one, told in zip(said, fields)] + said[
+        return [secret(one, _SHORTEST) if encoded else one for one, encoded in zip(said, fields)] + said[
             len(fields) :
         ]
     return secret(said, _SHORTEST) if any(fields) else said

@@ -32,10 +32,10 @@ class _Sqlite(Query):
     system = "sqlite"
     local = True
 
-    def tell(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
+    def encode(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
         return _answer(value), b"", {}
 
-    def told(self, value: Any, seq: int) -> None:
+    def encoded(self, value: Any, seq: int) -> None:
         if value is not None and value.description is not None:
             value._relive_rows = _rows_of(value.description, seq)
 
@@ -386,10 +386,10 @@ def _end(connection: Any, statement: str, perform: Callable[[], None]) -> None:
 
 
 class _Ending(_Sqlite):
-    def tell(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
+    def encode(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
         return {}, b"", {}
 
-    def told(self, value: Any, seq: int) -> None:
+    def encoded(self, value: Any, seq: int) -> None:
         pass
 
 

@@ -17,13 +17,13 @@ import re
 from typing import Any, Dict, List, Optional, Tuple
 
 from relive_recorder import calls, context
+from relive_recorder.playing.answer_index import content
 from relive_recorder.playing.answers import Answers, Recorded
 from relive_recorder.playing.player import Player, play, read_or_none
-from relive_recorder.playing.recognising import Roll
-from relive_recorder.playing.shelf import content
+from relive_recorder.playing.recognising import RecordedRequests
 from relive_recorder.recorder import recorder
 
-__all__ = ["AfreshPlayer", "begin"]
+__all__ = ["FreshPlayer", "begin"]
 
 _PLACEHOLDER = re.compile("<secret:[0-9a-f]{8}>")
 
@@ -39,7 +39,7 @@ def begin(names: List[str]) -> None:
     """
     request, beginning = names
     directory = f"{recorder.options.rings}/answers"
-    play(AfreshPlayer(directory, read_or_none(directory, request), read_or_none(directory, beginning)))
+    play(FreshPlayer(directory, read_or_none(directory, request), read_or_none(directory, beginning)))
 
 
 class _Beginning:
@@ -60,7 +60,7 @@ class _Beginning:
         return row.pop() if len(row) > 1 else row[0]
 
 
-class AfreshPlayer(Player):
+class FreshPlayer(Player):
     """See the module. Any thread may ask."""
 
     def __init__(self, directory: str, request: Optional[Answers], beginning: Optional[Answers]) -> None:
@@ -69,7 +69,7 @@ class AfreshPlayer(Player):
         self._beginning = _Beginning(beginning.events if beginning is not None else [])
         events = request.events if request is not None else []
         self._judged = request.judged if request is not None else 0
-        self._roll = _LikeRoll(events)
+        self._recorded_requests = _SimilarRequests(events)
 
     def find(self, channel: calls.Channel, asked: Dict[str, Any]) -> Optional[calls.Kept]:
         """See ``Channel.find``."""
@@ -80,7 +80,7 @@ class AfreshPlayer(Player):
             return kept
         request, lane = self._judged, context.lane()
         with self._asking:
-            recorded = self._shelf.call(request, lane, channel.kind, asked, anywhere=not request)
+            recorded = self._index.call(request, lane, channel.kind, asked, anywhere=not request)
             if recorded is not None:
                 kept = self._kept(recorded)
                 if kept is not None:
@@ -109,10 +109,10 @@ class AfreshPlayer(Player):
 
     def child(self, name: Optional[str]) -> Player:
         """The player of a process that was just forked: it may be the one that gets the request."""
-        return AfreshPlayer(self._directory, self._answers, self._recorded_beginning)
+        return FreshPlayer(self._directory, self._answers, self._recorded_beginning)
 
 
-class _LikeRoll(Roll):
+class _SimilarRequests(RecordedRequests):
     """Knows a request also by a target in which other placeholders stand."""
 
     def take(self, about: Dict[str, Any]) -> Optional[Recorded]:

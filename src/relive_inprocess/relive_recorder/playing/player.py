@@ -7,12 +7,12 @@ import threading
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 from relive_recorder import calls, context
+from relive_recorder.playing.answer_index import AnswerIndex
 from relive_recorder.playing.answers import Answers, Recorded, Refused, read_answers, read_body
 from relive_recorder.playing.clocks import Clocks
 from relive_recorder.playing.difference import differing
 from relive_recorder.playing.joining import Joined
-from relive_recorder.playing.recognising import Roll
-from relive_recorder.playing.shelf import Shelf
+from relive_recorder.playing.recognising import RecordedRequests
 from relive_recorder.recorder import REPLAY, recorder
 
 __all__ = ["Player", "begin", "begin_started", "play", "read_or_none", "recognise"]
@@ -34,14 +34,14 @@ class Player:
         self._is_alike = is_alike
         # Held for microseconds; a signal handler of the same thread may ask, too.
         self._asking = threading.RLock()
-        self._shelf = Shelf(is_alike=is_alike)
+        self._index = AnswerIndex(is_alike=is_alike)
         self._clocks = Clocks()
         self._answers = answers
         self._children = list(answers.children) if answers is not None else []
         events = [one for one in answers.events if one.own_seq > after] if answers is not None else []
-        self._shelf.fill(events)
-        self._roll = Roll(events)
-        self._elsewhere: Optional[List[Roll]] = None
+        self._index.fill(events)
+        self._recorded_requests = RecordedRequests(events)
+        self._elsewhere: Optional[List[RecordedRequests]] = None
         self._of: Dict[int, List[Recorded]] = {}
         self._unknown: Set[int] = set()
         recorder.requests = max([recorder.requests, *(event.request for event in events)])
@@ -54,7 +54,7 @@ class Player:
         with self._asking:
             # Code outside of requests, and requests that the recording does not know, have no place of their own there.
             anywhere = request == 0 or request in self._unknown
-            recorded = self._shelf.call(request, lane, channel.kind, asked, anywhere=anywhere)
+            recorded = self._index.call(request, lane, channel.kind, asked, anywhere=anywhere)
             if recorded is not None:
                 kept = self._kept(recorded)
                 if kept is not None:
@@ -70,7 +70,7 @@ class Player:
         """A call that was under way at the commit got its own answer in time: the recorded one is not for the next such call."""
         request, lane = context.here().number, context.lane()
         with self._asking:
-            self._shelf.call(request, lane, channel.kind, asked, anywhere=request == 0)
+            self._index.call(request, lane, channel.kind, asked, anywhere=request == 0)
 
     def _kept(self, recorded: Recorded) -> Optional[calls.Kept]:
         """None when its body is not there, or is none."""
@@ -85,7 +85,7 @@ class Player:
     def _nearest(self, request: int, lane: int, kind: str, asked: Any) -> Optional[Dict[str, Any]]:
         """The recorded call that differs least, and where: of queries only of the same statement."""
         best: Optional[Dict[str, Any]] = None
-        for one in self._shelf.candidates(request, lane, kind, asked):
+        for one in self._index.candidates(request, lane, kind, asked):
             differs = differing(one.fields["asked"], asked)
             if best is None or len(differs) < len(best["differs"]):
                 best = {"nearest": one.fields["asked"], "differs": differs}
@@ -109,7 +109,7 @@ class Player:
             return None
         request, lane = context.here().number, context.lane()
         with self._asking:
-            found = self._shelf.reading(request, lane, kind, source)
+            found = self._index.reading(request, lane, kind, source)
             if found:
                 if kind == "clock":
                     self._clocks.gave(source, found[0])
@@ -122,14 +122,14 @@ class Player:
         source = fields.get("source")
         if type(source) is str and "value" in fields:
             with self._asking:
-                self._shelf.reading(context.here().number, context.lane(), kind, source)
+                self._index.reading(context.here().number, context.lane(), kind, source)
 
     # -- requests ------------------------------------------------------------------------------------------------
 
     def recognise(self, about: Dict[str, Any]) -> int:
         """See ``recognise``."""
         with self._asking:
-            known = self._roll.take(about)
+            known = self._recorded_requests.take(about)
             if known is not None:
                 return known.request
             number = recorder.next_request()
@@ -143,14 +143,14 @@ class Player:
             for name in self._answers.siblings if self._answers is not None else ():
                 sibling = read_or_none(self._directory, name)
                 if sibling is not None:
-                    roll = Roll(sibling.events)
-                    self._elsewhere.append(roll)
-                    self._of[id(roll)] = sibling.events
-        for roll in self._elsewhere:
-            known = roll.take(about)
+                    their_requests = RecordedRequests(sibling.events)
+                    self._elsewhere.append(their_requests)
+                    self._of[id(their_requests)] = sibling.events
+        for their_requests in self._elsewhere:
+            known = their_requests.take(about)
             if known is not None:
-                theirs = [event for event in self._of[id(roll)] if event.request == known.request]
-                self._shelf.fill(theirs, renumbered=number)
+                theirs = [event for event in self._of[id(their_requests)] if event.request == known.request]
+                self._index.fill(theirs, renumbered=number)
                 return
         self._unknown.add(number)
 

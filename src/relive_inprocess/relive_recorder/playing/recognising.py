@@ -6,10 +6,10 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from relive_recorder.playing.answers import Recorded
 
-__all__ = ["Roll"]
+__all__ = ["RecordedRequests"]
 
 
-class Roll:
+class RecordedRequests:
     """Recorded requests that have not come again yet. Not for two threads at once."""
 
     def __init__(self, events: List[Recorded]) -> None:

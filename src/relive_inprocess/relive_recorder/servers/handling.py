@@ -109,7 +109,7 @@ class Handling:
         self._body: Optional[_Kept] = None
         self._answer: Optional[_Kept] = None
         self._sole = b""  # the answer as long as it is in one piece
-        self._body_told = 0
+        self._encoded_body = 0
         self._ended = False
         self._error: Optional[Dict[str, str]] = None
         self._path_params: Any = None
@@ -127,8 +127,8 @@ class Handling:
             self._tell_body()
 
     def _tell_body(self) -> None:
-        if self._body is not None and self._body.bytes > self._body_told:
-            self._body_told = self._body.bytes
+        if self._body is not None and self._body.bytes > self._encoded_body:
+            self._encoded_body = self._body.bytes
             fields, data = bodies.keep(self._body.whole())
             fields["bytes"] = self._body.bytes
             recorder.emit("handling-body", fields, data, self.number)

@@ -8,7 +8,7 @@ from typing import Any, Deque, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from relive_recorder.playing.answers import Recorded
 
-__all__ = ["Entry", "Shelf", "content"]
+__all__ = ["AnswerIndex", "Entry", "content"]
 
 _encode = json.JSONEncoder(separators=(",", ":"), sort_keys=True, check_circular=False).encode
 _NEAR = 64  # calls that a miss is compared with
@@ -41,7 +41,7 @@ def content(asked: Any, *, is_alike: bool = False) -> str:
     return text
 
 
-class Shelf:
+class AnswerIndex:
     """All calls and readings still to come. Not for two threads at once.
 
     Args:
@@ -55,7 +55,7 @@ class Shelf:
         self._readings: Dict[Tuple[int, int, str, str], Deque[Any]] = {}
 
     def fill(self, events: Iterable[Recorded], *, renumbered: Optional[int] = None) -> None:
-        """Put them on the shelf; ``renumbered``: the number of their request, instead of the one they have."""
+        """Put them in; ``renumbered``: the number of their request, instead of the one they have."""
         for event in events:
             request = event.request if renumbered is None else renumbered
             fields = event.fields
