@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from relive.bisection.finding import Evidence, find_jumps, find_rate_jumps, probe_again
+from relive.bisection.finding import ProbesMade, find_jumps, find_rate_jumps, probe_again
 from relive.bisection.judgement import Judged, Judgement
 from relive.bisection.search import Span
 from relive.errors import UsageError
@@ -128,7 +128,7 @@ def test_commits_are_probed_again_in_turns_and_what_was_seen_before_counts():
         asked.append(at)
         return {5: SKIPPED}.get(at, BAD if at > 5 else GOOD)
 
-    before = Evidence(10, [(9, Judged(judgement=BAD, seen="before"))])
+    before = ProbesMade(10, [(9, Judged(judgement=BAD, seen="before"))])
     done: list[int] = []
     known = probe_again(before, [0, 5, 9], probe(says), times=3, done=done.append)
     # 5 tells nothing, twice is enough.

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relive.bisection.posterior import (
-    Counts,
+    ProbeCounts,
     credible,
     jump_posterior,
     most_telling,
@@ -22,14 +22,16 @@ from relive.bisection.posterior import (
 CONFIDENCE = 0.95
 
 
-def searched(count: int, is_bad: Callable[[int], bool], most: int = 400) -> tuple[list[Counts], list[float]]:
+def searched(
+    count: int, is_bad: Callable[[int], bool], most: int = 400
+) -> tuple[list[ProbeCounts], list[float]]:
     """Probe until the jump is known with that probability, or so often."""
-    counts = [Counts()] * count
+    counts = [ProbeCounts()] * count
     posterior = jump_posterior(counts)
     for _ in range(most):
         at = most_telling(counts, posterior, frozenset())
         assert at is not None
-        counts[at] = counts[at] + (Counts(bad=1) if is_bad(at) else Counts(good=1))
+        counts[at] = counts[at] + (ProbeCounts(bad=1) if is_bad(at) else ProbeCounts(good=1))
         posterior = jump_posterior(counts)
         if max(posterior) >= CONFIDENCE and no_jump(counts) <= 1 - CONFIDENCE:
             break
@@ -71,7 +73,7 @@ def test_what_always_says_the_same_takes_little_more_than_halving():
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=2, max_size=30))
 def test_a_posterior_is_one(told):
-    counts = [Counts(*one) for one in told]
+    counts = [ProbeCounts(*one) for one in told]
     posterior = jump_posterior(counts)
     assert posterior[0] == 0 and sum(posterior) == pytest.approx(1)
     assert 0 <= no_jump(counts) <= 1
@@ -81,23 +83,23 @@ def test_a_posterior_is_one(told):
 
 
 def test_one_rate_for_all_is_no_jump():
-    assert no_jump([Counts(10, 10)] * 12) > CONFIDENCE
-    assert no_jump([Counts(0, 10)] * 6 + [Counts(9, 1)] * 6) < 0.001
+    assert no_jump([ProbeCounts(10, 10)] * 12) > CONFIDENCE
+    assert no_jump([ProbeCounts(0, 10)] * 6 + [ProbeCounts(9, 1)] * 6) < 0.001
 
 
 def test_two_jumps_are_told_from_one():
-    healed = [Counts(0, 5)] * 4 + [Counts(5, 0)] * 4 + [Counts(0, 5)] * 4
+    healed = [ProbeCounts(0, 5)] * 4 + [ProbeCounts(5, 0)] * 4 + [ProbeCounts(0, 5)] * 4
     told = two_jumps(healed)
     assert told is not None and told.probability > CONFIDENCE and (told.first, told.second) == (4, 8)
-    once = two_jumps([Counts(0, 5)] * 4 + [Counts(5, 0)] * 8)
+    once = two_jumps([ProbeCounts(0, 5)] * 4 + [ProbeCounts(5, 0)] * 8)
     assert once is not None and once.probability < 0.5
-    assert two_jumps([Counts(1, 0), Counts(0, 1)]) is None
+    assert two_jumps([ProbeCounts(1, 0), ProbeCounts(0, 1)]) is None
 
 
 def test_a_rate_has_its_credible_bounds():
     """Beta(50, 2): mean 50/52; its 2.5 and 97.5 percentiles are 0.8955 and 0.9952 (by numerical integration elsewhere)."""
-    told = rate(Counts(49, 1))
+    told = rate(ProbeCounts(49, 1))
     assert told.mean == pytest.approx(50 / 52)
     assert told.least == pytest.approx(0.896, abs=0.003) and told.most == pytest.approx(0.995, abs=0.002)
-    unknown = rate(Counts())
+    unknown = rate(ProbeCounts())
     assert (unknown.least, unknown.most) == (pytest.approx(0.025, abs=0.001), pytest.approx(0.975, abs=0.001))

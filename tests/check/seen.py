@@ -8,7 +8,7 @@ from typing import Any
 
 from relive.check.finding import Finding, Severity
 from relive.check.rules import findings_of
-from relive.check.snapshot import Descriptor, Limits, Process, Snapshot
+from relive.check.snapshot import HeldDescriptor, Limits, Process, Snapshot
 from relive.kernel.mounts import Mount
 from relive.model.commit import TargetKind
 
@@ -25,7 +25,7 @@ def process(pid: int = 10, **fields: Any) -> Process:
 
 
 def tree(
-    *descriptors: Descriptor,
+    *descriptors: HeldDescriptor,
     kind: TargetKind = TargetKind.PROCESS,
     children: tuple[Process, ...] = (),
     root: dict[str, Any] | None = None,
@@ -38,9 +38,9 @@ def tree(
     return Snapshot(kind=kind, processes=(first, *children), **fields)
 
 
-def file(path: str, **fields: Any) -> Descriptor:
+def file(path: str, **fields: Any) -> HeldDescriptor:
     """An open file on the root's file system."""
-    return replace(Descriptor(number=3, goal=path, mode=FILE, inode=7, device=8, mount=1), **fields)
+    return replace(HeldDescriptor(number=3, goal=path, mode=FILE, inode=7, device=8, mount=1), **fields)
 
 
 def found(seen: Snapshot, severity: Severity | None = None) -> list[Finding]:

@@ -11,7 +11,7 @@ import pytest
 
 from relive.check.finding import Severity
 from relive.check.rules import findings_of
-from relive.check.snapshot import DataFile, Descriptor, Internet, Limits, Memory, Outsider
+from relive.check.snapshot import DataFile, HeldDescriptor, Internet, Limits, Memory, Outsider
 from relive.kernel.mounts import Mount
 from relive.kernel.procfs import Mapping
 from relive.kernel.unixdiag import UnixSocket
@@ -20,12 +20,12 @@ from relive.model.commit import TargetKind
 from .seen import FILE, SOCKET, SPACES, blocking, file, found, process, tree
 
 
-def nameless(kind: str, **fields: Any) -> Descriptor:
-    return Descriptor(number=4, goal=f"anon_inode:{kind}", mode=0o600, **fields)
+def nameless(kind: str, **fields: Any) -> HeldDescriptor:
+    return HeldDescriptor(number=4, goal=f"anon_inode:{kind}", mode=0o600, **fields)
 
 
-def device(path: str, major: int, minor: int, kind: int = stat.S_IFCHR) -> Descriptor:
-    return Descriptor(number=5, goal=path, mode=kind | 0o666, special=os.makedev(major, minor), mount=1)
+def device(path: str, major: int, minor: int, kind: int = stat.S_IFCHR) -> HeldDescriptor:
+    return HeldDescriptor(number=5, goal=path, mode=kind | 0o666, special=os.makedev(major, minor), mount=1)
 
 
 def mapped(path: str) -> dict[str, Any]:
@@ -126,8 +126,8 @@ def unix(inode: int, peer: int, kind: int = socket.SOCK_STREAM, name: str = "") 
     return {inode: UnixSocket(inode, kind, listens=False, name=name, peer=peer)}
 
 
-def sock(inode: int, number: int = 6, protocol: str = "UNIX-STREAM") -> Descriptor:
-    return Descriptor(number, f"socket:[{inode}]", SOCKET, inode=inode, protocol=protocol)
+def sock(inode: int, number: int = 6, protocol: str = "UNIX-STREAM") -> HeldDescriptor:
+    return HeldDescriptor(number, f"socket:[{inode}]", SOCKET, inode=inode, protocol=protocol)
 
 
 def test_a_unix_stream_blocks_where_its_other_end_is_outside() -> None:
@@ -241,8 +241,8 @@ def test_sessions() -> None:
 def test_a_file_of_another_mount_namespace_blocks() -> None:
     assert blocking(tree(file("/var/log/x", mount=77))) == {"outside-mount"}
     assert blocking(tree(file("/memfd:x (deleted)", mount=77))) == set()
-    assert blocking(tree(Descriptor(1, "pipe:[5]", stat.S_IFIFO, mount=77))) == set()
-    bound = Descriptor(-1, "/usr/bin/x", FILE, mount=77)
+    assert blocking(tree(HeldDescriptor(1, "pipe:[5]", stat.S_IFIFO, mount=77))) == set()
+    bound = HeldDescriptor(-1, "/usr/bin/x", FILE, mount=77)
     assert blocking(tree(root={"bound": (bound,)})) == {"outside-mount"}
 
 
@@ -283,9 +283,9 @@ def test_large_files_are_noted_where_copies_are_real_ones() -> None:
 
 
 def test_pipes_and_terminals_are_noted() -> None:
-    log = Descriptor(1, "pipe:[5]", stat.S_IFIFO, flags=os.O_WRONLY)
-    own = Descriptor(7, "pipe:[6]", stat.S_IFIFO, flags=os.O_WRONLY)
-    reading = Descriptor(8, "pipe:[6]", stat.S_IFIFO, flags=os.O_RDONLY)
+    log = HeldDescriptor(1, "pipe:[5]", stat.S_IFIFO, flags=os.O_WRONLY)
+    own = HeldDescriptor(7, "pipe:[6]", stat.S_IFIFO, flags=os.O_WRONLY)
+    reading = HeldDescriptor(8, "pipe:[6]", stat.S_IFIFO, flags=os.O_RDONLY)
     terminal = device("/dev/pts/0", 136, 0)
     assert [one.code for one in found(tree(log, own, reading, terminal))] == ["pipe-outside", "terminal"]
 

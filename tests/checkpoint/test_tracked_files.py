@@ -16,7 +16,7 @@ from relive.images import criu_images_pb2 as pb
 from relive.model.advance import Advance
 from relive.model.capsule import DataChoice
 from relive.model.commit import EntryKind, FileEntry
-from relive.store.small_files import Part
+from relive.store.small_files import FilePart
 
 Held = dict[str, FileEntry]
 
@@ -77,7 +77,7 @@ class Life:
 def staged(known: CapturedFile) -> bytes:
     """What was copied."""
     assert known.copy is not None
-    part = known.part or Part(0, known.copy.stat().st_size)
+    part = known.part or FilePart(0, known.copy.stat().st_size)
     return known.copy.read_bytes()[part.begin : part.begin + part.size]
 
 

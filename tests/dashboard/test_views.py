@@ -22,7 +22,7 @@ from relive.model.outcome import End, Outcome, Replay, Run, Verdict, VerdictKind
 from relive.model.pace import PaceState
 from relive.model.protection import Trouble
 from relive.operations.runs import keep_replay
-from relive.operations.targets import Target
+from relive.operations.targets import RunningTarget
 from relive.store import Store
 from store.builders import SECOND, commit
 from waiting import eventually
@@ -375,7 +375,7 @@ def test_services_that_are_not_protected_are_told_before_all_else(look, monkeypa
         cause="there are no inodes left",
         remedy="free inodes",
     )
-    target = Target(
+    target = RunningTarget(
         name="pay", life="L1", pid=7, listen=None, command=[], started_wall_ns=1, troubles=(trouble,)
     )
     monkeypatch.setattr(protection, "list_targets", lambda *_: [target])

@@ -4,7 +4,7 @@ import struct
 
 from relive.images import criu_images_pb2 as pb
 from relive.inspection.address_space import MappedFiles
-from relive.inspection.descriptors import OpenFiles
+from relive.inspection.descriptors import CommittedFiles
 from relive.inspection.queues import Queues
 from relive.inspection.words import descriptor_words
 
@@ -13,13 +13,13 @@ def fd(number: int, file: int, kind: int = 1) -> pb.FdinfoEntry:
     return pb.FdinfoEntry(id=file, flags=0, type=kind, fd=number)
 
 
-def files(*entries: pb.FileEntry, tables=(), **queues) -> OpenFiles:
+def files(*entries: pb.FileEntry, tables=(), **queues) -> CommittedFiles:
     waiting = Queues(queues.get("pipes", {}), queues.get("packets", {}), queues.get("tcp", {}))
     inode = pb.MemfdInodeEntry(name="scratch", size=9, shmid=1, inode_id=4)
-    return OpenFiles(entries, MappedFiles.of(entries, [inode]), waiting, tables)
+    return CommittedFiles(entries, MappedFiles.of(entries, [inode]), waiting, tables)
 
 
-def words(made: OpenFiles, pid: int = 1) -> list[str]:
+def words(made: CommittedFiles, pid: int = 1) -> list[str]:
     table = next(table for owner, table in made.tables if owner == pid)
     return [descriptor_words(one) for one in made.of_process(pid, table)]
 

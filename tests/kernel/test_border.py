@@ -10,7 +10,7 @@ import pytest
 
 from relive.errors import HostIncapable, ToolMissing
 from relive.sandbox import capsule_network
-from relive.sandbox.capsule_network import HostNetwork, Route, raise_border, rules
+from relive.sandbox.capsule_network import HostNetwork, HostRoute, raise_border, rules
 
 ANSWERS: dict[tuple[str, ...], list[dict[str, Any]]] = {
     ("addr",): [
@@ -52,9 +52,9 @@ def test_routes_are_the_hosts_with_the_own_address_that_the_host_would_use(host)
     found = HostNetwork.read()
     assert found.addresses == ("127.0.0.1", "192.0.2.7", "192.0.2.8")
     assert set(found.routes) == {
-        Route(4, "0.0.0.0/0", "unicast", "192.0.2.7"),
-        Route(4, "192.0.2.0/24", "unicast", "192.0.2.8"),
-        Route(4, "10.0.0.0/8", "unreachable", None),
+        HostRoute(4, "0.0.0.0/0", "unicast", "192.0.2.7"),
+        HostRoute(4, "192.0.2.0/24", "unicast", "192.0.2.8"),
+        HostRoute(4, "10.0.0.0/8", "unreachable", None),
     }
     assert {route.order for route in found.routes} == {
         "route replace local 0.0.0.0/0 dev lo src 192.0.2.7",
@@ -65,7 +65,7 @@ def test_routes_are_the_hosts_with_the_own_address_that_the_host_would_use(host)
 
 def test_where_rules_lead_to_other_tables_every_goal_may_have_a_way(host):
     host["-6", "rule"] = [{}, {}, {}]
-    assert Route(6, "::/0", "unicast", None) in HostNetwork.read().routes
+    assert HostRoute(6, "::/0", "unicast", None) in HostNetwork.read().routes
 
 
 def test_a_program_that_is_missing_is_named_with_its_package(monkeypatch):

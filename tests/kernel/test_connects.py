@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from relive.kernel.connects import CONNECT_FILTER, Found, answer, look, receive
+from relive.kernel.connects import CONNECT_FILTER, NameOwner, answer, look, receive
 from relive.kernel.seccomp import ask_supervisor
 from waiting import LIMIT
 
@@ -57,7 +57,7 @@ def connecting(name: str | bytes | tuple[str, int], kind: int = socket.SOCK_STRE
     return work
 
 
-def seen(work: Callable[[], int]) -> tuple[tuple[str, Found] | None, int]:
+def seen(work: Callable[[], int]) -> tuple[tuple[str, NameOwner] | None, int]:
     """What was told of the one connect of a child, and the errno that it got."""
     with child_that_asks(work) as (child, listener):
         connect = receive(listener)
@@ -74,7 +74,7 @@ def test_a_server_that_listens_is_found_and_gets_no_other_connection(tmp_path: P
         server.bind(path)
         server.listen()
         server.setblocking(False)
-        assert seen(connecting(path, kind)) == ((path, Found.SERVED), 0)
+        assert seen(connecting(path, kind)) == ((path, NameOwner.SERVED), 0)
         server.accept()[0].close()
         with pytest.raises(BlockingIOError):
             server.accept()
@@ -84,25 +84,25 @@ def test_what_takes_datagrams_is_found(tmp_path: Path) -> None:
     path = str(tmp_path / "log")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
         server.bind(path)
-        assert seen(connecting(path, socket.SOCK_DGRAM)) == ((path, Found.SERVED), 0)
+        assert seen(connecting(path, socket.SOCK_DGRAM)) == ((path, NameOwner.SERVED), 0)
 
 
 def test_a_name_that_is_not_there_and_one_that_nobody_has_bound_any_more(tmp_path: Path) -> None:
     path = str(tmp_path / "nobody")
-    assert seen(connecting(path)) == ((path, Found.MISSING), errno.ENOENT)
+    assert seen(connecting(path)) == ((path, NameOwner.MISSING), errno.ENOENT)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(path)
-    assert seen(connecting(path)) == ((path, Found.MISSING), errno.ECONNREFUSED)
+    assert seen(connecting(path)) == ((path, NameOwner.MISSING), errno.ECONNREFUSED)
 
 
 def test_abstract_names() -> None:
     name = f"\0relive-test-{os.getpid()}".encode()
     words = "@" + name[1:].decode()
-    assert seen(connecting(name)) == ((words, Found.MISSING), errno.ECONNREFUSED)
+    assert seen(connecting(name)) == ((words, NameOwner.MISSING), errno.ECONNREFUSED)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(name)
         server.listen()
-        assert seen(connecting(name)) == ((words, Found.SERVED), 0)
+        assert seen(connecting(name)) == ((words, NameOwner.SERVED), 0)
 
 
 def test_names_are_looked_up_as_the_process_does(tmp_path: Path) -> None:
@@ -121,11 +121,11 @@ def test_names_are_looked_up_as_the_process_does(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "root" / "served"))
         server.listen()
-        assert seen(within("/link")) == (("/link", Found.SERVED), 0)
-        assert seen(within("served")) == (("served", Found.SERVED), 0)
+        assert seen(within("/link")) == (("/link", NameOwner.SERVED), 0)
+        assert seen(within("served")) == (("served", NameOwner.SERVED), 0)
         assert seen(within(str(tmp_path / "root" / "served")))[0] == (
             str(tmp_path / "root" / "served"),
-            Found.MISSING,
+            NameOwner.MISSING,
         )
 
 
@@ -148,7 +148,7 @@ def test_what_it_starts_asks_too(tmp_path: Path) -> None:
     with child_that_asks(work) as (child, listener):
         connect = receive(listener)
         assert connect is not None and connect.thread != child
-        assert look(connect) == (path, Found.MISSING)
+        assert look(connect) == (path, NameOwner.MISSING)
         answer(listener, connect)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from relive.maintenance.stats import measure
 from relive.maintenance.stats_page import stats_page
-from relive.maintenance.usage import CommitFacts, share_out
+from relive.maintenance.usage import CommitUsage, share_out
 from relive.model.commit import CommitId
 from relive.store.keyring import Keyring
 from store.builders import commit
@@ -24,7 +24,7 @@ from store.series import Service, take
 names = st.sets(st.sampled_from("abcdefg"))
 facts = st.lists(st.tuples(st.sampled_from(["pay", "mail"]), names), max_size=6).map(
     lambda drawn: [
-        CommitFacts(CommitId(f"{number}"), name, number, 100, 10, needs)
+        CommitUsage(CommitId(f"{number}"), name, number, 100, 10, needs)
         for number, (name, needs) in enumerate(drawn)
     ]
 )

@@ -16,7 +16,7 @@ from relive.operations.committing import CommitWish
 from relive.operations.restoring import RestoreWish
 from relive.sandbox.branch import list_branches
 from relive.server.export_shelf import ExportStore
-from relive.server.task import EventKind, Task, TaskState
+from relive.server.task import Task, TaskEventKind, TaskState
 from relive.server.task_kinds import ExportTask, server_kinds
 from relive.server.tasks import Tasks
 from relive.store import Store
@@ -57,7 +57,7 @@ def tasks(settings: Settings, export_store: ExportStore) -> Iterator[Tasks]:
 async def _ended(tasks: Tasks, task: Task) -> None:
     async with asyncio.timeout(GIVE_UP):
         async for event in tasks.events(task.id):
-            if event.event is EventKind.ENDED:
+            if event.event is TaskEventKind.ENDED:
                 return
 
 

@@ -12,7 +12,7 @@ import pytest
 from relive.kernel.userfault import Copied, FaultEvent, FaultEventKind
 from relive.sandbox.lazy import space as tested
 from relive.sandbox.lazy.missing import Missing, Stretch
-from relive.sandbox.lazy.space import AddressSpace
+from relive.sandbox.lazy.space import LazyMemory
 from relive.store.pages.page_reader import Content
 
 WINDOW = tested._WINDOW
@@ -86,19 +86,19 @@ class Commit:
         self.rests += 1
 
 
-Made = Callable[..., tuple[AddressSpace, Kernel, Commit]]
+Made = Callable[..., tuple[LazyMemory, Kernel, Commit]]
 
 
 @pytest.fixture
 def made() -> Made:
     def make(*stretches: Stretch, mappings: tuple[range, ...] = (range(10_000),)):
         kernel, commit = Kernel(*mappings), Commit()
-        return AddressSpace(kernel, Missing(stretches), commit), kernel, commit  # type: ignore[arg-type]
+        return LazyMemory(kernel, Missing(stretches), commit), kernel, commit  # type: ignore[arg-type]
 
     return make
 
 
-def no_child(_: AddressSpace) -> None:
+def no_child(_: LazyMemory) -> None:
     raise AssertionError("there is no child")
 
 
@@ -194,7 +194,7 @@ def test_a_child_has_what_is_missing_in_its_parent_at_that_moment(made: Made) ->
         FaultEvent(FaultEventKind.FORK, child=77),
     ]
     kernel.touch(5)
-    children: list[tuple[AddressSpace, dict[int, int]]] = []
+    children: list[tuple[LazyMemory, dict[int, int]]] = []
     space.attend(lambda child: children.append((child, dict(kernel.there))))
     ((child, there_before),) = children
     assert there_before == {}

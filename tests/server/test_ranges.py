@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relive.errors import RangeUnsatisfiable
-from relive.server.ranges import Span, wanted
+from relive.server.ranges import ByteRange, wanted
 
 TAG = '"abc"'
 CONTENT = bytes(range(256)) * 4
@@ -31,7 +31,7 @@ def asked(header, size=1000, if_range=None):
     ],
 )
 def test_one_range_is_given(header, span):
-    assert asked(header) == Span(*span)
+    assert asked(header) == ByteRange(*span)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_another_state_is_the_whole_file(other):
 
 
 def test_the_same_state_goes_on():
-    assert asked("bytes=5-", if_range=TAG) == Span(5, 1000)
+    assert asked("bytes=5-", if_range=TAG) == ByteRange(5, 1000)
 
 
 @given(st.text(alphabet="bytes=-0123456789, \t\n;+٣", max_size=20), st.integers(0, 50))

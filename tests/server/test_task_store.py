@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from relive.errors import KeyReused, StoreVersionUnknown, TasksFull, TaskUnknown, UsageError
-from relive.server.task import EventKind, Failure, Task, TaskProgress, TaskState
+from relive.server.task import Task, TaskEventKind, TaskFailure, TaskProgress, TaskState
 from relive.server.task_store import News, Superseded, TaskStore
 
 
@@ -135,7 +135,10 @@ def test_who_began_an_earlier_attempt_can_write_nothing_any_more(store):
         with pytest.raises(Superseded):
             write()
     store.tell([News(task.id, 1, TaskProgress(what="w", done=1, total=2, unit="steps"), ("said",))])
-    assert [event.event for event in store.events_after(task.id, 0)] == [EventKind.BEGUN, EventKind.BEGUN]
+    assert [event.event for event in store.events_after(task.id, 0)] == [
+        TaskEventKind.BEGUN,
+        TaskEventKind.BEGUN,
+    ]
     assert store.announce(task.id, 2, "step") == (True, None)
     end(store, task, 2)
     assert store.get(task.id).result == {"it": "is"}
@@ -181,7 +184,7 @@ def test_of_progress_only_the_newest_is_kept_and_numbers_of_events_never_come_ag
     for done in range(3):
         store.tell([News(task.id, 1, TaskProgress(what="w", done=done, total=3, unit="steps"), ())])
         events = store.events_after(task.id, 0)
-        assert [event.event for event in events] == [EventKind.BEGUN, EventKind.PROGRESS]
+        assert [event.event for event in events] == [TaskEventKind.BEGUN, TaskEventKind.PROGRESS]
         seen.append(events[-1].id)
     assert seen == sorted(set(seen))
     progress = store.get(task.id).progress
@@ -212,7 +215,7 @@ def test_text_that_is_no_unicode_is_kept(store):
 def test_how_it_failed_is_kept_whole(store):
     task = submit(store)
     store.begin(task.id)
-    failure = Failure(code="disk-full", message="m", cause=None, remedy="r")
+    failure = TaskFailure(code="disk-full", message="m", cause=None, remedy="r")
     store.end(News(task.id, 1, None, ("last words",)), TaskState.FAILED, result=None, failure=failure)
     assert store.get(task.id).error == failure
     *_, told, ended = store.events_after(task.id, 0)

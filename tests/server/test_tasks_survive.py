@@ -13,7 +13,7 @@ import pytest
 
 from relive.config import Settings
 from relive.errors import DiskFull
-from relive.server.task import EventKind, Task, TaskEvent, TaskState
+from relive.server.task import Task, TaskEvent, TaskEventKind, TaskState
 from relive.server.tasks import Tasks
 
 from .harms import GIVE_UP, KINDS, Wish, harms
@@ -42,7 +42,7 @@ def tasks(tmp_path: Path) -> Iterator[Tasks]:
     made.stop()
 
 
-async def _until(tasks: Tasks, task: Task, kind: EventKind) -> TaskEvent:
+async def _until(tasks: Tasks, task: Task, kind: TaskEventKind) -> TaskEvent:
     async with asyncio.timeout(GIVE_UP):
         async for event in tasks.events(task.id):
             if event.event is kind:
@@ -50,7 +50,7 @@ async def _until(tasks: Tasks, task: Task, kind: EventKind) -> TaskEvent:
     raise AssertionError(f"{task.id} ended without {kind}")
 
 
-def until(tasks: Tasks, task: Task, kind: EventKind = EventKind.ENDED) -> Task:
+def until(tasks: Tasks, task: Task, kind: TaskEventKind = TaskEventKind.ENDED) -> Task:
     """The task when such an event was told."""
     asyncio.run(_until(tasks, task, kind))
     return tasks.get(task.id)
@@ -78,7 +78,7 @@ def test_a_server_killed_at_any_point_leaves_no_task_undone_and_no_step_done_twi
 def test_a_living_server_takes_over_what_a_killed_one_had(tasks, serve, tmp_path):
     task = tasks.submit("hold", Wish(directory=tmp_path), by="test")
     first = serve(tmp_path)
-    until(tasks, task, EventKind.PROGRESS)
+    until(tasks, task, TaskEventKind.PROGRESS)
     second = serve(tmp_path)
     first.end(signal.SIGKILL)
     (tmp_path / "go").touch()
@@ -90,7 +90,7 @@ def test_a_living_server_takes_over_what_a_killed_one_had(tasks, serve, tmp_path
 def test_a_server_that_is_asked_to_stop_leaves_its_task_to_the_next(tasks, serve, tmp_path):
     task = tasks.submit("hold", Wish(directory=tmp_path), by="test")
     server = serve(tmp_path)
-    until(tasks, task, EventKind.PROGRESS)
+    until(tasks, task, TaskEventKind.PROGRESS)
     server.end(signal.SIGTERM)
     assert tasks.get(task.id).state is TaskState.QUEUED
     (tmp_path / "go").touch()
@@ -140,7 +140,7 @@ def test_a_task_that_a_dead_server_had_can_be_cancelled_and_its_leftovers_are_en
 def test_a_task_that_runs_is_cancelled_from_another_process(tasks, serve, tmp_path):
     task = tasks.submit("hold", Wish(directory=tmp_path), by="test")
     serve(tmp_path)
-    until(tasks, task, EventKind.PROGRESS)
+    until(tasks, task, TaskEventKind.PROGRESS)
     tasks.cancel(task.id)
     done = until(tasks, task)
     assert done.state is TaskState.CANCELLED
@@ -188,13 +188,13 @@ def test_events_of_another_process_come_in_order_and_go_on_where_a_reader_was_in
     task = tasks.submit("tell", Wish(directory=tmp_path, words="Grüße."), by="test")
     serve(tmp_path)
     events = asyncio.run(_all_events(tasks, task))
-    assert events[0].event is EventKind.BEGUN and events[0].data == {"attempt": 1}
-    assert events[-1].event is EventKind.ENDED
+    assert events[0].event is TaskEventKind.BEGUN and events[0].data == {"attempt": 1}
+    assert events[-1].event is TaskEventKind.ENDED
     assert events[-1].data == {"state": "succeeded", "result": {"made": [], "process": 0}, "error": None}
     assert [event.id for event in events] == sorted({event.id for event in events})
-    progress = [event.data for event in events if event.event is EventKind.PROGRESS]
+    progress = [event.data for event in events if event.event is TaskEventKind.PROGRESS]
     assert progress[-1] == {"what": "sending", "done": 30, "total": 30, "unit": "bytes"}
-    assert [event.data for event in events if event.event is EventKind.TOLD] == [{"text": "Grüße."}]
+    assert [event.data for event in events if event.event is TaskEventKind.TOLD] == [{"text": "Grüße."}]
     assert asyncio.run(_all_events(tasks, task, after=events[-2].id)) == events[-1:]
     assert asyncio.run(_all_events(tasks, task, after=events[-1].id)) == []
 
@@ -211,7 +211,7 @@ def test_a_task_on_a_disk_that_is_full_waits_for_room_and_loses_nothing(serve, s
     try:
         task = tasks.submit("hold", Wish(directory=small_disk), by="test")
         serve(small_disk)
-        until(tasks, task, EventKind.PROGRESS)
+        until(tasks, task, TaskEventKind.PROGRESS)
         ballast = small_disk / "ballast"
         (small_disk / "go").touch()
         stat = os.statvfs(small_disk)

@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relive.store.pages.dictionary import Dictionary
-from relive.store.pages.dictionary_policy import Generation, Trial, begun, may_begin, may_use
+from relive.store.pages.dictionary_policy import DictionaryTrial, Generation, begun, may_begin, may_use
 
 MEGA = 1 << 20
 FIRST = begun(3, Dictionary(b"root"), after=None)
 
 
-def took(*, saves: float = 0.9, raw: int = MEGA) -> Trial:
-    return Trial(raw, int(1000 * (1 - saves)), 1000)
+def took(*, saves: float = 0.9, raw: int = MEGA) -> DictionaryTrial:
+    return DictionaryTrial(raw, int(1000 * (1 - saves)), 1000)
 
 
 def onward(generation: Generation) -> Generation:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relive.errors import RefUnknown
-from relive.store.names import AtTime, Back, Name, parse_reference
+from relive.store.names import AtTime, Back, CommitName, parse_reference
 
 NOW = 1_700_000_000_000_000_000
 
@@ -22,7 +22,7 @@ def parse(text: str):
     "text", ["pay", "1234abcd", "v1.0", "", "@", "pay@", "pay@{1", "pay{1}", "@{1}", "a@b@{1}"]
 )
 def test_without_whole_braces_it_is_a_name(text):
-    assert parse(text) == Name(text)
+    assert parse(text) == CommitName(text)
 
 
 @pytest.mark.parametrize(
@@ -93,4 +93,4 @@ def test_any_text_is_a_reference_or_unknown(name, when):
     [("abc", False), ("abcd", True), ("0" * 64, True), ("0" * 65, False), ("ABCD", False), ("abcd\n", False)],
 )
 def test_four_to_64_digits_may_begin_an_id(text, is_prefix):
-    assert Name(text).is_prefix is is_prefix
+    assert CommitName(text).is_prefix is is_prefix

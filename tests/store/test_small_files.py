@@ -10,7 +10,7 @@ import pytest
 
 from relive.model.commit import EntryKind, FileEntry, Layer, LayerKind
 from relive.store import Store
-from relive.store.small_files import SMALL_MOST, Part, SmallFiles
+from relive.store.small_files import SMALL_MOST, FilePart, SmallFiles
 
 from .builders import make_manifest
 
@@ -27,7 +27,7 @@ def sources(place: Path) -> list[str]:
     return found
 
 
-def spooled(place: Path, names: list[str]) -> tuple[SmallFiles, list[Part]]:
+def spooled(place: Path, names: list[str]) -> tuple[SmallFiles, list[FilePart]]:
     small = SmallFiles(place / "small")
     parts = [small.add(name) for name in names]
     return small, [part for part in parts if part is not None]
@@ -47,7 +47,7 @@ def test_a_file_that_has_become_large_is_not_taken_and_what_comes_after_it_is(tm
     (tmp_path / "small file").write_bytes(b"y")
     small = SmallFiles(tmp_path / "small")
     assert small.add(str(tmp_path / "large")) is None
-    assert small.add(str(tmp_path / "small file")) == Part(0, 1)
+    assert small.add(str(tmp_path / "small file")) == FilePart(0, 1)
 
 
 def test_a_link_that_a_service_has_put_in_a_files_place_is_not_followed(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_link_that_a_service_has_put_in_a_files_place_is_not_followed(tmp_path
     small = SmallFiles(tmp_path / "small")
     with pytest.raises(OSError, match="symbolic links"):
         small.add(str(tmp_path / "link"))
-    assert small.add(str(tmp_path / "link"), follow=True) == Part(0, 10)
+    assert small.add(str(tmp_path / "link"), follow=True) == FilePart(0, 10)
 
 
 @pytest.mark.parametrize("turned", [False, True], ids=["in-order", "in-another-order"])

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import relive.agent.control.lean  # noqa: F401 - before all others
 from relive.agent.agent import Agent
-from relive.agent.capsule.inherited import Handed
+from relive.agent.capsule.inherited import InheritedDescriptors
 from relive.agent.capsule.leftovers import in_use
 from relive.agent.capsule.lives import Capsule
 from relive.agent.capsule.memory_cgroup import MemoryGroup
@@ -38,7 +38,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="relive.agent")
     parser.add_argument("directory", type=Path)
     parser.add_argument("--ready", type=int)
-    parser.add_argument("--handed", type=Handed.model_validate_json, default=Handed())
+    parser.add_argument(
+        "--handed", type=InheritedDescriptors.model_validate_json, default=InheritedDescriptors()
+    )
     arguments = parser.parse_args()
     paths = LifePaths(arguments.directory)
     settings = load_settings()

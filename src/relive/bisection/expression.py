@@ -8,7 +8,7 @@ from relive.bisection.judgement import Judged, Judgement
 from relive.config import Settings
 from relive.incidents.report.masking import Mask
 from relive.inspection.python.branches import asked_branch
-from relive.inspection.python.values import Evaluated, Outcome
+from relive.inspection.python.values import EvalOutcome, Evaluated
 from relive.model.commit import CommitId
 from relive.store import Store
 
@@ -36,12 +36,12 @@ class ExpressionProbe:
 def judged_value(found: Evaluated) -> Judged:
     """What came of it says: true is bad, false is good; an exception, a hang or a death says nothing of the commit."""
     match found.outcome:
-        case Outcome.VALUE:
+        case EvalOutcome.VALUE:
             is_bad = found.text == "True"
             return Judged(
                 judgement=Judgement.BAD if is_bad else Judgement.GOOD, seen="true" if is_bad else "false"
             )
-        case Outcome.RAISED:
+        case EvalOutcome.RAISED:
             said = f"{found.type}: {found.text}" if found.text else found.type
             return Judged(judgement=Judgement.FAILED, seen=f"the expression raised {said}")
     return Judged(judgement=Judgement.FAILED, seen=found.text)

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from relive.bisection.judgement import Judged, Judgement
-from relive.bisection.posterior import Counts, jump_posterior, most_telling, no_jump, two_jumps
+from relive.bisection.posterior import ProbeCounts, jump_posterior, most_telling, no_jump, two_jumps
 from relive.bisection.search import Span, jumps, next_probe
 from relive.errors import UsageError
 
-__all__ = ["Evidence", "Jumps", "find_jumps", "find_rate_jumps", "probe_again"]
+__all__ = ["Jumps", "ProbesMade", "find_jumps", "find_rate_jumps", "probe_again"]
 
 _MOST_FAILED = 3  # probes that fail before it is given up
 _TOLD_AT_ONCE = 5  # probes of each further commit, where each says so sometimes only
@@ -20,7 +20,7 @@ _SKIPS = 2  # probes of one commit that tell nothing before it is left out
 
 
 @dataclass(slots=True)
-class Evidence:
+class ProbesMade:
     """All probes by the commits' numbers, in the order in which they were made."""
 
     count: int
@@ -30,12 +30,12 @@ class Evidence:
         """What each commit said last."""
         return {at: judged.judgement for at, judged in self.probes}
 
-    def counts(self) -> list[Counts]:
+    def counts(self) -> list[ProbeCounts]:
         """Good and bad probes of every commit."""
-        found = [Counts()] * self.count
+        found = [ProbeCounts()] * self.count
         for at, judged in self.probes:
             if judged.judgement in (Judgement.GOOD, Judgement.BAD):
-                found[at] = found[at] + Counts(
+                found[at] = found[at] + ProbeCounts(
                     bad=int(judged.judgement is Judgement.BAD), good=int(judged.judgement is Judgement.GOOD)
                 )
         return found
@@ -61,7 +61,7 @@ class Jumps:
         why_not: why nothing was found, or not all; None where all is well.
     """
 
-    evidence: Evidence
+    evidence: ProbesMade
     spans: list[Span]
     posterior: list[float] | None = None
     no_jump: float | None = None
@@ -75,7 +75,7 @@ class _Prober:
     def __init__(
         self, count: int, probe: Callable[[int], Judged], most: int, done: Callable[[int], None]
     ) -> None:
-        self.evidence = Evidence(count)
+        self.evidence = ProbesMade(count)
         self._probe, self._most, self._done = probe, most, done
 
     @property
@@ -132,13 +132,13 @@ def find_jumps(
 
 
 def probe_again(
-    evidence: Evidence,
+    evidence: ProbesMade,
     commits: Sequence[int],
     probe: Callable[[int], Judged],
     *,
     times: int,
     done: Callable[[int], None] = lambda _probes: None,
-) -> Evidence:
+) -> ProbesMade:
     """What is known with each of ``commits`` probed ``times`` times; probes of the evidence count.
 
     The first probes of all commits come before the second ones, so that what changes on the host meanwhile changes no commit more
@@ -147,7 +147,7 @@ def probe_again(
     Args:
         done: called with the number of further probes so far.
     """
-    known, made = Evidence(evidence.count, list(evidence.probes)), 0
+    known, made = ProbesMade(evidence.count, list(evidence.probes)), 0
     for turn in range(times):
         useless, probed = known.useless(), Counter(at for at, _ in known.probes)
         for at in commits:
@@ -225,7 +225,7 @@ def _look_further(prober: _Prober, further: int) -> None:
             prober.ask(sum(span) // 2)
 
 
-def _rate_jumps(evidence: Evidence, confidence: float) -> Jumps:
+def _rate_jumps(evidence: ProbesMade, confidence: float) -> Jumps:
     """What the evidence says by now."""
     counts = evidence.counts()
     posterior, none = jump_posterior(counts), no_jump(counts)
@@ -243,7 +243,7 @@ def _rate_jumps(evidence: Evidence, confidence: float) -> Jumps:
     )
 
 
-def _span(counts: list[Counts], second: int) -> Span:
+def _span(counts: list[ProbeCounts], second: int) -> Span:
     """From the last commit before ``second`` that was probed."""
     first = max(at for at in range(second) if counts[at].bad + counts[at].good)
     return Span(first, second, tuple(range(first + 1, second)))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from math import exp, lgamma, log
 
 __all__ = [
-    "Counts",
+    "ProbeCounts",
     "Rate",
     "TwoJumps",
     "credible",
@@ -32,14 +32,14 @@ _BEFORE, _AFTER, _ANY = (0.5, 4.5), (1.0, 1.0), (1.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class ProbeCounts:
     """Probes of one commit, or of several."""
 
     bad: int = 0
     good: int = 0
 
-    def __add__(self, other: Counts) -> Counts:
-        return Counts(self.bad + other.bad, self.good + other.good)
+    def __add__(self, other: ProbeCounts) -> ProbeCounts:
+        return ProbeCounts(self.bad + other.bad, self.good + other.good)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class TwoJumps:
     second: int
 
 
-def jump_posterior(counts: Sequence[Counts]) -> list[float]:
+def jump_posterior(counts: Sequence[ProbeCounts]) -> list[float]:
     """For each commit the probability that the jump is right before it, given that there is one; that of the first is 0.
 
     Args:
@@ -69,7 +69,7 @@ def jump_posterior(counts: Sequence[Counts]) -> list[float]:
     return _normalized(_jump_logs(counts))
 
 
-def no_jump(counts: Sequence[Counts]) -> float:
+def no_jump(counts: Sequence[ProbeCounts]) -> float:
     """The probability that there is none."""
     one_rate = _log_evidence(_sum(counts), _ANY)
     logs = _jump_logs(counts)[1:]
@@ -79,14 +79,17 @@ def no_jump(counts: Sequence[Counts]) -> float:
 
 
 def most_telling(
-    counts: Sequence[Counts], posterior: Sequence[float], left_out: frozenset[int]
+    counts: Sequence[ProbeCounts], posterior: Sequence[float], left_out: frozenset[int]
 ) -> int | None:
     """The commit whose next probe is expected to tell most about where the jump is; None where all are left out."""
-    total, before = _sum(counts), Counts()
+    total, before = _sum(counts), ProbeCounts()
     rates = []  # of (before, from it on) for a jump right before each commit
     for one in counts:
         rates.append(
-            (_mean(before, _BEFORE), _mean(Counts(total.bad - before.bad, total.good - before.good), _AFTER))
+            (
+                _mean(before, _BEFORE),
+                _mean(ProbeCounts(total.bad - before.bad, total.good - before.good), _AFTER),
+            )
         )
         before = before + one
     # With the jump before commit ``at`` or earlier, ``at`` lies behind it: sums over jumps grow as ``at`` moves on.
@@ -102,17 +105,17 @@ def most_telling(
     return best
 
 
-def two_jumps(counts: Sequence[Counts]) -> TwoJumps | None:
+def two_jumps(counts: Sequence[ProbeCounts]) -> TwoJumps | None:
     """What speaks for a second jump; None with fewer than three commits that were probed."""
     probed = [at for at, one in enumerate(counts) if one.bad + one.good]
     if len(probed) < 3:
         return None
-    sums = [Counts()]
+    sums = [ProbeCounts()]
     for at in probed:
         sums.append(sums[-1] + counts[at])
 
     def evidence(begin: int, end: int) -> float:
-        part = Counts(sums[end].bad - sums[begin].bad, sums[end].good - sums[begin].good)
+        part = ProbeCounts(sums[end].bad - sums[begin].bad, sums[end].good - sums[begin].good)
         return _log_evidence(part, _ANY)
 
     count = len(probed)
@@ -140,7 +143,7 @@ def credible(posterior: Sequence[float], probability: float) -> list[int]:
     return sorted(chosen)
 
 
-def rate(counts: Counts) -> Rate:
+def rate(counts: ProbeCounts) -> Rate:
     """What is known of a rate that nothing was known of before: Beta(1, 1) and the counts."""
     a, b = counts.bad + _ANY[0], counts.good + _ANY[1]
     steps = 2000
@@ -160,18 +163,18 @@ def _quantile(points: Sequence[float], weights: Sequence[float], wanted: float) 
     return points[-1]
 
 
-def _jump_logs(counts: Sequence[Counts]) -> list[float]:
+def _jump_logs(counts: Sequence[ProbeCounts]) -> list[float]:
     """Logarithms of what the counts weigh for a jump right before each commit; minus infinity for the first."""
-    total, before = _sum(counts), Counts()
+    total, before = _sum(counts), ProbeCounts()
     logs = []
     for one in counts:
-        after = Counts(total.bad - before.bad, total.good - before.good)
+        after = ProbeCounts(total.bad - before.bad, total.good - before.good)
         logs.append(_log_evidence(before, _BEFORE) + _log_evidence(after, _AFTER))
         before = before + one
     return [float("-inf"), *logs[1:]]
 
 
-def _log_evidence(counts: Counts, prior: tuple[float, float]) -> float:
+def _log_evidence(counts: ProbeCounts, prior: tuple[float, float]) -> float:
     a, b = prior
     return _log_beta(a + counts.bad, b + counts.good) - _log_beta(a, b)
 
@@ -180,7 +183,7 @@ def _log_beta(a: float, b: float) -> float:
     return lgamma(a) + lgamma(b) - lgamma(a + b)
 
 
-def _mean(counts: Counts, prior: tuple[float, float]) -> float:
+def _mean(counts: ProbeCounts, prior: tuple[float, float]) -> float:
     return (prior[0] + counts.bad) / (sum(prior) + counts.bad + counts.good)
 
 
@@ -195,5 +198,5 @@ def _normalized(logs: Sequence[float]) -> list[float]:
     return [one / total for one in weights]
 
 
-def _sum(counts: Sequence[Counts]) -> Counts:
-    return Counts(sum(one.bad for one in counts), sum(one.good for one in counts))
+def _sum(counts: Sequence[ProbeCounts]) -> ProbeCounts:
+    return ProbeCounts(sum(one.bad for one in counts), sum(one.good for one in counts))

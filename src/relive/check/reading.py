@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from relive.check.datafiles import large_files
-from relive.check.snapshot import Descriptor, Internet, Limits, Memory, Outsider, Process, Snapshot
+from relive.check.snapshot import HeldDescriptor, Internet, Limits, Memory, Outsider, Process, Snapshot
 from relive.config import Settings
 from relive.errors import PermissionMissing, ProcessGone, TargetUndumpable
 from relive.kernel import procfs
@@ -184,14 +184,14 @@ def _most_descriptors(limits: str) -> int:
     return 1 << 30
 
 
-def _descriptors(directory: Path) -> Iterable[Descriptor]:
+def _descriptors(directory: Path) -> Iterable[HeldDescriptor]:
     with contextlib.suppress(OSError):
         for name in os.listdir(directory / "fd"):
             with contextlib.suppress(OSError):
                 yield _descriptor(directory, name)
 
 
-def _descriptor(directory: Path, name: str) -> Descriptor:
+def _descriptor(directory: Path, name: str) -> HeldDescriptor:
     link = directory / "fd" / name
     goal, facts = os.readlink(link), os.stat(link)
     with (directory / "fdinfo" / name).open(errors="replace") as file:
@@ -201,7 +201,7 @@ def _descriptor(directory: Path, name: str) -> Descriptor:
     if _SOCKET.match(goal):
         with contextlib.suppress(OSError):  # the kernel's name of its protocol
             protocol = os.getxattr(link, "system.sockprotoname").rstrip(b"\0").decode(errors="replace")
-    return Descriptor(
+    return HeldDescriptor(
         number=int(name),
         goal=goal,
         mode=facts.st_mode,
@@ -229,7 +229,7 @@ def _is_homeless(directory: Path, goal: str, facts: os.stat_result) -> bool:
     return not Path(f"{directory}/root{Path(goal).parent}").exists()
 
 
-def _with_closed(pid: int, found: tuple[Descriptor, ...]) -> tuple[Descriptor, ...]:
+def _with_closed(pid: int, found: tuple[HeldDescriptor, ...]) -> tuple[HeldDescriptor, ...]:
     """With what each epoll among them waits for in vain."""
     return tuple(
         replace(one, closed=tuple(_closed(pid, one, found))) if one.goal.startswith(_EPOLL) else one
@@ -237,7 +237,7 @@ def _with_closed(pid: int, found: tuple[Descriptor, ...]) -> tuple[Descriptor, .
     )
 
 
-def _closed(pid: int, epoll: Descriptor, found: tuple[Descriptor, ...]) -> Iterator[int]:
+def _closed(pid: int, epoll: HeldDescriptor, found: tuple[HeldDescriptor, ...]) -> Iterator[int]:
     for match in _WATCHED.finditer(epoll.about):
         number, inode = int(match["number"]), int(match["inode"], 16)
         # Most have the number under which they were watched; some another, of those with the same inode.
@@ -249,7 +249,7 @@ def _closed(pid: int, epoll: Descriptor, found: tuple[Descriptor, ...]) -> Itera
             continue  # closed or removed in this moment
 
 
-def _bound(directory: Path) -> Iterable[Descriptor]:
+def _bound(directory: Path) -> Iterable[HeldDescriptor]:
     """Its program, working directory and root: opened with O_PATH, which reaches the name and not what lies there."""
     for name in ("exe", "cwd", "root"):
         with contextlib.suppress(OSError):
@@ -260,7 +260,7 @@ def _bound(directory: Path) -> Iterable[Descriptor]:
                 own = _fields(Path(f"/proc/self/fdinfo/{opened}").read_text())
             finally:
                 os.close(opened)
-            yield Descriptor(
+            yield HeldDescriptor(
                 number=-1,
                 goal=goal,
                 mode=facts.st_mode,

@@ -10,10 +10,10 @@ from relive.check.finding import Finding, Severity
 from relive.model.text import NativeText
 from relive.model.value import Value
 
-__all__ = ["Expected", "Report", "Verdict", "capsule_helps", "verdict_of"]
+__all__ = ["CheckReport", "CheckVerdict", "Expected", "capsule_helps", "verdict_of"]
 
 
-class Verdict(StrEnum):
+class CheckVerdict(StrEnum):
     """``whole``: with nothing lost or left out, as far as can be seen. ``partly``: something is. ``refused``: not at all."""
 
     WHOLE = "whole"
@@ -34,7 +34,7 @@ class Expected(Value):
     value: NativeText
 
 
-class Report(Value):
+class CheckReport(Value):
     """What was found.
 
     Attributes:
@@ -50,7 +50,7 @@ class Report(Value):
     target: NativeText
     pid: int | None
     command: list[NativeText]
-    verdict: Verdict
+    verdict: CheckVerdict
     capsule_helps: bool
     findings: list[Finding]
     estimate: Estimate | None
@@ -70,11 +70,11 @@ def capsule_helps(findings: Iterable[Finding]) -> bool:
     return bool(codes) and codes <= _CURED_BY_A_CAPSULE
 
 
-def verdict_of(findings: Iterable[Finding]) -> Verdict:
+def verdict_of(findings: Iterable[Finding]) -> CheckVerdict:
     """By the worst of them."""
     severities = {one.severity for one in findings}
     if Severity.BLOCKS in severities:
-        return Verdict.REFUSED
+        return CheckVerdict.REFUSED
     if severities & {Severity.LOST, Severity.LEFT_OUT}:
-        return Verdict.PARTLY
-    return Verdict.WHOLE
+        return CheckVerdict.PARTLY
+    return CheckVerdict.WHOLE

@@ -11,11 +11,11 @@ from relive.kernel.procfs import Mapping
 from relive.kernel.unixdiag import UnixSocket
 from relive.model.commit import TargetKind
 
-__all__ = ["DataFile", "Descriptor", "Internet", "Limits", "Memory", "Outsider", "Process", "Snapshot"]
+__all__ = ["DataFile", "HeldDescriptor", "Internet", "Limits", "Memory", "Outsider", "Process", "Snapshot"]
 
 
 @dataclass(frozen=True, slots=True)
-class Descriptor:
+class HeldDescriptor:
     """An open descriptor, or what a process is bound to in another way.
 
     Attributes:
@@ -109,8 +109,8 @@ class Process:
     group: tuple[int, int, int] = (0, 0, 0)
     tracer: int = 0
     spaces: dict[str, int] = field(default_factory=dict)
-    descriptors: tuple[Descriptor, ...] = ()
-    bound: tuple[Descriptor, ...] = ()
+    descriptors: tuple[HeldDescriptor, ...] = ()
+    bound: tuple[HeldDescriptor, ...] = ()
     mappings: tuple[Mapping, ...] = ()
     memory: Memory = field(default_factory=Memory)
     most_descriptors: int = 1024
@@ -203,7 +203,7 @@ class Snapshot:
         """Inodes of all sockets that are open in the tree."""
         return frozenset(held.inode for _, held in self.opened() if held.is_socket)
 
-    def opened(self) -> Iterator[tuple[Process, Descriptor]]:
+    def opened(self) -> Iterator[tuple[Process, HeldDescriptor]]:
         """Every descriptor once, with the first process that has it (children share those of their parents)."""
         seen: set[tuple[object, ...]] = set()
         for process in self.processes:

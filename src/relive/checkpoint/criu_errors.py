@@ -15,7 +15,7 @@ __all__ = [
     "NOT_THE_TARGET",
     "UNKNOWN_NOTED_IN",
     "UNKNOWN_REMEDY",
-    "Explanation",
+    "CriuExplanation",
     "explain",
     "is_harmless",
     "read_error_lines",
@@ -42,7 +42,7 @@ NOT_THE_TARGET = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class CriuExplanation:
     """A CRIU failure in words.
 
     Attributes:
@@ -338,16 +338,16 @@ def is_harmless(sentence: str) -> bool:
     )
 
 
-def explain(lines: list[str]) -> Explanation:
+def explain(lines: list[str]) -> CriuExplanation:
     """Find the rule for what CRIU reported; ``lines`` are its error sentences in order, the first usually the root."""
     lines = [line for line in lines if not is_harmless(line)]
     for rule in _RULES:
         for line in lines:
             if re.search(rule.pattern, line) or re.search(rule.pattern, _PART.sub("", line)):
-                return Explanation(rule.reason, rule.what, line, rule.remedy)
+                return CriuExplanation(rule.reason, rule.what, line, rule.remedy)
     _note_unknown(lines)
     sentence = lines[0] if lines else "CRIU gave no reason"
-    return Explanation(
+    return CriuExplanation(
         "criu-unknown", "CRIU failed in a way that Relive does not know", sentence, UNKNOWN_REMEDY
     )
 

@@ -7,7 +7,13 @@ import errno
 from collections.abc import Iterator
 from pathlib import Path
 
-from relive.checkpoint.criu_errors import NOT_THE_TARGET, Explanation, explain, is_harmless, read_error_lines
+from relive.checkpoint.criu_errors import (
+    NOT_THE_TARGET,
+    CriuExplanation,
+    explain,
+    is_harmless,
+    read_error_lines,
+)
 from relive.config import Settings
 from relive.errors import (
     CommitFailed,
@@ -104,7 +110,7 @@ def dump_stats(target: str, images: Path) -> pb.StatsEntry:
         ) from error
 
 
-def _as_error(target: str, explanation: Explanation, log: Path | None) -> CommitFailed:
+def _as_error(target: str, explanation: CriuExplanation, log: Path | None) -> CommitFailed:
     where = f" (CRIU's log: {log})" if log is not None else ""
     kind = CommitFailed if explanation.reason in NOT_THE_TARGET else TargetUndumpable
     return kind(

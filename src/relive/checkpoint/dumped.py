@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from relive.checkpoint.archive_members import store_members
 from relive.checkpoint.copied_ahead import CopiedAhead
 from relive.checkpoint.file_entries import with_content
-from relive.checkpoint.file_layers import CapturedFile, ScannedEntry, Source
+from relive.checkpoint.file_layers import CapturedFile, EntrySource, ScannedEntry
 from relive.checkpoint.open_files import OpenFiles
 from relive.checkpoint.target import Target, host_facts
 from relive.errors import ReliveError, StoreError
@@ -55,7 +55,7 @@ class Capture:
     taken_monotonic_ns: int
     cursor: Cursor | None
     staging: Staging
-    layers: list[tuple[Source, list[ScannedEntry]]]
+    layers: list[tuple[EntrySource, list[ScannedEntry]]]
     criu: str
     root_inside: int
     open_files: OpenFiles | None = None
@@ -151,7 +151,7 @@ class Capture:
         )
         return manifest, taken
 
-    def _store_content(self, store: Store, source: Source, path: str, content: CapturedFile) -> str:
+    def _store_content(self, store: Store, source: EntrySource, path: str, content: CapturedFile) -> str:
         if content.object is None and content.copy is not None and content.copy.exists():
             content.object = store.take_file(content.copy, (source.point, path), content.part)
             content.copy = content.part = None

@@ -23,16 +23,16 @@ from typing import Protocol
 from relive.checkpoint.file_entries import entry_of
 from relive.errors import ReliveError
 from relive.model.commit import EntryKind, FileEntry, LayerKind
-from relive.store.small_files import SMALL_MOST, Part, SmallFiles
+from relive.store.small_files import SMALL_MOST, FilePart, SmallFiles
 
 __all__ = [
     "CLOCK_GRAIN_NS",
     "CapturedFile",
+    "EntrySource",
     "LayerScanner",
     "LayerSource",
     "NamedPath",
     "ScannedEntry",
-    "Source",
     "attributes_of",
     "copy_file",
     "kind_of",
@@ -63,7 +63,7 @@ class CapturedFile:
     copy: Path | None
     object: str | None = None
     failure: ReliveError | None = None
-    part: Part | None = None
+    part: FilePart | None = None
 
     @property
     def is_lost(self) -> bool:
@@ -85,7 +85,7 @@ _Facts = tuple[int, int, int, int, int, int, int]  # inode, mode, uid, gid, size
 ScannedEntry = tuple[FileEntry, CapturedFile | None]
 
 
-class Source(Protocol):
+class EntrySource(Protocol):
     """Where entries of a layer came from."""
 
     @property

@@ -11,7 +11,7 @@ import socket
 import stat
 from collections.abc import Iterable, Sequence
 
-from relive.checkpoint.micro_record import FullCommitNeeded, Mapping, Seen
+from relive.checkpoint.micro_record import FullCommitNeeded, RecordedMapping, Seen
 from relive.images import criu_images_pb2 as pb
 
 __all__ = ["check_hidden", "check_same", "check_trackable", "new_mappings"]
@@ -206,12 +206,12 @@ def new_mappings(base: Seen, now: Seen, entries: Iterable[pb.VmaEntry]) -> list[
     return found
 
 
-def _flags(seen: Seen, mapping: Mapping) -> frozenset[str]:
+def _flags(seen: Seen, mapping: RecordedMapping) -> frozenset[str]:
     return seen.flags.get(mapping.start, frozenset({"?"})) - _NOT_KEPT
 
 
 def _new_mapping(
-    mapping: Mapping, flags: frozenset[str], base: Seen, by_span: dict[tuple[int, int], pb.VmaEntry]
+    mapping: RecordedMapping, flags: frozenset[str], base: Seen, by_span: dict[tuple[int, int], pb.VmaEntry]
 ) -> pb.VmaEntry:
     name = mapping.name
     if (

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from relive.checkpoint.micro_fingerprint import check_hidden, check_same, check_trackable, new_mappings
-from relive.checkpoint.micro_record import FullCommitNeeded, MicroRecord, Seen, ThreadState
+from relive.checkpoint.micro_record import FullCommitNeeded, MicroRecord, RecordedThread, Seen
 from relive.checkpoint.page_files import copy_bytes, lazy_spans
 from relive.checkpoint.page_runs import Span
 from relive.images import criu_images_pb2 as pb
@@ -329,7 +329,7 @@ def _adjacent(files: npt.NDArray[np.int8], offsets: Numbers) -> list[tuple[int, 
     return list(pairwise(bounds))
 
 
-def _core_of(base: pb.CoreEntry, thread: ThreadState, offsets: Sequence[tuple[int, int]]) -> pb.CoreEntry:
+def _core_of(base: pb.CoreEntry, thread: RecordedThread, offsets: Sequence[tuple[int, int]]) -> pb.CoreEntry:
     core = pb.CoreEntry()
     core.CopyFrom(base)
     values = dict(zip(_REGISTERS, thread.registers, strict=True))

@@ -14,10 +14,10 @@ from relive.checkpoint.page_runs import Span
 __all__ = [
     "CopiedRun",
     "FullCommitNeeded",
-    "Mapping",
     "MicroRecord",
+    "RecordedMapping",
+    "RecordedThread",
     "Seen",
-    "ThreadState",
     "read_record",
     "read_seen",
 ]
@@ -38,7 +38,7 @@ class FullCommitNeeded(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Mapping:
+class RecordedMapping:
     """One line of /proc/PID/maps."""
 
     start: int
@@ -72,7 +72,7 @@ class Seen:
 
     lines: list[str] = field(default_factory=list)
     positions: dict[int, tuple[int, int]] = field(default_factory=dict)
-    mappings: list[Mapping] = field(default_factory=list)
+    mappings: list[RecordedMapping] = field(default_factory=list)
     hidden: list[str] = field(default_factory=list)
     flags: dict[int, frozenset[str]] = field(default_factory=dict)
 
@@ -82,7 +82,7 @@ class Seen:
             if line.startswith("=map "):
                 span, rights, _ = line[5:].split(maxsplit=2)
                 start, _, end = span.partition("-")
-                self.mappings.append(Mapping(int(start, 16), int(end, 16), rights, line[5:]))
+                self.mappings.append(RecordedMapping(int(start, 16), int(end, 16), rights, line[5:]))
             elif line.startswith("=position "):
                 number, position, size = (int(word) for word in line.split()[1:])
                 self.positions[number] = (position, size)
@@ -96,7 +96,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class ThreadState:
+class RecordedThread:
     """Of a thread that stood still: its pid inside, its mask, the words of ``user_regs_struct``, its XSAVE area."""
 
     tid: int
@@ -127,7 +127,7 @@ class MicroRecord:
 
     path: Path
     seen: Seen = field(default_factory=Seen)
-    threads: list[ThreadState] = field(default_factory=list)
+    threads: list[RecordedThread] = field(default_factory=list)
     present: list[Span] = field(default_factory=list)
     copied: list[CopiedRun] = field(default_factory=list)
     xsave: list[tuple[int, int]] = field(default_factory=list)
@@ -188,7 +188,7 @@ def _take(record: MicroRecord, kind: int, data: bytes) -> None:
         record.seen.read(data.decode(errors="surrogateescape"))
     elif kind == _THREAD:
         tid, mask, *registers = _THREAD_HEAD.unpack_from(data)
-        record.threads.append(ThreadState(tid, mask, tuple(registers), data[_THREAD_HEAD.size :]))
+        record.threads.append(RecordedThread(tid, mask, tuple(registers), data[_THREAD_HEAD.size :]))
     elif kind == _PRESENT:
         record.present = [(start // _PAGE, end // _PAGE) for start, end, _ in _REGION.iter_unpack(data)]
     elif kind == _CLOCKS:

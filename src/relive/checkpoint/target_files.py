@@ -10,7 +10,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from relive.checkpoint.file_layers import ScannedEntry, Source
+from relive.checkpoint.file_layers import EntrySource, ScannedEntry
 from relive.checkpoint.open_files import OpenFiles
 from relive.checkpoint.open_paths import open_paths, shared_writable_paths
 from relive.checkpoint.target import Target
@@ -34,7 +34,7 @@ class TargetFiles:
         self._target = target
         self._staging = staging
         self._limit = open_file_limit
-        self.layers: list[tuple[Source, list[ScannedEntry]]] = []
+        self.layers: list[tuple[EntrySource, list[ScannedEntry]]] = []
         self.open_files = self._new_open_files()
 
     def _new_open_files(self) -> OpenFiles | None:

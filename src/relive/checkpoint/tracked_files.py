@@ -30,8 +30,8 @@ from relive.checkpoint.file_entries import entry_of
 from relive.checkpoint.file_layers import (
     CLOCK_GRAIN_NS,
     CapturedFile,
+    EntrySource,
     ScannedEntry,
-    Source,
     attributes_of,
     copy_file,
     kind_of,
@@ -214,7 +214,7 @@ class FollowedFiles:
             for path in sorted(again):
                 self._describe(path)
 
-    def settle(self, files: Iterable[pb.FileEntry]) -> list[tuple[Source, list[ScannedEntry]]]:
+    def settle(self, files: Iterable[pb.FileEntry]) -> list[tuple[EntrySource, list[ScannedEntry]]]:
         """The service runs again, and the capture was taken: all that the commit holds, by mount point.
 
         Entries stand in the order of their paths, parents before children, each with its content if it is a file.
@@ -478,7 +478,7 @@ class FollowedFiles:
 
     # -- what the commit holds -----------------------------------------------------------------------------------
 
-    def _listing(self) -> list[tuple[Source, list[ScannedEntry]]]:
+    def _listing(self) -> list[tuple[EntrySource, list[ScannedEntry]]]:
         found: dict[str, dict[str, ScannedEntry]] = {point: {} for point in self._places}
         for path, entry in self._entries.items():
             point = self._point_of(path)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from relive.cli.stacks import stack_lines
 from relive.cli.terminal import Terminal
 from relive.incidents.report.condensed import condensed
-from relive.incidents.report.detail import Account, CommitFacts
+from relive.incidents.report.detail import Account, IncidentCommit
 from relive.incidents.report.lanes import Lane, lane_of, lanes_from_above
 from relive.incidents.report.origins import Write
 from relive.incidents.report.shown import one_line, shorten
@@ -148,7 +148,7 @@ def _gone(account: Account, role: str) -> str:
     return " (no longer in the store)" if facts is not None and facts.taken_wall_ns is None else ""
 
 
-def _commit(commits: Sequence[CommitFacts], role: str) -> CommitFacts | None:
+def _commit(commits: Sequence[IncidentCommit], role: str) -> IncidentCommit | None:
     return next((one for one in commits if one.role == role), None)
 
 

@@ -14,7 +14,7 @@ from relive.model.text import escape
 
 if TYPE_CHECKING:
     from relive.check.estimate import Estimate, Range
-    from relive.check.report import Report
+    from relive.check.report import CheckReport
 
 __all__ = ["check"]
 
@@ -79,7 +79,7 @@ def _is_command() -> bool:
     return "--" in sys.argv
 
 
-def _lines(report: Report) -> list[str]:
+def _lines(report: CheckReport) -> list[str]:
     lines = [escape(report.target) + (f", {escape(' '.join(report.command))}" if report.pid else "")]
     if report.expected:
         width = max(len(one.name) for one in report.expected)

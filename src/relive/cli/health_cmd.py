@@ -11,7 +11,7 @@ from relive.config import load_settings
 from relive.errors import CapsuleError
 from relive.model.protection import Trouble
 from relive.model.quantities import age
-from relive.operations.targets import Target, named_targets
+from relive.operations.targets import RunningTarget, named_targets
 
 __all__ = ["health", "in_words"]
 
@@ -45,7 +45,7 @@ def health(
     raise typer.Exit(CapsuleError.exit_status if troubles else 0)
 
 
-def _row(one: Target) -> list[str]:
+def _row(one: RunningTarget) -> list[str]:
     why = "; ".join(in_words(trouble) for trouble in one.troubles)
     return [one.name, "no" if one.troubles else "yes", why]
 

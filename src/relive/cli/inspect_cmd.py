@@ -26,7 +26,7 @@ from relive.operations.inspections import (
 
 if TYPE_CHECKING:
     from relive.inspection.python.values import PythonObjects, PythonStacks
-    from relive.inspection.search import Found
+    from relive.inspection.search import MemoryMatches
     from relive.inspection.state import CommitState, ProcessState
 
 __all__ = ["inspect"]
@@ -205,7 +205,7 @@ def _region_lines(process: ProcessState, *, everything: bool) -> Iterator[str]:
 # -- search ------------------------------------------------------------------------------------------------------------
 
 
-def _show_found(terminal: Terminal, found: Found) -> None:
+def _show_found(terminal: Terminal, found: MemoryMatches) -> None:
     if terminal.as_json:
         terminal.answer(found)
         return

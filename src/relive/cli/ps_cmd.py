@@ -11,7 +11,7 @@ from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
 from relive.model.quantities import age
 from relive.operations.branches import BranchState, branch_states
-from relive.operations.targets import Target, list_targets
+from relive.operations.targets import RunningTarget, list_targets
 
 __all__ = ["ps"]
 
@@ -40,7 +40,7 @@ def ps(
 _RECORDING = {"off": " (not recording: the disk is full)", "no-proxy": " (not recording: no proxy runs)"}
 
 
-def _target_value(one: Target) -> dict[str, object]:
+def _target_value(one: RunningTarget) -> dict[str, object]:
     return {
         "kind": one.kind,
         "id": one.name,
@@ -55,7 +55,7 @@ def _target_value(one: Target) -> dict[str, object]:
     }
 
 
-def _target_row(one: Target) -> list[str]:
+def _target_row(one: RunningTarget) -> list[str]:
     state = "running" if one.pid else "not running"
     if one.troubles:
         state += ", not protected"

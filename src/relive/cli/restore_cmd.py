@@ -17,12 +17,12 @@ from relive.operations.restoring import RestoreWish
 from relive.operations.restoring import restore as restore_branch
 from relive.operations.restoring_many import MOST, ManyRestored, RestoreManyWish, restore_many
 
-__all__ = ["Engine", "restore"]
+__all__ = ["RestoringEngine", "restore"]
 
 _MANY = RestoreManyWish.model_fields
 
 
-class Engine(StrEnum):
+class RestoringEngine(StrEnum):
     """Who runs what comes back, if not Relive itself."""
 
     PODMAN = "podman"
@@ -32,7 +32,7 @@ class Engine(StrEnum):
 def restore(
     wish: RestoreWish,
     as_: Annotated[
-        Engine | None,
+        RestoringEngine | None,
         typer.Option("--as", help="Let podman run the commit of one of its containers, as a container again"),
     ] = None,
     name: Annotated[str, typer.Option(help="With --as podman: the container's new name")] = "",
@@ -85,7 +85,7 @@ def restore(
         return
     if jobs is not None:
         raise UsageError("--jobs is for --count", remedy="add --count")
-    if as_ is Engine.PODMAN:
+    if as_ is RestoringEngine.PODMAN:
         from relive.operations.containers import ContainerWish, restore_as_podman
 
         _refuse_for_podman(wish)

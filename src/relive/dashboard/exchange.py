@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import streamlit as st
 
 from relive.dashboard.look import escape, facts
-from relive.incidents.report.body import Body
+from relive.incidents.report.body import ReportBody
 from relive.incidents.report.detail import Account
 from relive.incidents.report.proxied import Proxied
 from relive.incidents.report.words import status_text
@@ -55,7 +55,7 @@ def _show_seen_inside(one: FailedRequest) -> None:
     )
 
 
-def _body(body: Body) -> str:
+def _body(body: ReportBody) -> str:
     return '<p class="rl-dim">no body</p>' if body.is_empty else _text(body.words())
 
 

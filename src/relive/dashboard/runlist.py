@@ -9,12 +9,12 @@ import streamlit as st
 from relive.dashboard.look import chip, escape
 from relive.dashboard.verdicts import tone_of, words_of
 from relive.model.quantities import age, duration
-from relive.operations.runs import Run
+from relive.operations.runs import RunRecord
 
 __all__ = ["show_runs"]
 
 
-def show_runs(runs: Sequence[Run], empty: str) -> None:
+def show_runs(runs: Sequence[RunRecord], empty: str) -> None:
     """A line for each."""
     if not runs:
         st.caption(empty)

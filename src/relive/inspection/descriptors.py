@@ -14,7 +14,7 @@ from relive.inspection.address_space import MappedFiles
 from relive.inspection.queues import Queues
 from relive.inspection.state import Descriptor
 
-__all__ = ["OpenFiles"]
+__all__ = ["CommittedFiles"]
 
 _STATES = {
     **{1: "established", 2: "syn-sent", 3: "syn-received", 4: "fin-wait-1", 5: "fin-wait-2", 6: "time-wait"},
@@ -33,7 +33,7 @@ Owner = tuple[int, int]  # (pid, descriptor)
 
 
 @dataclass(slots=True)
-class OpenFiles:
+class CommittedFiles:
     """All open files of a commit, and who has them.
 
     Attributes:

@@ -21,7 +21,7 @@ from relive.inspection.address_space import (
     plain_text,
     region_name,
 )
-from relive.inspection.descriptors import OpenFiles
+from relive.inspection.descriptors import CommittedFiles
 from relive.inspection.queues import read_queues
 from relive.inspection.state import CommitState, ProcessState, Region, ThreadState
 from relive.inspection.system_calls import call_text
@@ -82,7 +82,7 @@ def read_state(memory: CommitMemory, commit: CommitId, manifest: Manifest, mask:
     processes = _processes(images, memory)
     files = images.all("files.img", pb.FileEntry)
     mapped = MappedFiles.of(files, images.all("memfd.img", pb.MemfdInodeEntry))
-    open_files = OpenFiles(
+    open_files = CommittedFiles(
         files,
         mapped,
         read_queues(memory.small),
@@ -147,7 +147,7 @@ def _processes(images: SmallImages, memory: CommitMemory) -> list[_Process]:
     return found
 
 
-def _path_finder(processes: Sequence[_Process], files: OpenFiles) -> Callable[[int, int], str]:
+def _path_finder(processes: Sequence[_Process], files: CommittedFiles) -> Callable[[int, int], str]:
     known = {
         (one.entry.pid, entry.fd): files.mapped.names.get(entry.id, "")
         for one in processes
@@ -176,7 +176,7 @@ def _told(
     images: SmallImages,
     memory: CommitMemory,
     process: _Process,
-    files: OpenFiles,
+    files: CommittedFiles,
     sharers: Mapping[int, list[int]],
     mask: Mask,
 ) -> ProcessState:
@@ -216,7 +216,7 @@ def _thread(tid: int, core: pb.CoreEntry) -> ThreadState:
 
 
 def _regions(
-    memory: CommitMemory, process: _Process, files: OpenFiles, sharers: Mapping[int, list[int]]
+    memory: CommitMemory, process: _Process, files: CommittedFiles, sharers: Mapping[int, list[int]]
 ) -> list[Region]:
     if process.mm is None:
         return []

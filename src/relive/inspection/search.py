@@ -32,7 +32,7 @@ from relive.store.pages.page_diff import Pages
 from relive.store.pages.runs import PageFile
 from relive.store.pages.size import PAGE
 
-__all__ = ["Found", "Hit", "Piece", "find", "pieces"]
+__all__ = ["Hit", "MemoryMatches", "MemoryPiece", "find", "pieces"]
 
 _BEFORE, _AFTER = 32, 64  # [bytes] told around a match
 _AROUND = 512  # [bytes] of which secrets are taken out before the rest is cut off
@@ -59,7 +59,7 @@ class Hit(Value):
     length: int
 
 
-class Found(Value):
+class MemoryMatches(Value):
     """``more``: there may be others, since no more were asked for; ``searched``: bytes that were looked through."""
 
     hits: list[Hit]
@@ -79,7 +79,7 @@ class _Place:
     permissions: str
 
 
-def find(memory: CommitMemory, pattern: Pattern, mask: Mask, *, most: int, limit: float) -> Found:
+def find(memory: CommitMemory, pattern: Pattern, mask: Mask, *, most: int, limit: float) -> MemoryMatches:
     """All matches up to so many, by page file and address.
 
     Args:
@@ -102,10 +102,10 @@ def find(memory: CommitMemory, pattern: Pattern, mask: Mask, *, most: int, limit
                         if piece.is_told(begin, pattern.overlap):
                             continue
                         if len(hits) == most:
-                            return Found(hits=hits, more=True, searched=searched)
+                            return MemoryMatches(hits=hits, more=True, searched=searched)
                         piece.line.told_until = piece.address + end
                         hits.append(_hit(piece, begin, end, places.get(key, []), mask))
-    return Found(hits=hits, more=False, searched=searched)
+    return MemoryMatches(hits=hits, more=False, searched=searched)
 
 
 @dataclass(slots=True)
@@ -116,7 +116,7 @@ class _Line:
 
 
 @dataclass(slots=True)
-class Piece:
+class MemoryPiece:
     """Bytes that follow each other in memory.
 
     Attributes:
@@ -137,7 +137,7 @@ class Piece:
         return not self.is_last and begin >= len(self.data) - overlap
 
 
-def pieces(stream: Iterator[Pages], file: PageFile, overlap: int) -> Iterator[Piece]:
+def pieces(stream: Iterator[Pages], file: PageFile, overlap: int) -> Iterator[MemoryPiece]:
     """The pages of a file as pieces; one that goes on where another ended begins with so many bytes of that one.
 
     Args:
@@ -158,12 +158,12 @@ def pieces(stream: Iterator[Pages], file: PageFile, overlap: int) -> Iterator[Pi
             left -= count
             row += count
             address = first * PAGE - len(rest)
-            yield Piece(address, data, len(fresh), left == 0, line)
+            yield MemoryPiece(address, data, len(fresh), left == 0, line)
             first += count
             rest = data[-overlap:] if left and overlap else b""
 
 
-def _hit(piece: Piece, begin: int, end: int, places: list[_Place], mask: Mask) -> Hit:
+def _hit(piece: MemoryPiece, begin: int, end: int, places: list[_Place], mask: Mask) -> Hit:
     address = piece.address + begin
     there = [one for one in places if one.begin <= address + one.base < one.end]
     place = there[0] if there else None

@@ -19,7 +19,7 @@ from enum import Enum, auto
 from relive.kernel.openat2 import look_as_below
 from relive.kernel.unixdiag import unix_sockets
 
-__all__ = ["CONNECT_FILTER", "Connect", "Found", "answer", "look", "receive"]
+__all__ = ["CONNECT_FILTER", "Connect", "NameOwner", "answer", "look", "receive"]
 
 _ARCHITECTURE_64 = 0xC000003E  # AUDIT_ARCH_X86_64
 _CONNECT = (42, 362)  # syscall_64.tbl and syscall_32.tbl; a branch's other filter forbids socketcall(2)
@@ -59,7 +59,7 @@ class Connect:
     length: int
 
 
-class Found(Enum):
+class NameOwner(Enum):
     """Whether somebody has bound the name that is connected to."""
 
     SERVED = auto()
@@ -84,7 +84,7 @@ def answer(listener: int, connect: Connect) -> None:
         fcntl.ioctl(listener, _SEND, bytearray(_RESPONSE.pack(connect.number, 0, 0, _CONTINUE)))
 
 
-def look(connect: Connect) -> tuple[str, Found] | None:
+def look(connect: Connect) -> tuple[str, NameOwner] | None:
     """The name of the UNIX domain socket, ``@`` before an abstract one, and who is there; None for other families.
 
     The calling thread must be in the network namespace of the one that waits: abstract names are its.
@@ -96,7 +96,7 @@ def look(connect: Connect) -> tuple[str, Found] | None:
         words = "@" + name[1:].decode(errors="backslashreplace")
         # An abstract name is one of sockets of its own kind only, so there is no other kind to ask with.
         is_bound = any(one.name == words for one in unix_sockets().values())
-        return words, Found.SERVED if is_bound else Found.MISSING
+        return words, NameOwner.SERVED if is_bound else NameOwner.MISSING
     path = os.fsdecode(name)
     return path, _probe_path(connect.thread, path)
 
@@ -119,19 +119,19 @@ def _name(connect: Connect) -> bytes | None:
     return name if name.startswith(b"\0") else name.partition(b"\0")[0]
 
 
-def _probe_path(thread: int, path: str) -> Found:
+def _probe_path(thread: int, path: str) -> NameOwner:
     """As the thread resolves it: in its root, or from its working directory, by links that are its own."""
     try:
         begin = f"/proc/{thread}/{'root' if path.startswith('/') else 'cwd'}"
         start = os.open(begin, os.O_PATH | os.O_CLOEXEC)
     except OSError:
-        return Found.UNKNOWN
+        return NameOwner.UNKNOWN
     try:
         found = look_as_below(start, path)
     except (FileNotFoundError, NotADirectoryError):
-        return Found.MISSING
+        return NameOwner.MISSING
     except OSError:
-        return Found.UNKNOWN
+        return NameOwner.UNKNOWN
     finally:
         os.close(start)
     try:
@@ -140,13 +140,13 @@ def _probe_path(thread: int, path: str) -> Found:
         os.close(found)
 
 
-def _probe(path: str) -> Found:
+def _probe(path: str) -> NameOwner:
     """Ask with a socket of datagrams: at a server of streams it gets no further than EPROTOTYPE, and makes no connection."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
         try:
             sock.connect(path)
         except ConnectionRefusedError:
-            return Found.MISSING
+            return NameOwner.MISSING
         except OSError as error:
-            return Found.SERVED if error.errno == errno.EPROTOTYPE else Found.UNKNOWN
-    return Found.SERVED
+            return NameOwner.SERVED if error.errno == errno.EPROTOTYPE else NameOwner.UNKNOWN
+    return NameOwner.SERVED

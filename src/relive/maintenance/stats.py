@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from relive.errors import NotFound, StoreError
-from relive.maintenance.usage import KINDS, CommitFacts, CommitShare, Dominance, ServiceShare, share_out
+from relive.maintenance.usage import KINDS, CommitShare, CommitUsage, Dominance, ServiceShare, share_out
 from relive.maintenance.verify import Progress, silent
 from relive.store import Store, StoredCommit
 from relive.store.disk_errors import disk_errors
@@ -73,14 +73,14 @@ def measure(store: Store, *, progress: Progress = silent) -> StoreStats:
     return StoreStats(sum(one.logical for one in facts), stored, dominance, services, commits)
 
 
-def _facts(line: StoredCommit, parts: StoreInternals, frames: _Frames) -> CommitFacts:
+def _facts(line: StoredCommit, parts: StoreInternals, frames: _Frames) -> CommitUsage:
     needs: set[str] = set()
     with contextlib.suppress(StoreError):
         needs |= objects_of(parts.manifests.read(line.id))
         placement = parts.placements.read(line.id)
         needs |= placement.needed()
         frames.look(placement)
-    return CommitFacts(line.id, line.name, line.taken_wall_ns, line.bytes, line.new_bytes, needs)
+    return CommitUsage(line.id, line.name, line.taken_wall_ns, line.bytes, line.new_bytes, needs)
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from statistics import mean
 
 from relive.model.commit import CommitId
 
-__all__ = ["KINDS", "CommitFacts", "CommitShare", "Dominance", "ServiceShare", "share_out"]
+__all__ = ["KINDS", "CommitShare", "CommitUsage", "Dominance", "ServiceShare", "share_out"]
 
 # What bytes of a store are for, in the order in which they are shown.
 KINDS = {
@@ -25,7 +25,7 @@ Dominance = Mapping[str, int]  # bytes by the keys of KINDS
 
 
 @dataclass(frozen=True, slots=True)
-class CommitFacts:
+class CommitUsage:
     """A commit as it is asked about.
 
     Attributes:
@@ -71,7 +71,7 @@ class ServiceShare:
 
 
 def share_out(
-    commits: Sequence[CommitFacts], sizes: Mapping[str, int]
+    commits: Sequence[CommitUsage], sizes: Mapping[str, int]
 ) -> tuple[list[ServiceShare], list[CommitShare]]:
     """Services, the largest first, and commits in the order given.
 

@@ -9,9 +9,9 @@ from mcp.server.mcpserver.tools import Tool
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
-from relive.check.report import Report
+from relive.check.report import CheckReport
 from relive.config import Settings
-from relive.mcp.stories import Frames, Story, Timeline, frames_of, story_of, timeline_of
+from relive.mcp.stories import Frames, Story, TimelinePage, frames_of, story_of, timeline_of
 from relive.mcp.tools import make_tool
 from relive.operations.branches import (
     BranchState,
@@ -28,7 +28,7 @@ from relive.operations.operation import Result
 from relive.operations.progress import Silent
 from relive.operations.runs import RunDetail, RunPage, RunsWish, list_runs, show_run
 from relive.operations.subprocess_runner import perform_apart
-from relive.operations.targets import Target, list_targets
+from relive.operations.targets import RunningTarget, list_targets
 
 __all__ = ["looking_tools"]
 
@@ -46,7 +46,7 @@ Number = Annotated[int, Field(ge=1, description="Number of the incident")]
 class Targets(Result):
     """What can be committed."""
 
-    items: list[Target]
+    items: list[RunningTarget]
 
 
 class Branches(Result):
@@ -104,7 +104,7 @@ def looking_tools(settings: Settings) -> list[Tool]:
         after: Place = 0,
         limit: Limit = 50,
         everything: Annotated[bool, Field(description="Also each reading of clock and randomness")] = False,
-    ) -> Timeline:
+    ) -> TimelinePage:
         """What the request that failed did until then: queries, calls, logs, with results and times; what repeats in one row."""
         return timeline_of(show_incident(settings, number, _QUIET), after, limit, everything=everything)
 
@@ -138,7 +138,7 @@ def looking_tools(settings: Settings) -> list[Tool]:
         target: Annotated[
             str, Field(description="pid:NUMBER, a service's name, podman:NAME or docker:NAME", max_length=512)
         ],
-    ) -> Report:
+    ) -> CheckReport:
         """Whether a running process can be committed, what would be lost, and what it costs; touches nothing."""
         return perform_apart(CHECK, settings, CheckWish(target=target))
 

@@ -16,7 +16,7 @@ from relive.model.outcome import Stack
 from relive.model.quantities import duration
 from relive.operations.operation import Result
 
-__all__ = ["FrameView", "Frames", "RowView", "Story", "Timeline", "frames_of", "story_of", "timeline_of"]
+__all__ = ["FrameView", "Frames", "RowView", "Story", "TimelinePage", "frames_of", "story_of", "timeline_of"]
 
 _LOG_LINES = 20
 _BODY = 4000  # [characters]
@@ -95,7 +95,7 @@ class Frames(Result):
     next: int | None
 
 
-class Timeline(Result):
+class TimelinePage(Result):
     """A page of the timeline."""
 
     items: list[RowView]
@@ -216,17 +216,17 @@ def _frame(frame: Frame, link: Link) -> FrameView:
     )
 
 
-def timeline_of(account: Account, after: int, limit: int, *, everything: bool) -> Timeline:
+def timeline_of(account: Account, after: int, limit: int, *, everything: bool) -> TimelinePage:
     """A page of the timeline; without ``everything`` what repeats is aggregated and what is far from the request left out.
 
     Then it has at most 100 rows, and what failed is always among them.
     """
     if account.timeline is None:
-        return Timeline(items=[], next=None)
+        return TimelinePage(items=[], next=None)
     rows = account.timeline.rows
     if not everything:
         rows = condensed(folded(near_failure(rows)), _ROWS)
-    return Timeline(
+    return TimelinePage(
         items=[_row(row) for row in rows[after : after + limit]],
         next=after + limit if len(rows) > after + limit else None,
     )

@@ -10,9 +10,9 @@ from typing import Annotated
 from pydantic import Field
 
 from relive.bisection.curve import commits_of_curve
-from relive.bisection.finding import Evidence, Jumps, find_jumps, find_rate_jumps, probe_again
+from relive.bisection.finding import Jumps, ProbesMade, find_jumps, find_rate_jumps, probe_again
 from relive.bisection.judgement import Judged, Judgement
-from relive.bisection.posterior import Counts, credible, rate
+from relive.bisection.posterior import ProbeCounts, credible, rate
 from relive.config import Settings
 from relive.errors import RecordingError, ReliveError, RestoreFailed, StoreError, UsageError
 from relive.incidents.incidents import Incidents
@@ -452,7 +452,7 @@ def _bisection(
     )
 
 
-def _curve(commits: Sequence[BisectedCommit], evidence: Evidence, drawn: Sequence[int]) -> list[CurvePoint]:
+def _curve(commits: Sequence[BisectedCommit], evidence: ProbesMade, drawn: Sequence[int]) -> list[CurvePoint]:
     counts = evidence.counts()
     return [
         CurvePoint(
@@ -462,7 +462,7 @@ def _curve(commits: Sequence[BisectedCommit], evidence: Evidence, drawn: Sequenc
             **_side(counts[at : at + 1]).model_dump(),
         )
         for at in drawn
-        if counts[at] != Counts()
+        if counts[at] != ProbeCounts()
     ]
 
 
@@ -534,8 +534,8 @@ def _sides(found: Jumps, number: int) -> tuple[Side, Side]:
     return _side(counts[begin : span.before + 1]), _side(counts[span.after : end])
 
 
-def _side(counts: Sequence[Counts]) -> Side:
-    total = Counts(sum(one.bad for one in counts), sum(one.good for one in counts))
+def _side(counts: Sequence[ProbeCounts]) -> Side:
+    total = ProbeCounts(sum(one.bad for one in counts), sum(one.good for one in counts))
     estimate = rate(total)
     return Side(
         bad=total.bad,

@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import Field
 
 from relive.agent.capsule.lives import find_capsule
-from relive.check.report import Expected, Report, capsule_helps, verdict_of
+from relive.check.report import CheckReport, Expected, capsule_helps, verdict_of
 from relive.config import Settings
 from relive.errors import UsageError
 from relive.model.commit import TargetKind
@@ -43,7 +43,7 @@ class CheckWish(Wish):
     )
 
 
-def check(settings: Settings, wish: CheckWish, _progress: Progress) -> Report:
+def check(settings: Settings, wish: CheckWish, _progress: Progress) -> CheckReport:
     """Look at a target or a command.
 
     Raises:
@@ -63,7 +63,7 @@ def check(settings: Settings, wish: CheckWish, _progress: Progress) -> Report:
 CHECK = Operation(
     "check",
     CheckWish,
-    Report,
+    CheckReport,
     check,
     Faces(
         cli=("check",),
@@ -80,7 +80,7 @@ CHECK = Operation(
 )
 
 
-def _check_target(settings: Settings, target: str) -> Report:
+def _check_target(settings: Settings, target: str) -> CheckReport:
     from relive.check.estimate import estimate
     from relive.check.reading import read_tree
     from relive.check.rules import findings_of
@@ -90,7 +90,7 @@ def _check_target(settings: Settings, target: str) -> Report:
     watched = kind is TargetKind.CAPSULE or (kind is TargetKind.CONTAINER and _is_watched(settings, target))
     seen = read_tree(pid, kind, settings, watched=watched)
     findings = findings_of(seen)
-    return Report(
+    return CheckReport(
         target=target,
         pid=pid,
         command=_command_of(pid),
@@ -134,7 +134,7 @@ def _command_of(pid: int) -> list[str]:
     return [word.decode(errors="surrogateescape") for word in words.rstrip(b"\0").split(b"\0")]
 
 
-def _check_command(wish: CheckWish) -> Report:
+def _check_command(wish: CheckWish) -> CheckReport:
     from relive.check.command import examine
     from relive.check.lacking import replay_lacks
 
@@ -142,7 +142,7 @@ def _check_command(wish: CheckWish) -> Report:
     lacks = replay_lacks(wish.command, inside=True, border=False)
     if lacks is not None and expected:
         expected.append(Expected(name="replay", value=lacks))
-    return Report(
+    return CheckReport(
         target=" ".join(wish.command),
         pid=None,
         command=wish.command,

@@ -30,9 +30,9 @@ from relive.store import Store
 __all__ = [
     "DEBUG",
     "OUTCOME_LIMIT",
-    "Answer",
     "DebugAnswers",
     "DebugWish",
+    "DebuggerAnswer",
     "debug",
     "is_quit",
     "leave",
@@ -60,7 +60,7 @@ class DebugWish(Wish):
     keep: bool = Field(default=False, description="Leave the branch there when the debugger ends")
 
 
-class Answer(Result):
+class DebuggerAnswer(Result):
     """What the debugger said to one command."""
 
     command: str
@@ -81,7 +81,7 @@ class DebugAnswers(Result):
     commit: CommitId
     branch: str
     opening: str
-    answers: list[Answer]
+    answers: list[DebuggerAnswer]
     has_gone_on: bool
     compares: bool
     outcome: DebugOutcome | None
@@ -148,7 +148,7 @@ def _answered(incident: Incident, debugged: Debugged, commands: list[str]) -> De
     line, said, left = debugged.line, "", _ANSWERS_MOST
     text, wants = line.read_text()
     opening = printable(_without_prompt(text))
-    answers: list[Answer] = []
+    answers: list[DebuggerAnswer] = []
     for said in commands:
         if not wants:
             break
@@ -161,7 +161,7 @@ def _answered(incident: Incident, debugged: Debugged, commands: list[str]) -> De
                 cause=f"its answers have more than {_ANSWERS_MOST} characters in all",
                 remedy="ask for less, such as a slice",
             )
-        answers.append(Answer(command=said, answer=printable(_without_prompt(text))))
+        answers.append(DebuggerAnswer(command=said, answer=printable(_without_prompt(text))))
     goes_on = not wants and not is_quit(said)
     return DebugAnswers(
         incident=incident.number,

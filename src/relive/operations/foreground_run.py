@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import Field
 
 from relive.agent.capsule.agent_process import agent_lives
-from relive.agent.capsule.inherited import Handed
+from relive.agent.capsule.inherited import InheritedDescriptors
 from relive.agent.capsule.launch import launch
 from relive.agent.capsule.lives import Capsule, all_lives
 from relive.agent.capsule.readiness import Ready, listens
@@ -93,7 +93,7 @@ def run_in_foreground(
     spec = spec_of(settings, wish, directory, given.environment)
     tend_capsules(settings, only=spec.name if given.is_supervised else None)
     ours, line = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    handed = Handed(
+    handed = InheritedDescriptors(
         line=line.fileno() if given.is_supervised else None,
         sockets=given.sockets,
         own_pid=tuple(given.own_pid),

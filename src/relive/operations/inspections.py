@@ -7,7 +7,7 @@ from pydantic import Field
 from relive.config import Settings
 from relive.incidents.report.masking import Mask
 from relive.inspection.python.values import Evaluated, PythonObjects, PythonStacks
-from relive.inspection.search import Found
+from relive.inspection.search import MemoryMatches
 from relive.inspection.state import CommitState
 from relive.operations.named import look_up_commit
 from relive.operations.operation import Effect, Face, Faces, Only, Operation, Tool, Wish
@@ -87,7 +87,7 @@ class FindWish(InspectWish):
     most: int = Field(default=100, ge=1, le=10_000, description="At most so many matches")
 
 
-def find_in_memory(settings: Settings, wish: FindWish, progress: Progress) -> Found:
+def find_in_memory(settings: Settings, wish: FindWish, progress: Progress) -> MemoryMatches:
     """Where a pattern stands in the memory of a commit's processes, without running it; raises as ``inspect``, and UsageError."""
     from relive.inspection.patterns import parse_pattern
     from relive.inspection.reading import learn_secrets
@@ -104,7 +104,7 @@ def find_in_memory(settings: Settings, wish: FindWish, progress: Progress) -> Fo
 FIND = Operation(
     "find-in-memory",
     FindWish,
-    Found,
+    MemoryMatches,
     find_in_memory,
     Faces(
         cli=("inspect",),

@@ -55,7 +55,7 @@ from relive.trial.kept import (
     read_kept,
     written_kept,
 )
-from relive.trial.lives import Life, live_once, with_files_here
+from relive.trial.lives import TrialLife, live_once, with_files_here
 
 __all__ = ["KEEP", "KEPT", "KeepWish", "Kept", "KeptRun", "KeptRuns", "KeptWish", "keep", "run_kept"]
 
@@ -328,7 +328,7 @@ def _write(goal: Path, content: str) -> None:
         ) from error
 
 
-def _kept_run(life: Life, reason: str | None, mask: Mask) -> KeptRun:
+def _kept_run(life: TrialLife, reason: str | None, mask: Mask) -> KeptRun:
     run = mask.model(masked_run(life.run, mask))
     return KeptRun(
         reason=mask.sentence(reason) if reason is not None else None,

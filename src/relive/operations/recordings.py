@@ -19,8 +19,8 @@ from relive.recording.exchanges import Ended, Exchange, Exchanges
 from relive.recording.reader import Recording as Events
 
 __all__ = [
+    "LifeRecording",
     "RecordedRequest",
-    "Recording",
     "RequestPage",
     "RequestsWish",
     "list_recordings",
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-class Recording(Result):
+class LifeRecording(Result):
     """What is kept of one life of a service.
 
     Attributes:
@@ -77,10 +77,10 @@ class RequestPage(Result):
     next: int | None
 
 
-def list_recordings(settings: Settings, service: str | None = None) -> list[Recording]:
+def list_recordings(settings: Settings, service: str | None = None) -> list[LifeRecording]:
     """Those of a service, or all, newest first."""
     return [
-        Recording(
+        LifeRecording(
             service=one.facts.spec.name,
             life=one.paths.directory.name,
             is_alive=one.is_alive,

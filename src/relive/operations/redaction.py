@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from relive.incidents.report.body import Body
+from relive.incidents.report.body import ReportBody
 from relive.incidents.report.detail import Account
 from relive.incidents.report.last_good import Contrast
 from relive.incidents.report.proxied import Proxied
@@ -66,8 +66,8 @@ def request_without_bodies(proxied: Proxied) -> Proxied:
     return proxied.model_copy(update={"body": _size(proxied.body), "answer_body": _size(proxied.answer_body)})
 
 
-def _size(body: Body) -> Body:
-    return Body.of(b"", size=body.size)
+def _size(body: ReportBody) -> ReportBody:
+    return ReportBody.of(b"", size=body.size)
 
 
 def _package(package: ErrorPackage) -> ErrorPackage:

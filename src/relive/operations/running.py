@@ -9,7 +9,7 @@ from threading import Event
 
 from pydantic import Field
 
-from relive.agent.capsule.inherited import Handed
+from relive.agent.capsule.inherited import InheritedDescriptors
 from relive.agent.capsule.launch import launch
 from relive.agent.capsule.lives import Capsule
 from relive.agent.capsule.readiness import Ready, await_ready
@@ -129,7 +129,7 @@ def run(settings: Settings, wish: RunWish, progress: Progress) -> Running:
     spec = spec_of(settings, wish, wish.directory, wish.environment)
     limits = tuple(parse_limit(text) for text in wish.limit)
     tend_capsules(settings)
-    capsule = _run_apart(settings, spec, Handed(umask=take_umask(), limits=limits), wish)
+    capsule = _run_apart(settings, spec, InheritedDescriptors(umask=take_umask(), limits=limits), wish)
     lacks = tell_start(progress, capsule)
     return Running(name=spec.name, life=capsule.facts.life, pid=capsule.lead, replay_lacks=lacks)
 
@@ -189,7 +189,9 @@ def tell_start(progress: Progress, capsule: Capsule) -> str | None:
     return lacks
 
 
-def _run_apart(settings: Settings, spec: CapsuleSpec, handed: Handed, wish: ServiceWish) -> Capsule:
+def _run_apart(
+    settings: Settings, spec: CapsuleSpec, handed: InheritedDescriptors, wish: ServiceWish
+) -> Capsule:
     """Start a service that runs on without this process, and wait until it is ready, if that is wanted."""
     relay = None
     if wish.ready is Ready.SERVICE and wish.wait:

@@ -17,9 +17,9 @@ from relive.operations.operation import Result, Wish
 from relive.replay.outline import OTHER, outline
 
 __all__ = [
-    "Run",
     "RunDetail",
     "RunPage",
+    "RunRecord",
     "RunVerdict",
     "RunsWish",
     "keep_replay",
@@ -38,7 +38,7 @@ class RunKind(StrEnum):
     REPRODUCE = "reproduce"
 
 
-class Run(Result):
+class RunRecord(Result):
     """A run in a list; see ``store.runs.RunRow``."""
 
     number: int
@@ -52,12 +52,12 @@ class Run(Result):
     verdict: str
 
     @classmethod
-    def of(cls, row: RunRow) -> Run:
+    def of(cls, row: RunRow) -> RunRecord:
         """From what is kept."""
         return cls.model_validate(asdict(row))
 
 
-class RunDetail(Run):
+class RunDetail(RunRecord):
     """A run in full; the one of the two that fits ``kind`` is there."""
 
     replay: Replay | None = None
@@ -78,7 +78,7 @@ class RunsWish(Wish):
 class RunPage(Result):
     """Runs, newest first, a page of them."""
 
-    items: list[Run]
+    items: list[RunRecord]
     next: int | None
 
 
@@ -87,7 +87,7 @@ def list_runs(settings: Settings, wish: RunsWish) -> RunPage:
     rows = Runs(settings.runs).page(
         service=wish.service, incident=wish.incident, after=wish.after, limit=wish.limit + 1
     )
-    items = [Run.of(row) for row in rows[: wish.limit]]
+    items = [RunRecord.of(row) for row in rows[: wish.limit]]
     return RunPage(items=items, next=items[-1].number if len(rows) > wish.limit else None)
 
 

@@ -22,14 +22,14 @@ from relive.recording.reader import Recording
 from relive.watching.life import Watch, living_watches
 from relive.watching.timestamps import moment
 
-__all__ = ["Target", "list_targets", "named_targets", "tend"]
+__all__ = ["RunningTarget", "list_targets", "named_targets", "tend"]
 
 _STATUS_LIMIT = 2.0  # [s]
 _RECORDING: dict[int | None, str] = {STATE_RECORDING: "on", STATE_OFF: "off"}
 _KINDS = {"pid": "process", "unit": "unit"}
 
 
-class Target(Result):
+class RunningTarget(Result):
     """A capsule that runs, or a container or service that is watched.
 
     Attributes:
@@ -63,14 +63,14 @@ def tend(settings: Settings, progress: Progress) -> None:
         progress.status(f"The agent of {name} had died; it has a new one.")
 
 
-def list_targets(settings: Settings, progress: Progress) -> list[Target]:
+def list_targets(settings: Settings, progress: Progress) -> list[RunningTarget]:
     """The capsules that run, then what is watched; of each the oldest first."""
     tend(settings, progress)
     capsules = [_capsule(one) for one in living_capsules(settings)]
     return capsules + [_watched(one) for one in living_watches(settings)]
 
 
-def _capsule(one: Capsule) -> Target:
+def _capsule(one: Capsule) -> RunningTarget:
     facts, pace, status = one.facts, _pace(one.paths), _status(one.paths)
     notes = _notes(facts.spec.name, pace, status)
     if len(one.strays) > 1:
@@ -78,7 +78,7 @@ def _capsule(one: Capsule) -> Target:
             f"Not committed: its first process has ended and left {len(one.strays)} daemons, and a commit is of one tree. "
             "`relive run --daemons` keeps one process at the head of them."
         )
-    return Target(
+    return RunningTarget(
         name=facts.spec.name,
         called=facts.spec.name,
         life=one.paths.directory.name,
@@ -100,7 +100,7 @@ def _pace(paths: LifePaths) -> PaceState | None:
         return None
 
 
-def named_targets(settings: Settings, names: Collection[str], progress: Progress) -> list[Target]:
+def named_targets(settings: Settings, names: Collection[str], progress: Progress) -> list[RunningTarget]:
     """Those of ``list_targets`` that have one of these names, or all of them without names.
 
     Raises:
@@ -116,9 +116,9 @@ def named_targets(settings: Settings, names: Collection[str], progress: Progress
     return [one for one in found if not names or one.name in names or one.called in names]
 
 
-def _watched(watch: Watch) -> Target:
+def _watched(watch: Watch) -> RunningTarget:
     facts, pace, status = watch.facts, _pace(watch.paths), _status(watch.paths)
-    return Target(
+    return RunningTarget(
         kind=_KINDS.get(facts.engine, "container"),
         name=watch.target,
         called=facts.name,

@@ -12,7 +12,7 @@ from relive.errors import ObjectCorrupt, RefAmbiguous, RefUnknown, UsageError
 from relive.model.commit import CommitId
 from relive.remotes.remote import Remote
 from relive.remotes.remote_layout import manifests_directory, tag_path
-from relive.store.names import Name
+from relive.store.names import CommitName
 from relive.store.objects import is_id
 
 __all__ = [
@@ -45,7 +45,7 @@ def resolve_remote_reference(remote: Remote, text: str) -> ResolvedReference:
     tagged = read_tag(remote, text)
     if tagged is not None:
         return ResolvedReference(tagged, text)
-    if Name(text).is_prefix:
+    if CommitName(text).is_prefix:
         directory = manifests_directory(text)
         ids = [text[:2] + name.removesuffix(".json") for name in remote.sizes(directory)]
         fitting = sorted(found for found in ids if found.startswith(text) and is_id(found))

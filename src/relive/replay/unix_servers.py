@@ -107,9 +107,9 @@ class UnixServers:
             return
         name, who = found
         with self._lock:
-            if who is connects.Found.SERVED:
+            if who is connects.NameOwner.SERVED:
                 self._missing.pop(name, None)
-            elif who is connects.Found.MISSING and (
+            elif who is connects.NameOwner.MISSING and (
                 name in self._missing or len(self._missing) < _KNOWN_MOST
             ):
                 self._missing[name] += 1

@@ -64,7 +64,7 @@ _PACKAGES = {"ip": "iproute2", "iptables-restore": "iptables", "ip6tables-restor
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class HostRoute:
     """A way that the host has. ``source``: own address that is used on it, None where the kernel chooses."""
 
     family: int
@@ -90,7 +90,7 @@ class HostNetwork:
     """
 
     addresses: tuple[str, ...]
-    routes: tuple[Route, ...]
+    routes: tuple[HostRoute, ...]
     settings: tuple[tuple[str, str], ...]
 
     @classmethod
@@ -115,7 +115,7 @@ class HostNetwork:
         for family, everything in ((4, "0.0.0.0/0"), (6, "::/0")):
             has_rules = len(_asked(f"-{family}", "rule")) > (_ORDINARY_RULES if family == 4 else 2)
             if has_rules and not any(route.goal == everything for route in routes):
-                routes.append(Route(family, everything, "unicast", None))  # other tables may have a way
+                routes.append(HostRoute(family, everything, "unicast", None))  # other tables may have a way
         return cls(
             tuple(dict.fromkeys(address for address, _ in found)),
             tuple(routes),
@@ -183,7 +183,7 @@ def rules(addresses: Iterable[str], *, six: bool) -> str:
 
 def _routes(
     family: int, answers: Sequence[dict[str, Any]], first: dict[tuple[str, bool], str]
-) -> list[Route]:
+) -> list[HostRoute]:
     """Those that lead somewhere, the best one to each goal."""
     best: dict[str, dict[str, Any]] = {}
     for one in answers:
@@ -195,7 +195,7 @@ def _routes(
     found = []
     for goal, one in best.items():
         source = one.get("prefsrc") or first.get((str(one.get("dev")), family == 6))
-        found.append(Route(family, goal, str(one.get("type", "unicast")), source))
+        found.append(HostRoute(family, goal, str(one.get("type", "unicast")), source))
     return found
 
 

@@ -17,7 +17,7 @@ from relive.errors import ObjectCorrupt, RangeUnsatisfiable
 from relive.server.audit import note_for_audit
 from relive.server.errors import ERROR_RESPONSES, answer_to
 from relive.server.export_shelf import ExportStore, KeptExport
-from relive.server.ranges import Span, wanted
+from relive.server.ranges import ByteRange, wanted
 from relive.server.signed_urls import SignedUrls
 
 __all__ = ["router"]
@@ -54,7 +54,7 @@ def download(export: str, request: Request) -> Response:
     note_for_audit(request.scope, who=f"signed address {link.link} of {link.asked_by}", target=export)
     if request.method == "HEAD":
         kept = export_store.get(export)
-        return Response(headers=_headers(kept, Span(0, kept.bytes)), media_type=_TYPE)
+        return Response(headers=_headers(kept, ByteRange(0, kept.bytes)), media_type=_TYPE)
     kept, descriptor = export_store.open(export)
     try:
         asked = wanted(
@@ -63,14 +63,14 @@ def download(export: str, request: Request) -> Response:
     except RangeUnsatisfiable as error:
         os.close(descriptor)
         return answer_to(error, headers={"Content-Range": f"bytes */{kept.bytes}", "ETag": kept.etag})
-    span = asked or Span(0, kept.bytes)
+    span = asked or ByteRange(0, kept.bytes)
     headers = _headers(kept, span)
     if asked is not None:
         headers["Content-Range"] = f"bytes {span.begin}-{span.end - 1}/{kept.bytes}"
     return _Part(descriptor, span, 200 if asked is None else 206, headers)
 
 
-def _headers(kept: KeptExport, span: Span) -> dict[str, str]:
+def _headers(kept: KeptExport, span: ByteRange) -> dict[str, str]:
     return {
         "Content-Length": str(span.end - span.begin),
         "Accept-Ranges": "bytes",
@@ -86,7 +86,7 @@ def _headers(kept: KeptExport, span: Span) -> dict[str, str]:
 class _Part(StreamingResponse):
     """Bytes of an open file, which it closes, also when the client goes away or nothing was sent."""
 
-    def __init__(self, descriptor: int, span: Span, status: int, headers: dict[str, str]) -> None:
+    def __init__(self, descriptor: int, span: ByteRange, status: int, headers: dict[str, str]) -> None:
         super().__init__(_chunks(descriptor, span), status, headers, _TYPE)
         self._descriptor = descriptor
 
@@ -97,7 +97,7 @@ class _Part(StreamingResponse):
             os.close(self._descriptor)
 
 
-async def _chunks(descriptor: int, span: Span) -> AsyncIterator[bytes]:
+async def _chunks(descriptor: int, span: ByteRange) -> AsyncIterator[bytes]:
     begin, end = span
     while begin < end:
         chunk = await anyio.to_thread.run_sync(os.pread, descriptor, min(_CHUNK, end - begin), begin)

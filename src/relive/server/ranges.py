@@ -7,20 +7,20 @@ from typing import NamedTuple
 
 from relive.errors import RangeUnsatisfiable
 
-__all__ = ["Span", "wanted"]
+__all__ = ["ByteRange", "wanted"]
 
 # Digits of ASCII only, and so few that making a number of them costs nothing.
 _SINGLE = re.compile(r"bytes[ \t]*=[ \t]*([0-9]{0,30})-([0-9]{0,30})[ \t]*", re.ASCII | re.IGNORECASE)
 
 
-class Span(NamedTuple):
+class ByteRange(NamedTuple):
     """Bytes ``begin`` up to, without, ``end``; there is at least one."""
 
     begin: int
     end: int
 
 
-def wanted(range_: str | None, if_range: str | None, *, size: int, etag: str) -> Span | None:
+def wanted(range_: str | None, if_range: str | None, *, size: int, etag: str) -> ByteRange | None:
     """The span that is asked for; None: the whole file.
 
     The whole file is also the answer to what a server may ignore: another unit than bytes, several ranges, a header that cannot be
@@ -47,4 +47,4 @@ def wanted(range_: str | None, if_range: str | None, *, size: int, etag: str) ->
             cause=f"it is {size} bytes long, and bytes from {begin} on are asked for",
             remedy="it may be that all of it has arrived already",
         )
-    return Span(begin, end)
+    return ByteRange(begin, end)

@@ -21,7 +21,7 @@ from relive.errors import NotFound, UrlRefused, UsageError
 from relive.server.database import SqliteFile
 from relive.server.key_files import private_directory, read_key, replace_key
 
-__all__ = ["LONGEST", "Link", "SignedUrls"]
+__all__ = ["LONGEST", "SignedLink", "SignedUrls"]
 
 LONGEST = 30 * 86_400  # [s] that an address is valid at most
 _QUERY = re.compile(
@@ -37,7 +37,7 @@ CREATE INDEX IF NOT EXISTS links_by_export ON links (export, created);
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class SignedLink:
     """What is known of a signed address. Times are Unix seconds; ``revoked`` is None if it was not.
 
     The address itself is not kept, but can be made from it by who has the key.
@@ -68,7 +68,7 @@ class SignedUrls:
         self._clock = clock
         self._database = SqliteFile(server / "links.sqlite", _SCHEMA)
 
-    def issue(self, export: str, *, lifetime: int, asked_by: str) -> tuple[Link, str]:
+    def issue(self, export: str, *, lifetime: int, asked_by: str) -> tuple[SignedLink, str]:
         """Make an address; gives what is known of it, and path with query, which begins with a slash.
 
         Args:
@@ -85,7 +85,7 @@ class SignedUrls:
                 remedy="ask for a shorter time, and again when it is over",
             )
         now = int(self._clock())
-        link = Link(secrets.token_hex(16), export, asked_by, now, now + lifetime, None)
+        link = SignedLink(secrets.token_hex(16), export, asked_by, now, now + lifetime, None)
         with self._database.writing() as connection:
             connection.execute(
                 "INSERT INTO links VALUES (?, ?, ?, ?, ?, NULL)",
@@ -95,7 +95,7 @@ class SignedUrls:
         query = f"expires={link.expires}&link={link.link}&signature={signature}"
         return link, f"/exports/{export}/file?{query}"
 
-    def check(self, export: str, query: bytes) -> Link:
+    def check(self, export: str, query: bytes) -> SignedLink:
         """What is known of the address with this export and raw query, if it is valid.
 
         Raises:
@@ -118,12 +118,12 @@ class SignedUrls:
             raise _refused("it was revoked", "ask for another one: POST /exports")
         return _link(rows[0])
 
-    def links(self, export: str) -> list[Link]:
+    def links(self, export: str) -> list[SignedLink]:
         """The addresses of an export that have not been swept out, the oldest first."""
         question = "SELECT * FROM links WHERE export = ? ORDER BY created, link"
         return [_link(row) for row in self._database.rows(question, export)]
 
-    def revoke(self, link: str) -> Link:
+    def revoke(self, link: str) -> SignedLink:
         """End one address; doing it again changes nothing.
 
         Raises:
@@ -165,5 +165,7 @@ def _refused(cause: str, remedy: str) -> UrlRefused:
     return UrlRefused("the address of the download is not valid", cause=cause, remedy=remedy)
 
 
-def _link(row: sqlite3.Row) -> Link:
-    return Link(row["link"], row["export"], row["asked_by"], row["created"], row["expires"], row["revoked"])
+def _link(row: sqlite3.Row) -> SignedLink:
+    return SignedLink(
+        row["link"], row["export"], row["asked_by"], row["created"], row["expires"], row["revoked"]
+    )

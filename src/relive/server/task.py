@@ -10,7 +10,16 @@ from typing import Any, NewType
 
 from relive.model.value import Value
 
-__all__ = ["EventKind", "Failure", "Task", "TaskEvent", "TaskId", "TaskPage", "TaskProgress", "TaskState"]
+__all__ = [
+    "Task",
+    "TaskEvent",
+    "TaskEventKind",
+    "TaskFailure",
+    "TaskId",
+    "TaskPage",
+    "TaskProgress",
+    "TaskState",
+]
 
 TaskId = NewType("TaskId", str)  # 32 hexadecimal digits, random; made by the task store only
 
@@ -30,7 +39,7 @@ class TaskState(StrEnum):
         return self in {TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELLED}
 
 
-class Failure(Value):
+class TaskFailure(Value):
     """Why a task failed, in the one shape of errors (``ReliveError.as_json``)."""
 
     code: str
@@ -68,7 +77,7 @@ class Task(Value):
     key: str | None
     input: dict[str, Any]
     result: dict[str, Any] | None
-    error: Failure | None
+    error: TaskFailure | None
     created_wall_ns: int
     begun_wall_ns: int | None
     ended_wall_ns: int | None
@@ -88,7 +97,7 @@ class TaskPage(Value):
     next: str | None
 
 
-class EventKind(StrEnum):
+class TaskEventKind(StrEnum):
     """What is told of a task while it goes on."""
 
     BEGUN = "begun"
@@ -108,6 +117,6 @@ class TaskEvent(Value):
 
     id: int
     task: TaskId
-    event: EventKind
+    event: TaskEventKind
     wall_ns: int
     data: dict[str, Any]

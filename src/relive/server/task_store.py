@@ -29,10 +29,10 @@ from relive.errors import (
 )
 from relive.server.database import SqliteFile
 from relive.server.task import (
-    EventKind,
-    Failure,
     Task,
     TaskEvent,
+    TaskEventKind,
+    TaskFailure,
     TaskId,
     TaskPage,
     TaskProgress,
@@ -222,7 +222,7 @@ class TaskStore:
             TaskEvent(
                 id=row["id"],
                 task=TaskId(row["task"]),
-                event=EventKind(row["event"]),
+                event=TaskEventKind(row["event"]),
                 wall_ns=row["wall_ns"],
                 data=json.loads(row["data"]),
             )
@@ -259,7 +259,7 @@ class TaskStore:
                 "UPDATE tasks SET state = ?, attempt = ?, deaths = ?, begun_ns = coalesce(begun_ns, ?) WHERE id = ?",
                 (TaskState.RUNNING, attempt, deaths, time.time_ns(), task_id),
             )
-            _tell(database, task_id, EventKind.BEGUN, {"attempt": attempt})
+            _tell(database, task_id, TaskEventKind.BEGUN, {"attempt": attempt})
             begun = database.execute(f"{_TASK} WHERE id = ?", (task_id,)).fetchone()
         return Beginning(_task(begun), attempt, deaths, bool(begun["cancelling"]))
 
@@ -296,7 +296,7 @@ class TaskStore:
             database.execute("INSERT OR REPLACE INTO effects VALUES (?, ?, ?)", (task_id, step, value))
 
     def end(
-        self, news: News, state: TaskState, *, result: dict[str, Any] | None, failure: Failure | None
+        self, news: News, state: TaskState, *, result: dict[str, Any] | None, failure: TaskFailure | None
     ) -> None:
         """A task's end, with what it had still to tell; durable on return. Raises Superseded."""
         with self._promised.writing() as database:
@@ -389,9 +389,9 @@ class TaskStore:
             database.execute("DELETE FROM executors WHERE id = ?", (executor,))
 
 
-def cancelled(task_id: str, kind: str) -> Failure:
+def cancelled(task_id: str, kind: str) -> TaskFailure:
     """The error of a task that was cancelled."""
-    return Failure(
+    return TaskFailure(
         code="cancelled",
         message=f"the task {kind} was cancelled",
         cause=f"its id is {task_id}",
@@ -423,7 +423,7 @@ def _check_fence(database: sqlite3.Connection, task_id: TaskId, attempt: int) ->
         raise Superseded(f"attempt {attempt} of {task_id}")
 
 
-def _tell(database: sqlite3.Connection, task_id: TaskId, event: EventKind, data: dict[str, Any]) -> None:
+def _tell(database: sqlite3.Connection, task_id: TaskId, event: TaskEventKind, data: dict[str, Any]) -> None:
     database.execute(
         "INSERT INTO events (task, event, wall_ns, data) VALUES (?, ?, ?, ?)",
         (task_id, event, time.time_ns(), _json(data)),
@@ -432,11 +432,13 @@ def _tell(database: sqlite3.Connection, task_id: TaskId, event: EventKind, data:
 
 def _tell_news(database: sqlite3.Connection, news: News) -> None:
     for text in news.told:
-        _tell(database, news.task, EventKind.TOLD, {"text": text})
+        _tell(database, news.task, TaskEventKind.TOLD, {"text": text})
     if news.progress is not None:
         # Rows of a long task would grow without end, and nobody wants to know how far it once was.
-        database.execute("DELETE FROM events WHERE task = ? AND event = ?", (news.task, EventKind.PROGRESS))
-        _tell(database, news.task, EventKind.PROGRESS, news.progress.model_dump())
+        database.execute(
+            "DELETE FROM events WHERE task = ? AND event = ?", (news.task, TaskEventKind.PROGRESS)
+        )
+        _tell(database, news.task, TaskEventKind.PROGRESS, news.progress.model_dump())
 
 
 def _end(
@@ -444,14 +446,14 @@ def _end(
     task_id: TaskId,
     state: TaskState,
     result: dict[str, Any] | None,
-    failure: Failure | None,
+    failure: TaskFailure | None,
 ) -> None:
     error = failure.model_dump() if failure is not None else None
     database.execute(
         "UPDATE tasks SET state = ?, result = ?, error = ?, ended_ns = ? WHERE id = ?",
         (state, _json_or_null(result), _json_or_null(error), time.time_ns(), task_id),
     )
-    _tell(database, task_id, EventKind.ENDED, {"state": state.value, "result": result, "error": error})
+    _tell(database, task_id, TaskEventKind.ENDED, {"state": state.value, "result": result, "error": error})
 
 
 def _task(row: sqlite3.Row) -> Task:
@@ -464,7 +466,7 @@ def _task(row: sqlite3.Row) -> Task:
         key=row["key"],
         input=json.loads(row["input"]),
         result=json.loads(row["result"]) if row["result"] is not None else None,
-        error=Failure(**json.loads(row["error"])) if row["error"] is not None else None,
+        error=TaskFailure(**json.loads(row["error"])) if row["error"] is not None else None,
         created_wall_ns=row["created_ns"],
         begun_wall_ns=row["begun_ns"],
         ended_wall_ns=row["ended_ns"],

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ValidationError
 from relive.config import Settings
 from relive.errors import Cancelled, ReliveError, TaskError, TaskLost, UsageError
 from relive.server.executors import dead_among, this_process
-from relive.server.task import Failure, Task, TaskEvent, TaskId, TaskPage, TaskState
+from relive.server.task import Task, TaskEvent, TaskFailure, TaskId, TaskPage, TaskState
 from relive.server.task_context import LeftForAnother, TaskAttempt, TaskKind
 from relive.server.task_engine import TaskEngine
 from relive.server.task_store import Beginning, Superseded, TaskStore, cancelled
@@ -211,14 +211,14 @@ class Tasks:
 
     def _outcome(
         self, beginning: Beginning, work: TaskAttempt
-    ) -> tuple[TaskState, dict[str, Any] | None, Failure | None]:
+    ) -> tuple[TaskState, dict[str, Any] | None, TaskFailure | None]:
         task = beginning.task
         try:
             result = self._do(beginning, work)
         except Cancelled:
             return TaskState.CANCELLED, None, cancelled(task.id, task.kind)
         except ReliveError as error:
-            return TaskState.FAILED, None, Failure.model_validate(error.as_json())
+            return TaskState.FAILED, None, TaskFailure.model_validate(error.as_json())
         except Superseded:
             raise
         except Exception as error:
@@ -229,7 +229,7 @@ class Tasks:
                 cause=f"{type(error).__name__}: {error}",
                 remedy="the server's log tells where",
             )
-            return TaskState.FAILED, None, Failure.model_validate(told.as_json())
+            return TaskState.FAILED, None, TaskFailure.model_validate(told.as_json())
         return TaskState.SUCCEEDED, result.model_dump(mode="json"), None
 
     def _do(self, beginning: Beginning, work: TaskAttempt) -> BaseModel:

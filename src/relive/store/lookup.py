@@ -5,7 +5,7 @@ from __future__ import annotations
 from relive.errors import RefAmbiguous
 from relive.model.commit import CommitId
 from relive.store.index import CommitIndex
-from relive.store.names import AtTime, Back, Name, Reference
+from relive.store.names import AtTime, Back, CommitName, Reference
 from relive.store.tags import Tags
 
 __all__ = ["find_commit"]
@@ -25,11 +25,11 @@ def find_commit(reference: Reference, tags: Tags, index: CommitIndex) -> CommitI
         case AtTime(name, wall_ns):
             commit = index.newest_before(name, wall_ns)
             return commit.id if commit is not None else None
-        case Name():
+        case CommitName():
             return tags.find(reference.text) or _find_untagged(reference, index)
 
 
-def _find_untagged(reference: Name, index: CommitIndex) -> CommitId | None:
+def _find_untagged(reference: CommitName, index: CommitIndex) -> CommitId | None:
     if reference.is_prefix:
         ids = index.by_prefix(reference.text)
         if len(ids) > 1:

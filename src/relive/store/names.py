@@ -13,7 +13,7 @@ from datetime import datetime
 
 from relive.errors import RefUnknown
 
-__all__ = ["AtTime", "Back", "Name", "Reference", "parse_reference"]
+__all__ = ["AtTime", "Back", "CommitName", "Reference", "parse_reference"]
 
 _PREFIX = re.compile(r"[0-9a-f]{4,64}")
 _WITH_BRACES = re.compile(r"(?P<name>[^@{}]+)@\{(?P<when>[^}]*)\}")
@@ -24,7 +24,7 @@ _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 7 * 8
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class CommitName:
     """A tag, the beginning of an id, or a target's name; tried in this order."""
 
     text: str
@@ -51,7 +51,7 @@ class AtTime:
     wall_ns: int
 
 
-Reference = Name | Back | AtTime
+Reference = CommitName | Back | AtTime
 
 
 def parse_reference(text: str, *, now_ns: int) -> Reference:
@@ -62,7 +62,7 @@ def parse_reference(text: str, *, now_ns: int) -> Reference:
     """
     match = _WITH_BRACES.fullmatch(text)
     if match is None:
-        return Name(text)
+        return CommitName(text)
     name, when = match["name"], match["when"].strip()
     if when in ("", "now"):
         return Back(name, 0)

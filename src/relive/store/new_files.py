@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relive.store.pages.numpy_threads import load_numpy
-from relive.store.small_files import Part
+from relive.store.small_files import FilePart
 from relive.store.staging import Staging
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class NewFiles:
     def __len__(self) -> int:
         return len(self._contents)
 
-    def take(self, file: Path, place: Place | None, part: Part | None = None) -> str:
+    def take(self, file: Path, place: Place | None, part: FilePart | None = None) -> str:
         """Move a file of the same file system here; returns the BLAKE3 of its content.
 
         Args:

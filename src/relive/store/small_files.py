@@ -10,14 +10,14 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["SMALL_MOST", "Part", "SmallFiles"]
+__all__ = ["SMALL_MOST", "FilePart", "SmallFiles"]
 
 SMALL_MOST = 64 << 10  # [bytes] a larger file is copied by itself
 _PAGE = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FilePart:
     """Where a content lies in a file of many; ``begin`` is a multiple of a page, and zeros fill its last page."""
 
     begin: int
@@ -36,7 +36,7 @@ class SmallFiles:
         self._end = 0
         self._is_made = False
 
-    def add(self, source: str, *, follow: bool = False) -> Part | None:
+    def add(self, source: str, *, follow: bool = False) -> FilePart | None:
         """Copy a file here.
 
         Args:
@@ -55,7 +55,7 @@ class SmallFiles:
             os.close(reading)
         if len(data) > SMALL_MOST:
             return None
-        part = Part(self._end, len(data))
+        part = FilePart(self._end, len(data))
         size = -(-len(data) // _PAGE) * _PAGE
         self._append(data.ljust(size, b"\0"))
         return part

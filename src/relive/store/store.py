@@ -46,7 +46,7 @@ from relive.store.pages.numpy_threads import load_numpy
 from relive.store.pages.packs import Packs
 from relive.store.pages.placement import Placements
 from relive.store.paging import Page
-from relive.store.small_files import Part
+from relive.store.small_files import FilePart
 from relive.store.staging import Staging, sweep_left_overs
 from relive.store.sweep import repack_dead, sweep_packs
 from relive.store.tags import Tags
@@ -237,7 +237,9 @@ class Store:
         if taken is not None:
             taken.intake.discard()
 
-    def take_file(self, file: Path, place: tuple[str, str] | None = None, part: Part | None = None) -> str:
+    def take_file(
+        self, file: Path, place: tuple[str, str] | None = None, part: FilePart | None = None
+    ) -> str:
         """Take a staged file, which is gone from where it was on return; it is durable with ``add``.
 
         Args:

@@ -18,13 +18,13 @@ from relive.store import Store
 from relive.trial.source import SourceChange, read_in_branch
 from relive.trial.swapping import change_code, loaded_files
 
-__all__ = ["Change", "Life", "live_once", "with_files_here"]
+__all__ = ["Change", "TrialLife", "live_once", "with_files_here"]
 
 Change = Callable[[Branch], Swapped]
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class TrialLife:
     """What came of one.
 
     Attributes:
@@ -44,7 +44,7 @@ def live_once(
     wishes: ReplayOptions,
     change: Change | None = None,
     number: int = 1,
-) -> Life:
+) -> TrialLife:
     """Replay a case once, with a change of its branch before anything is sent.
 
     Call it from a process with one thread.
@@ -65,7 +65,7 @@ def live_once(
 
     options = replace(wishes, times=1, jobs=1, changes=carry_out, hears=hear)
     (run,) = asyncio.run(replay(settings, store, case, options)).runs
-    return Life(run.model_copy(update={"number": number}), changed[0] if changed else None, heard)
+    return TrialLife(run.model_copy(update={"number": number}), changed[0] if changed else None, heard)
 
 
 def with_files_here(places: Sequence[tuple[str, Path]]) -> Change:

@@ -27,7 +27,7 @@ from relive.sandbox.branch import Branch
 from relive.store import Store
 from relive.trial.effects import FileStates, effects_of, files_of, written_between
 from relive.trial.findability import more_clean_runs, still_there
-from relive.trial.lives import Change, Life, live_once
+from relive.trial.lives import Change, TrialLife, live_once
 from relive.trial.patches import apply_patch
 from relive.trial.source import read_in_branch
 from relive.trial.swapping import change_code, loaded_files, roots_of
@@ -109,7 +109,7 @@ def patching(patch: str, root: str | None) -> Change:
     return change
 
 
-def try_unchanged(context: TrialContext, times: int) -> tuple[FixTried, list[Life]]:
+def try_unchanged(context: TrialContext, times: int) -> tuple[FixTried, list[TrialLife]]:
     """The committed code as it is."""
     context.tell("Running the unchanged code.")
     lives, runs = _lives(context, None, times)
@@ -155,7 +155,7 @@ def with_odds(tried: FixTried, *, failed: int, ran: int) -> FixTried:
     )
 
 
-def _lives(context: TrialContext, change: Change | None, times: int) -> tuple[list[Life], list[FixRun]]:
+def _lives(context: TrialContext, change: Change | None, times: int) -> tuple[list[TrialLife], list[FixRun]]:
     lives, runs = [], []
     for number in range(1, times + 1):
         life, files = _life(context, context.case, change, number)
@@ -167,7 +167,7 @@ def _lives(context: TrialContext, change: Change | None, times: int) -> tuple[li
 
 def _life(
     context: TrialContext, case: ReplayInput, change: Change | None, number: int = 1
-) -> tuple[Life, list[str]]:
+) -> tuple[TrialLife, list[str]]:
     """One life, and the files that were written in it while requests were sent."""
     branches: list[Branch] = []
     before: list[FileStates] = []
@@ -188,7 +188,7 @@ def _life(
     return life, written
 
 
-def _fix_run(life: Life, files: list[str]) -> FixRun:
+def _fix_run(life: TrialLife, files: list[str]) -> FixRun:
     outcome = life.run.outcome
     if outcome is None:
         return FixRun(fails=None, result="not restored", difference=life.run.verdict.difference)

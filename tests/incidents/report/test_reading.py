@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from relive.incidents.report.body import Body
+from relive.incidents.report.body import ReportBody
 from relive.incidents.report.detail import Account
 from relive.incidents.report.last_good import Contrast, Difference
 from relive.incidents.report.printed import Printed
@@ -51,7 +51,7 @@ def full(account: Account) -> Account:
         package = package.model_copy(
             update={"request": package.request.model_copy(update={"body": SAID, "body_cut": 0})}
         )
-    body = Body.of(SAID.encode())
+    body = ReportBody.of(SAID.encode())
     return account.model_copy(
         update={
             "package": package,

@@ -8,7 +8,7 @@ import pytest
 
 from relive.model.outcome import End, Fault, InsideEvent, Miss, Outcome, Stranger, ThreadPlace
 from relive.model.reproduction import Raised, ReproductionKind
-from relive.replay.fresh.judge import Came, Judgement, judge, judge_end, same_failure
+from relive.replay.fresh.judge import Came, FreshJudgement, judge, judge_end, same_failure
 
 KEY = Raised(
     type="builtins.KeyError",
@@ -183,7 +183,7 @@ def came(outcome: Outcome, **more: Any) -> Came:
     return Came([], outcome, outcome.status, is_answered=outcome.end is End.ANSWERED, **more)
 
 
-def told(made: Judgement) -> str:
+def told(made: FreshJudgement) -> str:
     return " ".join([made.difference or "", *made.evidence, *made.unseen])
 
 

@@ -13,7 +13,7 @@ from ports import free_port
 from relive.model.reproduction import ReproductionKind, Tree
 from relive.replay.fresh.attempt_plan import AttemptPlan, ReproduceOptions
 from relive.replay.fresh.command import StartCommand
-from relive.replay.fresh.life import Life
+from relive.replay.fresh.life import FreshLife
 from relive.replay.fresh.request import SentRequest
 
 from .cases import case, started
@@ -57,7 +57,7 @@ def test_a_service_that_ended_right_after_it_listened_could_not_start(tmp_path):
     with contextlib.closing(os.fdopen(os.open("/proc/self/ns/net", os.O_RDONLY))) as network:
         sandbox = EndingSandbox(tmp_path, port, network.fileno())
         told = cast("Any", (plan, ReproduceOptions(), sandbox, watch, drain, lambda _text: None))
-        made = Life(*told).live()
+        made = FreshLife(*told).live()
     assert made.kind is ReproductionKind.COULD_NOT_START
     assert made.difference == "it ended with status 1"
     assert made.log == ["Error: connect ECONNREFUSED 127.0.0.1:6379"]

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from relive.agent.capsule.inherited import Handed
+from relive.agent.capsule.inherited import InheritedDescriptors
 from relive.config import Settings, store_key_variable
 from relive.errors import CapsuleExists, CapsuleStartFailed, ReliveError, UsageError
 from relive.forkserver.starting import start_module
@@ -45,7 +45,7 @@ def start_agent(
     module: str,
     words: bytes = b"",
     variables: Mapping[str, str] | None = None,
-    handed: Handed | None = None,
+    handed: InheritedDescriptors | None = None,
 ) -> None:
     """Start ``python -m MODULE DIRECTORY --ready FD`` and wait until it says that it is ready.
 

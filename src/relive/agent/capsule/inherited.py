@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from relive.model.limits import KINDS
 from relive.model.value import Value
 
-__all__ = ["FIRST_SOCKET", "Handed"]
+__all__ = ["FIRST_SOCKET", "InheritedDescriptors"]
 
 FIRST_SOCKET = 3  # SD_LISTEN_FDS_START of sd_listen_fds(3)
 
 
-class Handed(Value):
+class InheritedDescriptors(Value):
     """It goes to the agent as JSON; the descriptors keep their numbers.
 
     Attributes:

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable
 
 from relive.agent.capsule.agent_process import CAPSULES, check_port, sole_start, start_agent
-from relive.agent.capsule.inherited import Handed
+from relive.agent.capsule.inherited import InheritedDescriptors
 from relive.agent.capsule.injection import make_rings, remove_rings
 from relive.agent.capsule.lives import Capsule, living_capsules
 from relive.config import Settings
@@ -22,7 +22,7 @@ __all__ = ["launch", "new_life"]
 def launch(
     settings: Settings,
     spec: CapsuleSpec,
-    handed: Handed | None = None,
+    handed: InheritedDescriptors | None = None,
     prepare: Callable[[LifePaths], None] = lambda _paths: None,
 ) -> Capsule:
     """Start a service in a capsule, with an agent of its own that outlives the caller.
@@ -46,11 +46,11 @@ def launch(
     if spec.listen is not None:
         check_port(spec.listen)
     with sole_start(settings.capsules / spec.name):
-        return _launch(settings, spec, handed or Handed(), prepare)
+        return _launch(settings, spec, handed or InheritedDescriptors(), prepare)
 
 
 def _launch(
-    settings: Settings, spec: CapsuleSpec, handed: Handed, prepare: Callable[[LifePaths], None]
+    settings: Settings, spec: CapsuleSpec, handed: InheritedDescriptors, prepare: Callable[[LifePaths], None]
 ) -> Capsule:
     paths = new_life(settings, spec.name)
     try:

@@ -23,7 +23,7 @@ from relive.agent.capsule.bytecode import compile_recorder
 from relive.agent.capsule.ca_bundles import lay_bundles, plan_bundles, trusted_paths
 from relive.agent.capsule.egress_recorder import make_authority, start_border
 from relive.agent.capsule.file_tracking import prepare_following
-from relive.agent.capsule.inherited import FIRST_SOCKET, Handed
+from relive.agent.capsule.inherited import FIRST_SOCKET, InheritedDescriptors
 from relive.agent.capsule.injection import with_recorder
 from relive.agent.capsule.listener import open_front
 from relive.agent.capsule.lives import Capsule
@@ -162,7 +162,11 @@ def _home_below(settings: Settings, point: str) -> frozenset[str]:
 
 
 def start_service(
-    settings: Settings, spec: CapsuleSpec, paths: LifePaths, group: MemoryGroup | None, handed: Handed
+    settings: Settings,
+    spec: CapsuleSpec,
+    paths: LifePaths,
+    group: MemoryGroup | None,
+    handed: InheritedDescriptors,
 ) -> CapsuleFacts:
     """Start the service and write ``state.json``. Call it from a process with one thread.
 
@@ -304,7 +308,7 @@ class _Starter:
     network: HostNetwork | None
     authority: bytes | None
     file_filter: bytes
-    handed: Handed
+    handed: InheritedDescriptors
     front: Front | None = None
 
     def prepare_streams(self) -> None:

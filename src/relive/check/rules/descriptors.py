@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from relive.check.finding import Finding
 from relive.check.rules.making import IN_A_CAPSULE, blocks, note_finding
 from relive.check.rules.memory import GPU
-from relive.check.snapshot import Descriptor, Process, Snapshot
+from relive.check.snapshot import HeldDescriptor, Process, Snapshot
 from relive.model.commit import TargetKind
 
 __all__ = ["descriptors"]
@@ -48,7 +48,7 @@ def descriptors(seen: Snapshot) -> Iterator[Finding]:
             yield from _namespace(seen, process, held)
 
 
-def _nameless(seen: Snapshot, process: Process, held: Descriptor) -> Iterator[Finding]:
+def _nameless(seen: Snapshot, process: Process, held: HeldDescriptor) -> Iterator[Finding]:
     match = _NAMELESS.match(held.goal)
     kind = match["kind"] if match else "pidfd"
     if kind == "io_uring":
@@ -89,7 +89,7 @@ def _nameless(seen: Snapshot, process: Process, held: Descriptor) -> Iterator[Fi
         )
 
 
-def _epoll(process: Process, held: Descriptor) -> Iterator[Finding]:
+def _epoll(process: Process, held: HeldDescriptor) -> Iterator[Finding]:
     for number in held.closed:
         yield blocks(
             "epoll-closed",
@@ -100,7 +100,7 @@ def _epoll(process: Process, held: Descriptor) -> Iterator[Finding]:
         )
 
 
-def _device(process: Process, held: Descriptor) -> Iterator[Finding]:
+def _device(process: Process, held: HeldDescriptor) -> Iterator[Finding]:
     major, minor = os.major(held.special), os.minor(held.special)
     if held.goal.startswith(GPU):
         yield blocks(
@@ -143,7 +143,7 @@ def _device(process: Process, held: Descriptor) -> Iterator[Finding]:
         )
 
 
-def _pipe(seen: Snapshot, process: Process, held: Descriptor) -> Iterator[Finding]:
+def _pipe(seen: Snapshot, process: Process, held: HeldDescriptor) -> Iterator[Finding]:
     """A pipe with both ends inside has one that reads and one that writes."""
     ends = {one.flags & 3 for _, one in seen.opened() if one.goal == held.goal}
     if ends == {os.O_WRONLY}:
@@ -162,7 +162,7 @@ def _pipe(seen: Snapshot, process: Process, held: Descriptor) -> Iterator[Findin
         )
 
 
-def _namespace(seen: Snapshot, process: Process, held: Descriptor) -> Iterator[Finding]:
+def _namespace(seen: Snapshot, process: Process, held: HeldDescriptor) -> Iterator[Finding]:
     if seen.kind is TargetKind.PROCESS:
         yield blocks(
             "unsupported-file",

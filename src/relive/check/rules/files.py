@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from relive.check.finding import Finding
 from relive.check.rules.making import IN_A_CAPSULE, blocks, left_out, note_finding
-from relive.check.snapshot import Descriptor, Process, Snapshot
+from relive.check.snapshot import HeldDescriptor, Process, Snapshot
 from relive.model.commit import TargetKind
 from relive.model.quantities import size
 
@@ -35,7 +35,7 @@ def files(seen: Snapshot) -> Iterator[Finding]:
 
 
 def _place(
-    seen: Snapshot, process: Process, held: Descriptor, reported: set[tuple[int, str]]
+    seen: Snapshot, process: Process, held: HeldDescriptor, reported: set[tuple[int, str]]
 ) -> Iterator[Finding]:
     """CRIU names an open file by its mount, which has to be one that the tree's root sees."""
     if (
@@ -68,7 +68,7 @@ def _is_below_a_root(seen: Snapshot) -> bool:
     return changed and seen.root.spaces.get("mnt", 0) != seen.limits.spaces.get("mnt", 0)
 
 
-def _deleted(seen: Snapshot, process: Process, held: Descriptor) -> Iterator[Finding]:
+def _deleted(seen: Snapshot, process: Process, held: HeldDescriptor) -> Iterator[Finding]:
     if not (held.has_path and held.goal.endswith(_DELETED) and stat.S_ISREG(held.mode)):
         return
     if held.homeless and seen.kind is TargetKind.PROCESS:
@@ -110,9 +110,9 @@ def _remote(seen: Snapshot) -> Iterator[Finding]:
         )
 
 
-def copied_files(seen: Snapshot) -> list[Descriptor]:
+def copied_files(seen: Snapshot) -> list[HeldDescriptor]:
     """Open files whose content a commit of a plain process copies, each once; ``checkpoint.open_files`` does it."""
-    found: dict[tuple[int, int], Descriptor] = {}
+    found: dict[tuple[int, int], HeldDescriptor] = {}
     for _, held in seen.opened():
         if not (stat.S_ISREG(held.mode) and held.has_path) or held.goal.endswith(_DELETED):
             continue

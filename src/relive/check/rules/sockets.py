@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from relive.check.finding import Finding
 from relive.check.rules.making import blocks, lost, note_finding
-from relive.check.snapshot import Descriptor, Internet, Process, Snapshot
+from relive.check.snapshot import HeldDescriptor, Internet, Process, Snapshot
 from relive.model.dependency import Dependency, address_of, service_at
 
 __all__ = ["sockets"]
@@ -48,7 +48,9 @@ def sockets(seen: Snapshot) -> Iterator[Finding]:
             yield _outgoing(process, held, one.peer)
 
 
-def _unix(seen: Snapshot, process: Process, held: Descriptor, inside: frozenset[int]) -> Iterator[Finding]:
+def _unix(
+    seen: Snapshot, process: Process, held: HeldDescriptor, inside: frozenset[int]
+) -> Iterator[Finding]:
     one = seen.unix[held.inode]
     if one.listens or not one.peer or one.peer in inside:
         return
@@ -91,7 +93,7 @@ def _stays_inside(
     return one.peer[0] == one.local[0] and one.peer[1] in listening
 
 
-def _outgoing(process: Process, held: Descriptor, peer: tuple[str, int]) -> Finding:
+def _outgoing(process: Process, held: HeldDescriptor, peer: tuple[str, int]) -> Finding:
     goal = Dependency(to=address_of(peer), service=service_at(peer[1]))
     return lost(
         "connection-outside",

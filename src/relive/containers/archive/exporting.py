@@ -37,7 +37,7 @@ from relive.store import Staging, Store
 from relive.store.transfer import Outgoing
 from relive.store.transfer_parts import PartKind, TransferPart, check_part
 
-__all__ = ["Changes", "export_checkpoint", "write_checkpoint"]
+__all__ = ["ArchiveChanges", "export_checkpoint", "write_checkpoint"]
 
 _CHUNK = 1 << 20  # [bytes]
 _PAGE = 4096  # [bytes]
@@ -76,7 +76,7 @@ def export_checkpoint(
             store.lay_out_images(manifest, staging.images)
             if only_to_inspect:
                 count_for_older_readers(staging.images)
-            archive = _Archive(manifest, outgoing, staging, Changes())
+            archive = _Archive(manifest, outgoing, staging, ArchiveChanges())
             with (
                 show(f"Exporting {commit_id[:10]}", archive.size) as done,
                 packing(fresh.write, compression) as write,
@@ -88,7 +88,7 @@ def export_checkpoint(
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class ArchiveChanges:
     """What an archive says otherwise than the commit.
 
     Attributes:
@@ -104,7 +104,7 @@ class Changes:
 
 
 def write_checkpoint(
-    manifest: Manifest, staging: Staging, outgoing: Outgoing, goal: Path, changes: Changes
+    manifest: Manifest, staging: Staging, outgoing: Outgoing, goal: Path, changes: ArchiveChanges
 ) -> None:
     """Write a container's archive for podman on this host to ``goal``; the images have been laid out in ``staging``.
 
@@ -134,7 +134,9 @@ class _Archive:
         size: bytes of all contents; count: files.
     """
 
-    def __init__(self, manifest: Manifest, outgoing: Outgoing, staging: Staging, changes: Changes) -> None:
+    def __init__(
+        self, manifest: Manifest, outgoing: Outgoing, staging: Staging, changes: ArchiveChanges
+    ) -> None:
         self._manifest = manifest
         self._outgoing = outgoing
         self._images = staging.images
@@ -164,7 +166,7 @@ class _Archive:
         )
         self.count = len(files) + len(self._image_paths) + len(self._made)
 
-    def _make(self, directory: Path, changes: Changes) -> dict[str, bytes | Path]:
+    def _make(self, directory: Path, changes: ArchiveChanges) -> dict[str, bytes | Path]:
         """Members that the commit does not hold as such."""
         if self._manifest.container is None:
             return dict(_described(self._outgoing.commit.id, self._manifest))

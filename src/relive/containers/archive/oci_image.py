@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from relive.containers.archive.compression import Compression, packing
-from relive.containers.archive.exporting import Changes, write_checkpoint
+from relive.containers.archive.exporting import ArchiveChanges, write_checkpoint
 from relive.containers.archive.tar_files import Member, entry_header, fill, the_end
 from relive.errors import UsageError
 from relive.model.commit import CommitId, Manifest
@@ -66,7 +66,7 @@ def export_image(
             store.lay_out_images(manifest, staging.images)
             with disk_errors("writing an image", staging.directory):
                 plain, packed = staging.files / "layer.tar", staging.files / "layer.blob"
-                write_checkpoint(manifest, staging, outgoing, plain, Changes())
+                write_checkpoint(manifest, staging, outgoing, plain, ArchiveChanges())
                 with show(f"Exporting {commit_id[:10]}", plain.stat().st_size) as done:
                     inner, outer = _pack(plain, packed, compression, done)
                 plain.unlink()

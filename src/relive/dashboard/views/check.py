@@ -6,7 +6,7 @@ import streamlit as st
 
 from relive.check.estimate import Estimate
 from relive.check.finding import Finding, Severity
-from relive.check.report import Report, Verdict
+from relive.check.report import CheckReport, CheckVerdict
 from relive.dashboard.look import escape, facts, label
 from relive.dashboard.refusals import home, telling
 from relive.model.quantities import duration, size
@@ -40,10 +40,10 @@ def show() -> None:
         _show(perform_apart(CHECK, settings, CheckWish(target=target.strip())))
 
 
-def _show(report: Report) -> None:
-    if report.verdict is Verdict.WHOLE:
+def _show(report: CheckReport) -> None:
+    if report.verdict is CheckVerdict.WHOLE:
         st.success("It can be committed, with nothing lost or left out, as far as can be seen.")
-    elif report.verdict is Verdict.PARTLY:
+    elif report.verdict is CheckVerdict.PARTLY:
         st.warning("It can be committed; what is lost or left out stands below.")
     else:
         helps = " Started with `relive run` it could be." if report.capsule_helps else ""

@@ -6,12 +6,12 @@ import base64
 
 from relive.model.value import Value
 
-__all__ = ["Body"]
+__all__ = ["ReportBody"]
 
 _MOST = 64 << 10  # [bytes] of one body; the whole one stays in the recording
 
 
-class Body(Value):
+class ReportBody(Value):
     """A body, or its beginning.
 
     Attributes:
@@ -27,7 +27,7 @@ class Body(Value):
     file: str | None = None
 
     @classmethod
-    def of(cls, data: bytes, *, size: int | None = None, file: str | None = None) -> Body:
+    def of(cls, data: bytes, *, size: int | None = None, file: str | None = None) -> ReportBody:
         """From bytes that were kept of a body of ``size`` bytes (without, that is all of it)."""
         kept = data[:_MOST]
         whole = len(data) if size is None else max(size, len(data))

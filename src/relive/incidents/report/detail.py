@@ -20,7 +20,7 @@ from relive.incidents.report.json_events import plain
 from relive.incidents.report.last_good import Contrast, contrast
 from relive.incidents.report.masking import Mask, mask_for, masked_incident
 from relive.incidents.report.next_steps import NextStep, next_steps
-from relive.incidents.report.origins import Origin, Origins, needles
+from relive.incidents.report.origins import Origins, ValueOrigin, needles
 from relive.incidents.report.printed import Printed, printed_during
 from relive.incidents.report.proxied import Proxied, masked_exchange
 from relive.incidents.report.timeline import Row, Timeline, make_timeline
@@ -43,7 +43,7 @@ from relive.store import Store
 
 __all__ = [
     "Account",
-    "CommitFacts",
+    "IncidentCommit",
     "RecordingFacts",
     "account_of",
     "exception_of",
@@ -56,7 +56,7 @@ _SEEN_IN_REQUEST = frozenset(
 _CALLS = 12  # calls that are told apart from the timeline
 
 
-class CommitFacts(Value):
+class IncidentCommit(Value):
     """A commit of an incident.
 
     Attributes:
@@ -114,9 +114,9 @@ class Account(Value):
     printed: list[Printed] = []
     calls: list[Row] = []
     contrast: Contrast | None = None
-    origins: list[Origin] = []
+    origins: list[ValueOrigin] = []
     proxied: Proxied | None
-    commits: list[CommitFacts]
+    commits: list[IncidentCommit]
     recording: RecordingFacts
     unrecorded: list[Dependency] = []
     next_steps: list[NextStep] = []
@@ -237,7 +237,7 @@ def _can_be_reproduced(
     return paths.state.exists() and _is_whole(paths.recording, number, exchange)
 
 
-def _unrecorded(settings: Settings, directory: Path, commits: list[CommitFacts]) -> list[Dependency]:
+def _unrecorded(settings: Settings, directory: Path, commits: list[IncidentCommit]) -> list[Dependency]:
     """By the connections of the incident's commits."""
     store, paths = Store(settings.store), LifePaths(directory)
     connections: list[Connection] = []
@@ -422,7 +422,7 @@ def _since_then(directory: Path, kept: list[Event], notes: list[str]) -> list[Ev
     return found
 
 
-def _origins(directory: Path, events: list[Event], notes: list[str]) -> list[Origin]:
+def _origins(directory: Path, events: list[Event], notes: list[str]) -> list[ValueOrigin]:
     """From the recording, as far as it reaches back."""
     own = [event for event in events if event.request]
     origins = Origins(own)
@@ -506,7 +506,7 @@ def _served_meanwhile(directory: Path, exchange: Exchange | None) -> int:
 # -- facts ---------------------------------------------------------------------------------------------------------------
 
 
-def _commits(settings: Settings, incident: Incident) -> Iterator[CommitFacts]:
+def _commits(settings: Settings, incident: Incident) -> Iterator[IncidentCommit]:
     latest = incident.latest.before if incident.latest is not None else None
     roles = [("before", incident.before), ("at", incident.at), ("latest", latest)]
     store = Store(settings.store)
@@ -516,9 +516,9 @@ def _commits(settings: Settings, incident: Incident) -> Iterator[CommitFacts]:
         try:
             manifest, stored = store.facts(commit), store.get(commit)
         except ReliveError:
-            yield CommitFacts(role=role, id=commit)
+            yield IncidentCommit(role=role, id=commit)
             continue
-        yield CommitFacts(
+        yield IncidentCommit(
             role=role,
             id=commit,
             taken_wall_ns=manifest.taken_wall_ns,

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from relive import __version__
-from relive.incidents.report.body import Body
+from relive.incidents.report.body import ReportBody
 from relive.incidents.report.detail import Account
 from relive.incidents.report.proxied import Proxied
 from relive.incidents.report.shown import unpacked_text
@@ -110,7 +110,7 @@ def _handled(account: Account, timeline: Timeline, row: Row) -> dict[str, Any]:
     headers = _pairs(details.get("headers")) or (list(package.headers) if package is not None else [])
     body = _body(details.get("body"))
     if body.is_empty and package is not None and package.body is not None:
-        body = Body.of(package.body.encode("utf-8", "surrogatepass"), size=None)
+        body = ReportBody.of(package.body.encode("utf-8", "surrogatepass"), size=None)
     answer = details.get("answer")
     answer = answer if isinstance(answer, dict) else {}
     host = next((value for name, value in headers if name.lower() == "host"), "localhost")
@@ -131,7 +131,7 @@ def _handled(account: Account, timeline: Timeline, row: Row) -> dict[str, Any]:
 def _outgoing(timeline: Timeline, row: Row) -> dict[str, Any]:
     asked, answer = _part(row.details, "asked"), _part(row.details, "answer")
     text = unpacked_text(asked.get("body"))
-    sent = Body.of(text.encode("utf-8", "surrogatepass")) if text is not None else Body()
+    sent = ReportBody.of(text.encode("utf-8", "surrogatepass")) if text is not None else ReportBody()
     headers = [*_pairs(asked.get("headers")), *_pairs(row.details.get("volatile"))]
     response = _response(
         answer.get("status"),
@@ -159,7 +159,7 @@ def _milliseconds(nanoseconds: int) -> float:
 # -- their parts ---------------------------------------------------------------------------------------------------------
 
 
-def _request(method: str, url: str, version: str, headers: Headers, body: Body) -> dict[str, Any]:
+def _request(method: str, url: str, version: str, headers: Headers, body: ReportBody) -> dict[str, Any]:
     found: dict[str, Any] = {
         "method": method,
         "url": url,
@@ -175,7 +175,7 @@ def _request(method: str, url: str, version: str, headers: Headers, body: Body) 
     return found
 
 
-def _response(status: Any, reason: Any, version: str, headers: Headers, body: Body) -> dict[str, Any]:
+def _response(status: Any, reason: Any, version: str, headers: Headers, body: ReportBody) -> dict[str, Any]:
     content: dict[str, Any] = {"size": body.size, "mimeType": _content_type(headers)}
     if body.text is not None and not body.is_empty:
         content["text"] = body.text
@@ -210,8 +210,8 @@ def _pairs(headers: Any) -> Headers:
     return [(str(one[0]), str(one[1])) for one in items if isinstance(one, list | tuple) and len(one) == 2]
 
 
-def _body(value: Any) -> Body:
-    return Body.model_validate(value) if isinstance(value, dict) else Body()
+def _body(value: Any) -> ReportBody:
+    return ReportBody.model_validate(value) if isinstance(value, dict) else ReportBody()
 
 
 def _named(pairs: Iterable[tuple[str, str]]) -> list[dict[str, str]]:

@@ -19,7 +19,7 @@ from relive.model.value import Value
 from relive.protocols.redis.effects import names_read, names_written
 from relive.recording.events import Event, EventKind
 
-__all__ = ["Origin", "Origins", "Write", "needles", "origins_of"]
+__all__ = ["Origins", "ValueOrigin", "Write", "needles", "origins_of"]
 
 _LAST_WRITES = 3  # of each name
 _MOST_NAMES = 32
@@ -29,7 +29,7 @@ _WRITTEN_TABLE = re.compile(
 )
 
 
-class Name(NamedTuple):
+class OriginName(NamedTuple):
     """What is read or written.
 
     Attributes:
@@ -43,7 +43,7 @@ class Name(NamedTuple):
     part: str | None = None
     values: frozenset[str] = frozenset()
 
-    def is_written_by(self, other: Name) -> bool:
+    def is_written_by(self, other: OriginName) -> bool:
         """The other, which is written, is this or holds it."""
         if (self.kind, self.name) != (other.kind, other.name):
             return False
@@ -72,7 +72,7 @@ class Write(Value):
     request: int
 
 
-class Origin(Value):
+class ValueOrigin(Value):
     """What was read, and the last writes to it, the last one last; ``writes`` counts all that are recorded."""
 
     name: str
@@ -86,18 +86,18 @@ class Origins:
 
     def __init__(self, own: Sequence[Event]) -> None:
         """``own`` are the events of the request."""
-        self._names: dict[Name, int] = {}  # until when [monotonic ns]: it was read then
+        self._names: dict[OriginName, int] = {}  # until when [monotonic ns]: it was read then
         self._began = min((event.mono_ns for event in own), default=0)
         for event in own:
             for name in _names(event, _read_names):
                 if len(self._names) < _MOST_NAMES or name in self._names:
                     self._names[name] = max(event.mono_ns, self._names.get(name, 0))
-        self._found: dict[Name, list[Event]] = {name: [] for name in self._names}
-        self._counts: dict[Name, int] = dict.fromkeys(self._names, 0)
+        self._found: dict[OriginName, list[Event]] = {name: [] for name in self._names}
+        self._counts: dict[OriginName, int] = dict.fromkeys(self._names, 0)
         self._threads: dict[tuple[Any, Any], str] = {}
 
     @property
-    def names(self) -> list[Name]:
+    def names(self) -> list[OriginName]:
         """What was read."""
         return list(self._names)
 
@@ -109,10 +109,10 @@ class Origins:
                     self._counts[name] += 1
                     self._found[name] = [*self._found[name], event][-_LAST_WRITES:]
 
-    def found(self) -> list[Origin]:
+    def found(self) -> list[ValueOrigin]:
         """For every name that was written before it was read, in the order in which they were read."""
         return [
-            Origin(
+            ValueOrigin(
                 name=str(name),
                 kind=name.kind,
                 last=[self._write(event) for event in events],
@@ -136,7 +136,7 @@ class Origins:
         )
 
 
-def origins_of(own: Sequence[Event], others: Iterable[Event]) -> list[Origin]:
+def origins_of(own: Sequence[Event], others: Iterable[Event]) -> list[ValueOrigin]:
     """Where what a request read came from.
 
     Args:
@@ -148,12 +148,12 @@ def origins_of(own: Sequence[Event], others: Iterable[Event]) -> list[Origin]:
     return origins.found()
 
 
-def needles(names: Iterable[Name]) -> list[bytes]:
+def needles(names: Iterable[OriginName]) -> list[bytes]:
     """Bytes of which one stands in each event that can be an origin, for a search that need not understand all."""
     return sorted({name.name.encode("utf-8", "surrogatepass") for name in names})
 
 
-def _names(event: Event, of: Any) -> Iterator[Name]:
+def _names(event: Event, of: Any) -> Iterator[OriginName]:
     asked = event.fields.get("asked")
     if isinstance(asked, Mapping) and event.kind in (EventKind.REDIS_COMMAND, EventKind.QUERY):
         yield from of(event.kind, asked)
@@ -167,26 +167,26 @@ def _commands(asked: Mapping[str, Any]) -> Iterator[list[str]]:
             yield [words[0].upper(), *words[1:]]
 
 
-def _read_names(kind: EventKind, asked: Mapping[str, Any]) -> Iterator[Name]:
+def _read_names(kind: EventKind, asked: Mapping[str, Any]) -> Iterator[OriginName]:
     if kind is EventKind.QUERY:
         statement = asked.get("statement")
         if isinstance(statement, str) and _WRITTEN_TABLE.match(statement) is None:
             for table in _READ_TABLES.findall(statement):
-                yield Name(kind, _unquoted(table), values=_values(asked.get("parameters")))
+                yield OriginName(kind, _unquoted(table), values=_values(asked.get("parameters")))
         return
     for command in _commands(asked):
-        yield from (Name(kind, key, field) for key, field in names_read(command))
+        yield from (OriginName(kind, key, field) for key, field in names_read(command))
 
 
-def _written_names(kind: EventKind, asked: Mapping[str, Any]) -> Iterator[Name]:
+def _written_names(kind: EventKind, asked: Mapping[str, Any]) -> Iterator[OriginName]:
     if kind is EventKind.QUERY:
         statement = asked.get("statement")
         match = _WRITTEN_TABLE.match(statement) if isinstance(statement, str) else None
         if match is not None:
-            yield Name(kind, _unquoted(match[1]), values=_values(asked.get("parameters")))
+            yield OriginName(kind, _unquoted(match[1]), values=_values(asked.get("parameters")))
         return
     for command in _commands(asked):
-        yield from (Name(kind, key, field) for key, field in names_written(command))
+        yield from (OriginName(kind, key, field) for key, field in names_written(command))
 
 
 def _letter(number: int) -> str:

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from html import escape as escape_markup
 from typing import Any
 
-from relive.incidents.report.body import Body
+from relive.incidents.report.body import ReportBody
 from relive.incidents.report.condensed import condensed
 from relive.incidents.report.detail import Account
 from relive.incidents.report.lanes import colour_of, lane_of, lanes_from_above
 from relive.incidents.report.last_good import Contrast
 from relive.incidents.report.next_steps import NextStep
-from relive.incidents.report.origins import Origin
+from relive.incidents.report.origins import ValueOrigin
 from relive.incidents.report.printed import Printed
 from relive.incidents.report.proxied import Proxied
 from relive.incidents.report.shown import shorten
@@ -140,7 +140,7 @@ def _frame(frame: Frame, *, is_open: bool) -> str:
 # -- where what it read came from ------------------------------------------------------------------------------------------
 
 
-def _origins(origins: Sequence[Origin]) -> Iterator[str]:
+def _origins(origins: Sequence[ValueOrigin]) -> Iterator[str]:
     if not origins:
         return
     yield "<h2>What it read was written before, last by</h2>"
@@ -241,7 +241,7 @@ def _details(details: dict[str, Any]) -> str:
     text = json.dumps(told, indent=1, ensure_ascii=False, default=str) if told else ""
     body = details.get("body")
     if isinstance(body, dict):
-        text += f"\nbody: {Body.model_validate(body).words()}"
+        text += f"\nbody: {ReportBody.model_validate(body).words()}"
     return shorten(text, _MOST_DETAILS)
 
 

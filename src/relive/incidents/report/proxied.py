@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relive.incidents.report.body import Body
+from relive.incidents.report.body import ReportBody
 from relive.incidents.report.content_coding import coding_of, decoded
 from relive.incidents.report.masking import Mask
 from relive.model.value import Value
@@ -33,10 +33,10 @@ class Proxied(Value):
     target: str
     version: str
     headers: list[tuple[str, str]]
-    body: Body
+    body: ReportBody
     status: int | None
     answer_headers: list[tuple[str, str]]
-    answer_body: Body
+    answer_body: ReportBody
     began_wall_ns: int
     began_mono_ns: int
     answered_mono_ns: int | None
@@ -80,9 +80,9 @@ def masked_exchange(exchange: Exchange, mask: Mask) -> Proxied:
     )
 
 
-def _body(data: bytes, headers: list[tuple[str, str]], cut: int, mask: Mask) -> Body:
+def _body(data: bytes, headers: list[tuple[str, str]], cut: int, mask: Mask) -> ReportBody:
     plain = decoded(data, coding_of(headers))
     if plain is None:  # what is in it cannot be masked, and so is not shown
-        return Body.of(b"", size=len(data) + cut)
+        return ReportBody.of(b"", size=len(data) + cut)
     masked = mask.body(plain, dict(headers).get("content-type", ""))
-    return Body.of(masked, size=len(masked) + cut if cut else None)
+    return ReportBody.of(masked, size=len(masked) + cut if cut else None)

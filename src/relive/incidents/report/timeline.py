@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Literal
 
-from relive.incidents.report.body import Body
+from relive.incidents.report.body import ReportBody
 from relive.incidents.report.content_coding import coding_of, decoded
 from relive.incidents.report.proxied import Proxied
 from relive.incidents.report.rows import Fetched, fetched
@@ -327,12 +327,12 @@ def _details(event: Event) -> dict[str, Any]:
     return details
 
 
-def _body(event: Event, file: str | None) -> Body:
+def _body(event: Event, file: str | None) -> ReportBody:
     plain = _readable(event)
     size = _number(event, "bytes")
     if plain != event.data:  # ``bytes`` counts it as it was packed
         size = len(plain) + _number(event, "cut")
-    return Body.of(plain, size=size, file=file)
+    return ReportBody.of(plain, size=size, file=file)
 
 
 def _readable(event: Event) -> bytes:

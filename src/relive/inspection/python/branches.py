@@ -16,12 +16,12 @@ from relive.inspection.python.asking import ask, is_python, is_stopped
 from relive.inspection.python.calling import CallDied, CallLate
 from relive.inspection.python.masking import masked_names, masked_parts, masked_text
 from relive.inspection.python.values import (
+    EvalOutcome,
     Evaluated,
-    Frame,
     HeldType,
     LargeObject,
-    Outcome,
     PythonCensus,
+    PythonFrame,
     PythonObjects,
     PythonStacks,
     PythonTask,
@@ -68,16 +68,16 @@ class AskedBranch:
             "most": most,
         }
         ran_ms, refused = self._ran_ms(), self._refused()
-        outcome, reply = Outcome.VALUE, dict[str, Any]()
+        outcome, reply = EvalOutcome.VALUE, dict[str, Any]()
         try:
             reply = self._ask(question, limit)
         except CallLate:
-            outcome, reply = Outcome.HUNG, {"text": f"it did not end within {limit:g} s"}
+            outcome, reply = EvalOutcome.HUNG, {"text": f"it did not end within {limit:g} s"}
         except CallDied as error:
-            outcome, reply = Outcome.DIED, {"text": _death(error)}
+            outcome, reply = EvalOutcome.DIED, {"text": _death(error)}
         raised = reply.get("raised")
         if raised is not None:
-            outcome = Outcome.RAISED
+            outcome = EvalOutcome.RAISED
             reply = {"type": raised["type"], "text": raised["message"], "traceback": raised["traceback"]}
         return Evaluated(
             process=self.process,
@@ -167,8 +167,8 @@ class AskedBranch:
             }
         )
 
-    def _frame(self, frame: Mapping[str, Any]) -> Frame:
-        return Frame(**{**frame, "locals": masked_names(self.mask, frame["locals"])})
+    def _frame(self, frame: Mapping[str, Any]) -> PythonFrame:
+        return PythonFrame(**{**frame, "locals": masked_names(self.mask, frame["locals"])})
 
     def _answered(self, question: Mapping[str, Any], limit: float) -> dict[str, Any]:
         try:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from relive.incidents.report.masking import MASK, Mask
-from relive.inspection.python.values import Part
+from relive.inspection.python.values import ValuePart
 
 __all__ = ["masked_names", "masked_parts", "masked_text"]
 
@@ -22,9 +22,9 @@ def masked_text(mask: Mask, path: str, text: str) -> str:
     return mask.sentence(text)
 
 
-def masked_parts(mask: Mask, parts: Iterable[Any]) -> list[Part]:
+def masked_parts(mask: Mask, parts: Iterable[Any]) -> list[ValuePart]:
     """Pairs of path and text."""
-    return [Part(path=mask.sentence(path), text=masked_text(mask, path, text)) for path, text in parts]
+    return [ValuePart(path=mask.sentence(path), text=masked_text(mask, path, text)) for path, text in parts]
 
 
 def masked_names(mask: Mask, values: Mapping[str, str]) -> dict[str, str]:

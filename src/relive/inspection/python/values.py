@@ -9,19 +9,19 @@ from pydantic import Field
 from relive.model.value import Value
 
 __all__ = [
+    "EvalOutcome",
     "Evaluated",
-    "Frame",
-    "Outcome",
-    "Part",
     "PythonCensus",
+    "PythonFrame",
     "PythonStacks",
     "PythonTask",
     "PythonThread",
     "PythonValues",
+    "ValuePart",
 ]
 
 
-class Outcome(StrEnum):
+class EvalOutcome(StrEnum):
     """How an expression ended: with a value, an exception, not within its time, or with the death of its process."""
 
     VALUE = "value"
@@ -30,7 +30,7 @@ class Outcome(StrEnum):
     DIED = "died"
 
 
-class Part(Value):
+class ValuePart(Value):
     """A part of a value: its path, such as ``['user:47'].role``, and its representation."""
 
     path: str
@@ -51,18 +51,18 @@ class Evaluated(Value):
     """
 
     process: int
-    outcome: Outcome
+    outcome: EvalOutcome
     type: str = ""
     text: str = ""
     length: int | None = None
-    parts: list[Part] = Field(default=[])
+    parts: list[ValuePart] = Field(default=[])
     cut: bool = False
     traceback: str = ""
     ran_ms: int = 0
     refused: int = 0
 
 
-class Frame(Value):
+class PythonFrame(Value):
     """A frame of a stack, innermost first in its list."""
 
     file: str
@@ -76,7 +76,7 @@ class PythonThread(Value):
 
     name: str
     native: int | None
-    frames: list[Frame]
+    frames: list[PythonFrame]
 
 
 class PythonTask(Value):

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Sequence
 
 from relive.proxies.ingress._connection import ClientConnection
-from relive.proxies.ingress._relay import Counts, Handed, Post, PostKind, SocketName
+from relive.proxies.ingress._relay import HandedConnection, Post, PostKind, RelayCounts, SocketName
 from relive.proxies.ingress._relay_writer import RelayWriter
 from relive.proxies.ingress._traffic import Traffic
 from relive.proxies.ingress.takeover import OWN_ADDRESS
@@ -59,7 +59,7 @@ class Carriage:
         for post in self._relay.posts():
             self._act_on(post)
 
-    def counts(self) -> Counts:
+    def counts(self) -> RelayCounts:
         """Of what the relay carries and has seen."""
         return self._relay.counts()
 
@@ -128,7 +128,7 @@ class Carriage:
         elif post.kind is PostKind.SEGMENT_BEGUN:
             self._writer.segment_begun()
 
-    def _adopt(self, handed: Handed) -> None:
+    def _adopt(self, handed: HandedConnection) -> None:
         connection = ClientConnection(self._traffic)
         connection.adopt(handed)  # now: the gate may close before there is a transport
         task = self._traffic.loop.create_task(self._connect(connection, handed.client_fd))

@@ -22,8 +22,8 @@ from typing import cast
 from relive.proxies.ingress import _own_answers as own_answers
 from relive.proxies.ingress._answers import AnswerSide
 from relive.proxies.ingress._flight import Flight
-from relive.proxies.ingress._intake import Intake, Released, Waiting
-from relive.proxies.ingress._relay import Handed
+from relive.proxies.ingress._intake import Intake, NumberedRequest, Waiting
+from relive.proxies.ingress._relay import HandedConnection
 from relive.proxies.ingress._requests import RequestSide
 from relive.proxies.ingress._traffic import Traffic
 from relive.proxies.ingress.takeover import OWN_ADDRESS
@@ -62,7 +62,7 @@ class ClientConnection(asyncio.Protocol):
         self._intake = Intake(traffic.heard_http, self._passes_unframed)
         self._requests = RequestSide(self.traffic, self)
         self._answers = AnswerSide(self.traffic, self)
-        self._held: Released | None = None
+        self._held: NumberedRequest | None = None
         self._stops = 0
         self._plain_up = self._plain_down = 0  # bytes
         self._silence: asyncio.TimerHandle | None = None
@@ -74,7 +74,7 @@ class ClientConnection(asyncio.Protocol):
         self._service_eof = False
         self._has_answered_ourselves = False
         self._ended = False
-        self._handed: Handed | None = None  # by the relay; its bytes are not passed on yet
+        self._handed: HandedConnection | None = None  # by the relay; its bytes are not passed on yet
 
     # The client's side, called by asyncio
 
@@ -96,7 +96,7 @@ class ClientConnection(asyncio.Protocol):
         elif not self.traffic.speaks_http:
             self._silence = self.traffic.loop.call_later(SILENT_SECONDS, self._client_is_silent)
 
-    def adopt(self, handed: Handed) -> None:
+    def adopt(self, handed: HandedConnection) -> None:
         """Stand for a connection that the relay has carried until now. ``connection_made`` follows; the gate may close before."""
         traffic = self.traffic
         self._handed = handed
@@ -117,7 +117,7 @@ class ClientConnection(asyncio.Protocol):
         if traffic.gate.is_closed:
             self.freeze()
 
-    def _go_on(self, handed: Handed) -> None:
+    def _go_on(self, handed: HandedConnection) -> None:
         """There is a transport now: pass on what the relay had read."""
         self._handed = None
         if self._ended:
@@ -411,8 +411,8 @@ class ClientConnection(asyncio.Protocol):
 
     def _take_piece(self, piece: Waiting, out: list[bytes]) -> None:
         if isinstance(piece, RequestHead):
-            self._take_head(Released(self.traffic.writer.next_request(), piece), out)
-        elif isinstance(piece, Released):
+            self._take_head(NumberedRequest(self.traffic.writer.next_request(), piece), out)
+        elif isinstance(piece, NumberedRequest):
             self._take_head(piece, out)
         elif isinstance(piece, Body):
             self._requests.take_body(piece.raw)
@@ -426,11 +426,11 @@ class ClientConnection(asyncio.Protocol):
             self._refuse(piece)
 
     def _hold(self, head: RequestHead) -> None:
-        self._held = Released(self.traffic.writer.next_request(), head)
+        self._held = NumberedRequest(self.traffic.writer.next_request(), head)
         self._stops |= _HOLD
         self.traffic.hold(self._held.number, self)
 
-    def _take_head(self, numbered: Released, out: list[bytes]) -> None:
+    def _take_head(self, numbered: NumberedRequest, out: list[bytes]) -> None:
         flight = self._requests.start(numbered)
         self.requests += 1
         self._answers.expect(flight.method)

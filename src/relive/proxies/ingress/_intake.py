@@ -13,17 +13,17 @@ from typing import NamedTuple, TypeAlias
 from relive.proxies.ingress._speech import Speech, speech_of
 from relive.recording.http1 import Piece, RequestFramer, RequestHead
 
-__all__ = ["Intake", "Released", "Waiting"]
+__all__ = ["Intake", "NumberedRequest", "Waiting"]
 
 
-class Released(NamedTuple):
+class NumberedRequest(NamedTuple):
     """A request that was held and may go on."""
 
     number: int
     head: RequestHead
 
 
-Waiting: TypeAlias = Piece | Released
+Waiting: TypeAlias = Piece | NumberedRequest
 
 
 class Intake:

@@ -13,7 +13,16 @@ from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Counts", "Handed", "HandedFlight", "Numbers", "Post", "PostKind", "Relay", "SocketName"]
+__all__ = [
+    "HandedConnection",
+    "HandedFlight",
+    "Numbers",
+    "Post",
+    "PostKind",
+    "Relay",
+    "RelayCounts",
+    "SocketName",
+]
 
 _U64, _I64, _I32, _U32 = ctypes.c_uint64, ctypes.c_int64, ctypes.c_int32, ctypes.c_uint32
 _SIZE, _TEXT, _AT = ctypes.c_size_t, ctypes.c_char_p, ctypes.c_void_p
@@ -79,7 +88,7 @@ class _Counts(ctypes.Structure):
     _fields_ = [(name, _U64) for name in ("connections", "in_flight", "answered", "errors", "broken")]
 
 
-class Counts(NamedTuple):
+class RelayCounts(NamedTuple):
     """What the relay has at this moment (the first two), and has seen so far."""
 
     connections: int = 0
@@ -117,7 +126,7 @@ class HandedFlight(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
+class HandedConnection:
     """A connection that the relay carries no longer, with all that it knows. Its descriptors belong to who has this.
 
     Attributes:
@@ -154,7 +163,7 @@ class Post(NamedTuple):
     wall_ns: int
     seq: int
     seconds: float
-    handed: Handed | None
+    handed: HandedConnection | None
 
 
 class SocketName(NamedTuple):
@@ -274,11 +283,11 @@ class Relay:
             for one in found[:count]
         ]
 
-    def counts(self) -> Counts:
+    def counts(self) -> RelayCounts:
         """Its counters."""
         raw = _Counts()
         self._c.relay_count(self._at, ctypes.byref(raw))
-        return Counts(*(getattr(raw, name) for name in Counts._fields))
+        return RelayCounts(*(getattr(raw, name) for name in RelayCounts._fields))
 
     def look_for_hangs(self, seconds: float) -> None:
         """Post, once each, the requests that have waited for so long."""
@@ -300,11 +309,11 @@ class Relay:
         """End all connections; what was posted can still be had."""
         self._c.relay_end(self._at)
 
-    def _take_handed(self, pointer: ctypes._Pointer[_Handed]) -> Handed:
+    def _take_handed(self, pointer: ctypes._Pointer[_Handed]) -> HandedConnection:
         raw = pointer.contents
 
         try:
-            return Handed(
+            return HandedConnection(
                 client_fd=raw.fd[_CLIENT],
                 service_fd=raw.fd[_SERVICE] if raw.fd[_SERVICE] >= 0 else None,
                 connection=raw.connection,

@@ -6,7 +6,7 @@ from collections import deque
 from typing import Any, Protocol
 
 from relive.proxies.ingress._flight import BodyKeeper, Flight
-from relive.proxies.ingress._intake import Released
+from relive.proxies.ingress._intake import NumberedRequest
 from relive.proxies.ingress._relay import HandedFlight
 from relive.proxies.ingress._traffic import ProxiedConnection, Traffic
 from relive.recording.events import EventKind
@@ -46,7 +46,7 @@ class RequestSide:
         self._stream: BodyKeeper | None = None
         self.uploading: Flight | None = None
 
-    def start(self, numbered: Released) -> Flight:
+    def start(self, numbered: NumberedRequest) -> Flight:
         """A request's head goes to the service; its flight is the last one of the connection then."""
         traffic, connection, (number, head) = self._traffic, self._connection, numbered
         body = BodyKeeper(traffic.options.body_limit, head.length)

@@ -81,7 +81,7 @@ from relive.kernel.namespaces import Namespace, enter
 from relive.proxies.control import ControlHub, ControlLink, error_reply, refuse_opening
 from relive.proxies.ingress._carriage import AT_THE_GATE, Carriage
 from relive.proxies.ingress._connection import ClientConnection
-from relive.proxies.ingress._relay import Counts
+from relive.proxies.ingress._relay import RelayCounts
 from relive.proxies.ingress._relay_writer import RelayWriter
 from relive.proxies.ingress._traffic import Traffic
 from relive.proxies.ingress.options import ProxyOptions, parse_options
@@ -260,8 +260,8 @@ class Proxy:
             for one in listeners
         ]
 
-    def _carried(self) -> Counts:
-        return self.carriage.counts() if self.carriage is not None else Counts()
+    def _carried(self) -> RelayCounts:
+        return self.carriage.counts() if self.carriage is not None else RelayCounts()
 
     def _listener(self) -> socket.socket:
         if self.options.front is None:

@@ -10,7 +10,7 @@ from relive.config import Settings
 from relive.errors import ReliveError
 from relive.model.reproduction import Attempt, ReproductionKind
 from relive.replay.fresh.attempt_plan import AttemptPlan, ReproduceOptions
-from relive.replay.fresh.life import Life, last_lines
+from relive.replay.fresh.life import FreshLife, last_lines
 from relive.replay.fresh.recorded_answers import write_answers
 from relive.replay.fresh.sending import is_loopback
 from relive.replay.fresh.tree import lay_tree
@@ -62,7 +62,7 @@ def attempt(
                 seconds=time.monotonic() - began,
             )
         with contextlib.closing(sandbox), contextlib.closing(BranchDrain(place.rings)) as drain:
-            made = Life(plan, wishes, sandbox, watch, drain, tell).live()
+            made = FreshLife(plan, wishes, sandbox, watch, drain, tell).live()
         return made.model_copy(
             update={"number": number, "notes": [*made.notes, *notes], "seconds": time.monotonic() - began}
         )

@@ -30,7 +30,7 @@ from relive.replay.sequence import first_differing_event
 from relive.replay.usual_log import NOTHING_USUAL, UsualLog
 from relive.replay.verdict import is_failure, way_it_ended
 
-__all__ = ["Came", "Judgement", "first_difference_inside", "judge", "judge_end", "same_failure"]
+__all__ = ["Came", "FreshJudgement", "first_difference_inside", "judge", "judge_end", "same_failure"]
 
 _PLACEHOLDER = re.compile(r"<secret:[0-9a-f]{8}>")
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
@@ -66,7 +66,7 @@ class Came:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class FreshJudgement:
     """A verdict with its reason, as in an ``Attempt``; ``raised`` is the exception that was compared."""
 
     kind: ReproductionKind
@@ -83,24 +83,26 @@ def judge(
     recorded_events: Sequence[InsideEvent],
     came: Came,
     ignore: Collection[str] = (),
-) -> Judgement:
+) -> FreshJudgement:
     """By the rules above; ``ignore`` as for ``first_differing_event``."""
     inside = first_difference_inside(recorded_events, came.events, ignore)
     if not came.raised and _went_well(came):
         notes = [inside] if inside else []
-        return Judgement(ReproductionKind.NOT_REPRODUCED, f"no exception escaped: {_well_words(came)}", notes)
+        return FreshJudgement(
+            ReproductionKind.NOT_REPRODUCED, f"no exception escaped: {_well_words(came)}", notes
+        )
     for raised in came.raised:
         if same_failure(recorded, raised) is None and not _other_status(recorded_status, came):
             notes = [note for note in (_moved(recorded, raised), inside) if note]
             evidence = [f"the same exception at the same place: {_words(raised)}"]
             missing = missing_words(came.outcome)
             kind = ReproductionKind.SAME_ANSWER if missing else ReproductionKind.REPRODUCED
-            return Judgement(kind, None, notes, evidence, missing, raised)
+            return FreshJudgement(kind, None, notes, evidence, missing, raised)
     outcome, other = _outcome(recorded, recorded_status, came)
     first = inside or came.missed
     if first is None:
-        return Judgement(ReproductionKind.DIVERGED, outcome, raised=other)
-    return Judgement(ReproductionKind.DIVERGED, first, [outcome], raised=other)
+        return FreshJudgement(ReproductionKind.DIVERGED, outcome, raised=other)
+    return FreshJudgement(ReproductionKind.DIVERGED, first, [outcome], raised=other)
 
 
 def judge_end(
@@ -109,7 +111,7 @@ def judge_end(
     came: Came,
     ignore: Collection[str] = (),
     usual: UsualLog = NOTHING_USUAL,
-) -> Judgement:
+) -> FreshJudgement:
     """Of a failure without an exception (an answer, silence, a death): compared as a replay's is (``relive.replay.cause``).
 
     Where it ended the same way, and nothing shows the cause, or something was missing, that is no reproduction.
@@ -117,20 +119,20 @@ def judge_end(
     inside = first_difference_inside(recorded_events, came.events, ignore)
     if not is_failure(came.outcome):
         lives = ", and the service went on" if recorded.end is End.DIED else ""
-        return Judgement(
+        return FreshJudgement(
             ReproductionKind.NOT_REPRODUCED, f"status {came.status} came{lives}", [inside] if inside else []
         )
     other = way_it_ended(recorded, came.outcome)
     if other is not None:
         how = _answer_words(recorded, came) if recorded.end in (End.ANSWERED, End.BROKEN) else other
         first = inside or came.missed
-        return Judgement(ReproductionKind.DIVERGED, first or how, [how] if first else [])
+        return FreshJudgement(ReproductionKind.DIVERGED, first or how, [how] if first else [])
     cause = find_cause(recorded, came.outcome, usual=usual)
     if cause.difference is not None:
-        return Judgement(ReproductionKind.DIVERGED, cause.difference, [inside] if inside else [])
+        return FreshJudgement(ReproductionKind.DIVERGED, cause.difference, [inside] if inside else [])
     unseen = missing_words(came.outcome) + (cause.unseen if not cause.evidence else [])
     kind = ReproductionKind.SAME_ANSWER if unseen else ReproductionKind.REPRODUCED
-    return Judgement(kind, None, [inside] if inside else [], cause.evidence, unseen)
+    return FreshJudgement(kind, None, [inside] if inside else [], cause.evidence, unseen)
 
 
 def _answer_words(recorded: Outcome, came: Came) -> str:

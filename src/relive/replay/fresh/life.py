@@ -14,7 +14,7 @@ from relive.model.reproduction import Attempt, ReproductionKind
 from relive.recording.events import EventKind
 from relive.replay.cause import missing_words
 from relive.replay.fresh.attempt_plan import AttemptPlan, ReproduceOptions
-from relive.replay.fresh.judge import Came, Judgement, judge, judge_end
+from relive.replay.fresh.judge import Came, FreshJudgement, judge, judge_end
 from relive.replay.fresh.raised import raised_in
 from relive.replay.fresh.recorded_answers import is_whole, judged_events
 from relive.replay.fresh.relocating import relocated
@@ -37,7 +37,7 @@ from relive.replay.sequence import miss_words, misses_of, sequence_of
 from relive.replay.verdict import outcome_words
 from relive.sandbox.fresh_process import FreshProcess, SandboxDirectory
 
-__all__ = ["Life", "last_lines"]
+__all__ = ["FreshLife", "last_lines"]
 
 _SETTLE = 1.0  # [s] after the answer, for the end of its handler
 _SETTLE_LATE = 5.0  # [s] the same, where what failed had not been the handler
@@ -51,7 +51,7 @@ def last_lines(place: SandboxDirectory) -> list[str]:
 
 
 @dataclass(slots=True)
-class Life:
+class FreshLife:
     """One life; ``watch`` saw the sandbox from before its start, ``tell`` is called with a sentence on what is being done."""
 
     plan: AttemptPlan
@@ -224,7 +224,7 @@ class Life:
             made = judge_end(self._recorded(), recorded, came, self.wishes.ignore, case.usual)
         return self._attempt(made, came)
 
-    def _attempt(self, made: Judgement, came: Came) -> Attempt:
+    def _attempt(self, made: FreshJudgement, came: Came) -> Attempt:
         misses = misses_of(self.drain.events)
         seal = self.sandbox.seal()
         return Attempt(

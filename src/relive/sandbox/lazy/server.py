@@ -11,7 +11,7 @@ from relive.sandbox.lazy.handover import Handover
 from relive.sandbox.lazy.keeper import DescriptorKeeper
 from relive.sandbox.lazy.lifeline import Lifeline
 from relive.sandbox.lazy.missing import Missing, Stretch
-from relive.sandbox.lazy.space import AddressSpace
+from relive.sandbox.lazy.space import LazyMemory
 from relive.store.pages.page_reader import CommitPages, Content
 
 __all__ = ["BranchGone", "PageServer"]
@@ -38,8 +38,8 @@ class PageServer:
         self._handover = handover
         self._lifeline = lifeline
         self._keeper = keeper
-        self._spaces: list[AddressSpace] = []  # who touched something last stands first
-        self._restored: list[AddressSpace] = []  # not those forked since
+        self._spaces: list[LazyMemory] = []  # who touched something last stands first
+        self._restored: list[LazyMemory] = []  # not those forked since
         self._handed = 0  # pages of these
         self._poller = select.poll()
         self._poller.register(handover, select.POLLIN)
@@ -77,7 +77,7 @@ class PageServer:
         for space in self._spaces:
             space.close()
 
-    def _next_to_stream(self) -> AddressSpace | None:
+    def _next_to_stream(self) -> LazyMemory | None:
         """The first process of which something is missing, None when there is none."""
         return next((one for one in self._spaces if one.missing.pages or one.is_waited_for), None)
 
@@ -95,14 +95,14 @@ class PageServer:
             if space.fault.descriptor in ready or space.is_waited_for:
                 self._attend_to(space)
 
-    def _attend_to(self, space: AddressSpace) -> None:
+    def _attend_to(self, space: LazyMemory) -> None:
         self._spaces.remove(space)
         self._spaces.insert(0, space)
         space.attend(self._adopt_child)
         if space.is_gone:
             self._leave(space)
 
-    def _hold(self, spaces: Sequence[AddressSpace]) -> None:
+    def _hold(self, spaces: Sequence[LazyMemory]) -> None:
         try:
             self._lifeline.hold([one.fault.descriptor for one in spaces])
         except ConnectionError:
@@ -121,20 +121,20 @@ class PageServer:
         # All of its memory may be there already; its faults on pages that never were have to be answered all the same.
         runs = process.runs if process is not None else []
         missing = Missing(Stretch(first, first + pages, first) for first, pages in runs)
-        space = AddressSpace(UserFault(descriptor), missing, process if process is not None else _Nothing())
+        space = LazyMemory(UserFault(descriptor), missing, process if process is not None else _Nothing())
         self._restored.append(space)
         self._handed += missing.pages
         self._adopt(space)
 
-    def _adopt(self, space: AddressSpace) -> None:
+    def _adopt(self, space: LazyMemory) -> None:
         self._spaces.append(space)
         self._poller.register(space.fault.descriptor, select.POLLIN)
 
-    def _adopt_child(self, child: AddressSpace) -> None:
+    def _adopt_child(self, child: LazyMemory) -> None:
         self._hold([child])
         self._adopt(child)
 
-    def _leave(self, space: AddressSpace) -> None:
+    def _leave(self, space: LazyMemory) -> None:
         self._poller.unregister(space.fault.descriptor)
         self._spaces.remove(space)
         space.close()

@@ -14,7 +14,7 @@ from relive.kernel.userfault import FaultEventKind, UserFault
 from relive.sandbox.lazy.missing import Missing, Stretch
 from relive.store.pages.page_reader import Content
 
-__all__ = ["AddressSpace", "ReadPages"]
+__all__ = ["LazyMemory", "ReadPages"]
 
 _WINDOW = 32  # [pages] brought in around one that is touched: neighbours are likely to be next
 _STREAMED = 256  # [pages] at once while nobody waits; about as long as a fault may have to wait for its turn
@@ -36,7 +36,7 @@ class ReadPages(Protocol):
         """All that was missing is there."""
 
 
-class AddressSpace:
+class LazyMemory:
     """One process. Use it from one thread.
 
     Attributes:
@@ -62,7 +62,7 @@ class AddressSpace:
         """Give the userfaultfd up; nothing may be missing, or the process be gone."""
         self.fault.close()
 
-    def attend(self, on_child: Callable[[AddressSpace], None]) -> None:
+    def attend(self, on_child: Callable[[LazyMemory], None]) -> None:
         """See what has happened and give what is waited for.
 
         Args:
@@ -78,7 +78,7 @@ class AddressSpace:
                     self._waiting.append(event.first)
                     self._at_once = _WINDOW  # the next one shall not have to wait long
                 case FaultEventKind.FORK:
-                    on_child(AddressSpace(UserFault(event.child), self.missing.fork(), self._pages))
+                    on_child(LazyMemory(UserFault(event.child), self.missing.fork(), self._pages))
                 case FaultEventKind.REMAP:
                     self.missing.move(event.first, event.goal, event.pages)
                     self.fault.wake(event.first, event.pages)

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Body, Path, Query, Request
 from pydantic import Field
 
 from relive.inspection.python.values import Evaluated, PythonObjects, PythonStacks
-from relive.inspection.search import Found
+from relive.inspection.search import MemoryMatches
 from relive.inspection.state import CommitState
 from relive.operations.differences import DIFF, CommitDifference, DiffWish
 from relive.operations.inspections import (
@@ -54,7 +54,7 @@ def memory(
         str, Query(min_length=1, max_length=4096, description="A text, hex:0011ff, or re:EXPRESSION")
     ],
     most: Annotated[int, Query(ge=1, le=1000, description="At most so many matches")] = 100,
-) -> Found:
+) -> MemoryMatches:
     """Where a pattern stands in the memory of its processes; secrets around it are masked"""
     return performed(FIND, settings, FindWish(ref=ref, pattern=pattern, most=most))
 

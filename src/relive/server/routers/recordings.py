@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query
 
 from relive.incidents.report.proxied import Proxied
 from relive.operations.recordings import (
-    Recording,
+    LifeRecording,
     RequestPage,
     RequestsWish,
     list_recordings,
@@ -30,7 +30,7 @@ Number = Annotated[int, Path(ge=1, le=(1 << 53) - 1)]
 @router.get("", operation_id="list_recordings")
 def listed(
     settings: Configured, _caller: Reader, service: Annotated[str | None, Query(max_length=200)] = None
-) -> list[Recording]:
+) -> list[LifeRecording]:
     """Recordings, newest first"""
     return list_recordings(settings, service)
 

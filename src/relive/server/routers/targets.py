@@ -6,10 +6,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from relive.check.report import Report
+from relive.check.report import CheckReport
 from relive.operations.checking import CHECK, CheckWish
 from relive.operations.progress import Silent
-from relive.operations.targets import Target, list_targets
+from relive.operations.targets import RunningTarget, list_targets
 from relive.server.routers.provided import Configured, Reader, performed
 
 __all__ = ["router"]
@@ -18,7 +18,7 @@ router = APIRouter(prefix="/targets", tags=["targets"])
 
 
 @router.get("", operation_id="list_targets")
-def listed(settings: Configured, _caller: Reader) -> list[Target]:
+def listed(settings: Configured, _caller: Reader) -> list[RunningTarget]:
     """What runs and can be committed, oldest first, and what of its protection does not work"""
     return list_targets(settings, Silent())
 
@@ -30,6 +30,6 @@ def checked(
     target: Annotated[
         str, Query(description="pid:NUMBER, a capsule's name, podman:NAME or docker:NAME", max_length=512)
     ],
-) -> Report:
+) -> CheckReport:
     """Look whether a target can be committed, what would be lost, and what it costs, without touching it"""
     return performed(CHECK, settings, CheckWish(target=target))

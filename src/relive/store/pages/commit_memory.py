@@ -18,7 +18,7 @@ from relive.store.pages.page_diff import Flags, Numbers, Pages, changed_pages
 from relive.store.pages.runs import PageFile, match, page_files
 from relive.store.pages.table import NOWHERE, pack_of, slot_of
 
-__all__ = ["Changes", "CommitMemory", "compare"]
+__all__ = ["CommitMemory", "PageChanges", "compare"]
 
 _AT_ONCE = 2048  # [pages] compared at once, of both commits
 
@@ -83,7 +83,7 @@ def _global(places: Numbers, source: PageSource, packs: dict[str, int]) -> Numbe
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class PageChanges:
     """What differs between the page files of two commits that have the same key.
 
     Attributes:
@@ -95,7 +95,7 @@ class Changes:
     compared: int
 
 
-def compare(ours: CommitMemory, theirs: CommitMemory, key: str) -> Changes:
+def compare(ours: CommitMemory, theirs: CommitMemory, key: str) -> PageChanges:
     """The pages of a file whose bytes are others in another commit, exactly; both have a file of this key.
 
     Raises:
@@ -105,7 +105,7 @@ def compare(ours: CommitMemory, theirs: CommitMemory, key: str) -> Changes:
     our_places, their_places = ours.places(key, packs), theirs.places(key, packs)
     matches = match(ours.files[key].runs, theirs.files[key].runs)
     if not matches:
-        return Changes(np.empty(0, np.int64), 0)
+        return PageChanges(np.empty(0, np.int64), 0)
     mine = np.concatenate([np.arange(at, at + pages) for at, _, pages in matches])
     other = np.concatenate([np.arange(at, at + pages) for _, at, pages in matches])
     same = (our_places[0][mine] == their_places[0][other]) & (our_places[1][mine] == their_places[1][other])
@@ -114,7 +114,7 @@ def compare(ours: CommitMemory, theirs: CommitMemory, key: str) -> Changes:
     for begin in range(0, len(mine), _AT_ONCE):
         part = slice(begin, begin + _AT_ONCE)
         differs[part] = changed_pages(ours.read(key, mine[part]), theirs.read(key, other[part]))
-    return Changes(_addresses(ours.files[key])[mine[differs]], len(mine))
+    return PageChanges(_addresses(ours.files[key])[mine[differs]], len(mine))
 
 
 def _addresses(file: PageFile) -> Numbers:

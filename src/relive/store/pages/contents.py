@@ -28,7 +28,7 @@ from relive.store.pages.packwriter import PackWriter
 from relive.store.pages.page_diff import WORDS, Flags, Numbers, Pages
 from relive.store.pages.size import PAGE, page_count
 from relive.store.pages.table import NOWHERE, ContentTable, PageTable, pack_of, slot_places
-from relive.store.small_files import Part
+from relive.store.small_files import FilePart
 
 __all__ = ["SPARSE", "ContentIntake", "NewContent", "read_new"]
 
@@ -60,7 +60,7 @@ class NewContent:
     is_part: bool = False
 
 
-def read_new(path: Path, part: Part | None = None) -> NewContent:
+def read_new(path: Path, part: FilePart | None = None) -> NewContent:
     """Read a file once, or a part of one, for its name and its fingerprints. Holes are not read."""
     if part is not None:
         return _read_part(path, part)
@@ -88,7 +88,7 @@ def read_new(path: Path, part: Part | None = None) -> NewContent:
     return NewContent(whole.hexdigest(), size, path, bytes(prints))
 
 
-def _read_part(path: Path, part: Part) -> NewContent:
+def _read_part(path: Path, part: FilePart) -> NewContent:
     assert part.size <= _STRETCH * PAGE  # so it has no fingerprints
     with path.open("rb", buffering=0) as file:
         data = os.pread(file.fileno(), part.size, part.begin)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from relive.store.pages.dictionary import Dictionary
 from relive.store.pages.nodes import NODE_EVERY, is_node, leans_on
 
-__all__ = ["Generation", "Node", "Trial", "begun", "may_begin", "may_use"]
+__all__ = ["DictionaryTrial", "Generation", "Node", "begun", "may_begin", "may_use"]
 
 _LEAST = 64  # [pages] for which a dictionary is begun
 _MOST = 8192  # [pages] more are kept for themselves: they are read into memory at once
@@ -27,7 +27,7 @@ _LONGEST = NODE_EVERY**3  # [commits] of a generation
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class DictionaryTrial:
     """What was compressed against a dictionary in one commit.
 
     Attributes:
@@ -81,7 +81,7 @@ class Generation:
         most = leans_on(self.number)
         return [node for node in self.nodes if node.number <= most][-1]
 
-    def after(self, trial: Trial) -> Generation:
+    def after(self, trial: DictionaryTrial) -> Generation:
         """The same when a commit was compressed against it, and added no node."""
         if trial.raw < _TELLING:
             return self  # a service at rest keeps its dictionary

@@ -29,7 +29,7 @@ from relive.checkpoint.criu import CriuTools
 from relive.checkpoint.criu_errors import explain
 from relive.checkpoint.kernel_cache import place_kerndat
 from relive.config import Settings
-from relive.containers.archive.exporting import Changes, write_checkpoint
+from relive.containers.archive.exporting import ArchiveChanges, write_checkpoint
 from relive.containers.archive.layout import CONFIG, IMAGE, SPEC
 from relive.containers.podman.command import CommandResult, PodmanCall, ask, refuse_without_root
 from relive.containers.podman.restore.configuration import Dress, dressed, mounts_of
@@ -303,7 +303,7 @@ class _Reviving:
         make_network(point, (one for one in bound_addresses(files) if one not in _UNSPECIFIED))
         return point
 
-    def _changes(self, images: Path, network: Path) -> Changes:
+    def _changes(self, images: Path, network: Path) -> ArchiveChanges:
         mounts = self._mounts()
         recorder = [one for one in mounts if one.destination == str(RINGS_DIRECTORY)]
         copies = own_copies(
@@ -327,7 +327,7 @@ class _Reviving:
             image_id=self._image_id,
         )
         config, spec = dressed(self._config, self._spec, dress)
-        return Changes(
+        return ArchiveChanges(
             members={
                 CONFIG: json.dumps(config).encode(),
                 SPEC: json.dumps(spec).encode(),
