@@ -33,7 +33,7 @@ from streamlit.testing.v1 import AppTest
 from relive import dashboard
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-from browser import browser_for
+from support.browser import browser_for
 
 _RELIVE = Path(sys.executable).with_name("relive")
 _LIMIT = 120_000  # [ms]

@@ -27,7 +27,7 @@ from _lab import free_port, load_average, median, print_json, print_table
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
-from servers import postgres_server, redis_server  # noqa: E402 - the servers of the tests are those of the benchmarks
+from support.servers import postgres_server, redis_server  # noqa: E402 - the servers of the tests are those of the benchmarks
 
 EXAMPLES = ROOT / "examples"
 SCRIPTS = Path(sysconfig.get_path("scripts"))

@@ -29,7 +29,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from ports import free_port
 from protocols.answering import answering
 from protocols.recording import recording
 from relive.protocols.call import Call
@@ -37,6 +36,7 @@ from relive.protocols.http import Http
 from relive.protocols.pool import Pool
 from relive.protocols.redis import Redis
 from relive.protocols.session import Protocol
+from support.ports import free_port
 
 _RECORDED = 500
 _HTTP_SERVICE = """

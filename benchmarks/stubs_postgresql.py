@@ -34,7 +34,7 @@ from relive.protocols.call import Call
 from relive.protocols.pool import Pool
 from relive.protocols.postgres import PostgreSQL
 from relive.recording.dialogues import Dialogue, Way
-from servers import postgres_server
+from support.servers import postgres_server
 
 _READ = "select id, name, price from things where id = "
 _WRITE = "update things set price = price + 1 where id = "

@@ -16,6 +16,7 @@ tests_of() {
     local path=$1
     case $path in
     tests/real/* | tests/chaos/*) return ;; # live services and deaths: minutes, on purpose
+    tests/support/*) return ;; # no tests, but what they share
     tests/*/*) path=${path#tests/} ;;
     tests/test_*.py) [[ ! -e $path ]] || echo "$path"; return ;;
     src/relive_inprocess/*) path=inprocess/x ;;

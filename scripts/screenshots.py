@@ -28,10 +28,10 @@ TRIES = 4  # a machine that is very busy does not win the race each time
 LIMIT = 60_000  # [ms]
 
 sys.path.insert(0, str(REPO / "tests"))
-from browser import browser_for  # noqa: E402 - of the tests, which lie there
-from forker import Forker  # noqa: E402
-from payments import Payments, payments_home  # noqa: E402
 from real.harness import Relive  # noqa: E402
+from support.browser import browser_for  # noqa: E402 - of the tests, which lie there
+from support.forker import Forker  # noqa: E402
+from support.payments import Payments, payments_home  # noqa: E402
 
 
 @contextmanager

@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-import measured
-from forker import Forker
-from payments import Payments, payments_home
 from real.harness import Relive
 from relive.checkpoint.criu_errors import UNKNOWN_NOTED_IN
-from syncless import wait_for_no_disk
+from support import measured
+from support.forker import Forker
+from support.payments import Payments, payments_home
+from support.syncless import wait_for_no_disk
 
 # Of test modules alone, and not of what they start: rewriting their assertions is more than half of what collecting costs, and is
 # then done once and not in every run, also where the environment has PYTHONDONTWRITEBYTECODE.

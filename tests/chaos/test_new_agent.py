@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from relive.kernel import procfs
-from waiting import LIMIT, eventually
+from support.waiting import LIMIT, eventually
 
 pytestmark = pytest.mark.real
 RELIVE = Path(sysconfig.get_path("scripts")) / "relive"

@@ -17,7 +17,7 @@ from relive.checkpoint import watchdog as module
 from relive.checkpoint.watchdog import Watchdog
 from relive.errors import CapsuleError, ToolMissing
 from relive.kernel import procfs
-from waiting import LIMIT, eventually
+from support.waiting import LIMIT, eventually
 
 SOURCE = Path(__file__).parent.parent.parent / "native" / "watchdog.c"
 FAR = 60_000  # [ms]

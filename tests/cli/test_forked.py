@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from fork_servers import OwnServer, own_variable
 from relive.kernel import procfs
-from waiting import eventually
+from support.fork_servers import OwnServer, own_variable
+from support.waiting import eventually
 
 RELIVE = Path(sysconfig.get_path("scripts")) / "relive"
 # Says at its end whether a fork has run the command; what it has imported goes to a file.

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from relive.cli import app
-from waiting import LIMIT
+from support.waiting import LIMIT
 
 RELIVE = Path(sysconfig.get_path("scripts")) / "relive"
 

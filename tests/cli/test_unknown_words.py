@@ -10,9 +10,9 @@ from typing import Any, get_args
 import pytest
 import typer.main
 
-from declared import NO_WORD, with_grammar
 from relive.cli.app import application
 from relive.operations.operation import Absent
+from support.declared import NO_WORD, with_grammar
 
 
 def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

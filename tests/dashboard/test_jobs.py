@@ -11,7 +11,7 @@ from relive.dashboard import jobs as module
 from relive.dashboard.jobs import Job, Jobs, JobState
 from relive.errors import Cancelled, ReliveError, UsageError
 from relive.operations.health import DOCTOR, DoctorWish, Health
-from waiting import eventually
+from support.waiting import eventually
 
 
 class Puppet:

@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 import httpx
 from playwright.sync_api import Page, expect
 
-from browser import browser_for
-from payments import Payments
 from relive.config import Settings
 from relive.dashboard.verdicts import words_of
 from relive.operations.runs import RunsWish, list_runs
+from support.browser import browser_for
+from support.payments import Payments
 
 RELIVE = Path(sysconfig.get_path("scripts")) / "relive"
 _LIMIT = 60_000  # [ms] for anything that is waited for; the machine may be busy

@@ -25,7 +25,7 @@ from relive.operations.runs import keep_replay
 from relive.operations.targets import RunningTarget
 from relive.store import Store
 from store.builders import SECOND, commit
-from waiting import eventually
+from support.waiting import eventually
 
 from .failures import BEGAN_NS, incident, package
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from played_docker import played_docker
 from relive.checkpoint.criu import CriuTools
 from relive.checkpoint.kernel_cache import place_kerndat
 from relive.config import Settings
@@ -35,6 +34,7 @@ from relive.doctor.probes.privileges import judge
 from relive.errors import ToolMissing
 from relive.kernel import procfs
 from relive.kernel.seccomp import hide_io_uring
+from support.played_docker import played_docker
 
 TryOne = Callable[..., Finding]
 Patch = pytest.MonkeyPatch

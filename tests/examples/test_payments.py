@@ -26,8 +26,8 @@ from typing import Any
 import httpx
 import pytest
 
-from patched import patched
-from ports import free_port
+from support.patched import patched
+from support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 PAYMENTS = ROOT / "examples" / "payments"

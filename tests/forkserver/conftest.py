@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fork_servers import OwnServer, own_variable
+from support.fork_servers import OwnServer, own_variable
 
 
 @pytest.fixture(scope="module")

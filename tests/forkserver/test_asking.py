@@ -9,12 +9,12 @@ import socket
 
 import pytest
 
-from fork_servers import OwnServer
 from relive.forkserver.asking import UNKNOWN, Fork, ask
 from relive.forkserver.rendezvous import connect
 from relive.forkserver.successor import replace_asker, tell_end
 from relive.kernel import procfs
-from waiting import eventually
+from support.fork_servers import OwnServer
+from support.waiting import eventually
 
 TRIAL = "relive.forkserver.trial"
 

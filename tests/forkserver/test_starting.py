@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from fork_servers import OwnServer
 from relive.forkserver import asking
 from relive.forkserver.rendezvous import connect
 from relive.forkserver.starting import ForkedProcess, fork_module, start_module
-from waiting import eventually
+from support.fork_servers import OwnServer
+from support.waiting import eventually
 
 TRIAL = "relive.forkserver.trial"
 SECRET = os.urandom(16).hex()

@@ -16,7 +16,14 @@ from typing import Any
 import pytest
 
 from relive.recording.events import EventKind
-from servers import HAS_MARIADB, HAS_POSTGRES, HAS_REDIS, mariadb_server, postgres_server, redis_server
+from support.servers import (
+    HAS_MARIADB,
+    HAS_POSTGRES,
+    HAS_REDIS,
+    mariadb_server,
+    postgres_server,
+    redis_server,
+)
 
 from .conftest import INPROCESS, LIBRARIES_PYTHON, each_python
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from patched import patched
 from relive_inprocess import relive_swapper
+from support.patched import patched
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 
 from relive.kernel.connects import CONNECT_FILTER, NameOwner, answer, look, receive
 from relive.kernel.seccomp import ask_supervisor
-from waiting import LIMIT
+from support.waiting import LIMIT
 
 from .helpers import fork, needs_root
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from relive.kernel.io_counts import io_counts
-from waiting import eventually
+from support.waiting import eventually
 
 WRITER = """
 import os, sys

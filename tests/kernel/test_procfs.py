@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from relive.kernel import libc, procfs
-from waiting import eventually
+from support.waiting import eventually
 
 from .helpers import fork
 

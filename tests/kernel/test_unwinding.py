@@ -13,7 +13,7 @@ import pytest
 from relive.kernel import procfs, ptrace
 from relive.kernel.return_addresses import callers_of
 from relive.kernel.unwinding import Tables, return_addresses
-from waiting import eventually
+from support.waiting import eventually
 
 from .helpers import in_child, needs_root
 

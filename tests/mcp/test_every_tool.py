@@ -19,10 +19,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from mcp.client.streamable_http import streamable_http_client
 
-from declared import NO_WORD, choices_of, least, with_grammar
 from mcp import Client, StdioServerParameters
-from mcp_way import refused
-from payments import Payments
 from relive.config import Settings
 from relive.incidents.evidence import Evidence, store_evidence
 from relive.incidents.incidents import Incidents
@@ -34,6 +31,9 @@ from relive.store import Store
 from server.api_server import Api, serving
 from server.filled import Filled, filled
 from store.builders import commit
+from support.declared import NO_WORD, choices_of, least, with_grammar
+from support.mcp_way import refused
+from support.payments import Payments
 
 RELIVE = Path(sysconfig.get_path("scripts")) / "relive"
 SERVICE = "import time; time.sleep(600)"

@@ -15,10 +15,10 @@ from anyio.from_thread import start_blocking_portal
 from jsonschema import Draft202012Validator
 
 from mcp import Client, MCPError, StdioServerParameters
-from mcp_way import from_list_to_verdict, refused, value
-from payments import Payments
 from relive.config import Settings
 from relive.mcp.server import make_server
+from support.mcp_way import from_list_to_verdict, refused, value
+from support.payments import Payments
 
 RELIVE = Path(sysconfig.get_path("scripts")) / "relive"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from declared import with_grammar
 from relive.errors import UsageError
 from relive.operations.replays import ReplayWish
+from support.declared import with_grammar
 
 
 def test_what_the_parser_says_is_what_the_wish_says():

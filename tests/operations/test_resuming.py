@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from payments import Payments
 from relive.config import Settings
 from relive.errors import Cancelled
 from relive.incidents.runs import Runs
@@ -19,6 +18,7 @@ from relive.operations.progress import Silent
 from relive.operations.reproductions import REPRODUCE, ReproduceWish
 from relive.operations.resuming import Unfinished
 from relive.operations.subprocess_runner import perform_apart
+from support.payments import Payments
 
 MARK = "0" * 32
 

@@ -24,7 +24,7 @@ from relive.protocols.postgres.dialogue_steps import read_steps
 from relive.protocols.postgres.values import decode
 from relive.protocols.session import Resume
 from relive.recording.dialogues import Dialogue, DialoguePiece, Way
-from servers import HAS_POSTGRES, postgres_server
+from support.servers import HAS_POSTGRES, postgres_server
 
 from .answering import answering
 from .conversations import said

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from ports import free_port
 from relive.recording.dialogues import Way
+from support.ports import free_port
 
 from .recording import recording
 

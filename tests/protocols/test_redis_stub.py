@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from ports import free_port
 from protocols.answering import answering, bytes_of
 from protocols.continuing import assert_it_continues_everywhere
 from protocols.mixing import conversations
@@ -30,6 +29,7 @@ from relive.protocols.redis import Redis
 from relive.protocols.session import Close, Reset, Resume, Send
 from relive.recording.dialogues import Dialogue, Way
 from relive.recording.events import EventKind
+from support.ports import free_port
 
 REDIS = Redis()
 AT = ("10.0.0.7", 6379)

@@ -18,7 +18,7 @@ from relive.config import load_settings
 from relive.forkserver.starting import start_module
 from relive.proxies.ingress.options import RELAY
 from relive.recording import Event, EventKind, Exchange, Exchanges, Recording
-from waiting import eventually
+from support.waiting import eventually
 
 TIMEOUT_SECONDS = 10.0
 GET = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n"

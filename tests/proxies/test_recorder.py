@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from bordered import Bordered
 from kernel.helpers import needs_root
 from relive.recording.dialogues import Way, read_dialogues
 from relive.recording.events import EventKind
 from relive.recording.reader import Recording
-from waiting import LIMIT, eventually
+from support.bordered import Bordered
+from support.waiting import LIMIT, eventually
 
 pytestmark = needs_root
 _RESET = struct.pack("ii", 1, 0)

@@ -18,7 +18,7 @@ from relive.proxies.ingress._relay import PostKind
 from relive.proxies.ingress._relay_writer import RelayWriter
 from relive.proxies.ingress.options import RELAY
 from relive.recording import EventKind, Recording, RecordingWriter
-from waiting import eventually
+from support.waiting import eventually
 
 NOTE = EventKind.NOTE
 LIBRARY = load_settings().tools_path / RELAY

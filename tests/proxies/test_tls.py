@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from bordered import Bordered
-from certificates import TestAuthority
 from kernel.helpers import needs_root
 from proxies.test_recorder import Server, echo, exactly
 from relive.proxies.egress.authority import Authority
 from relive.recording.dialogues import Tls, Way
-from waiting import eventually
+from support.bordered import Bordered
+from support.certificates import TestAuthority
+from support.waiting import eventually
 
 pytestmark = needs_root
 _names = (f"name-{number}.test" for number in itertools.count())

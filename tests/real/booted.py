@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from waiting import LIMIT, eventually
+from support.waiting import LIMIT, eventually
 
 __all__ = ["UNITS", "Booted"]
 

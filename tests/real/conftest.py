@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from forker import Forker
+from support.forker import Forker
 
 from .containers import Pods
 from .harness import Process, Relive

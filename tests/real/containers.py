@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ports import free_port
 from relive.containers.podman.restore.network import remove_network
+from support.ports import free_port
 
 from .harness import PYTHON, SERVICES, Relive, ask
 from .podman import Podman

@@ -22,9 +22,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from forker import Forker
-from measured import MEASURED
-from ports import free_port
 from relive.config import Settings
 from relive.errors import KeyMissing
 from relive.incidents.incidents import IncidentQuery, Incidents
@@ -36,7 +33,10 @@ from relive.sandbox.branch import Branch as SandboxBranch
 from relive.sandbox.branch import find_branch, list_branches
 from relive.sandbox.seal import Seal
 from relive.store import CommitQuery, Store
-from waiting import LIMIT, eventually
+from support.forker import Forker
+from support.measured import MEASURED
+from support.ports import free_port
+from support.waiting import LIMIT, eventually
 
 SERVICES = Path(__file__).parent / "services"
 PROGRAMS = Path(__file__).parent.parent / "programs"

@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ports import free_port
-from waiting import LIMIT, eventually
+from support.ports import free_port
+from support.waiting import LIMIT, eventually
 
 from .harness import PYTHON, SERVICES, Branch, Capsule, Relive
 from .likeness import Likeness

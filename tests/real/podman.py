@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from waiting import eventually
+from support.waiting import eventually
 
 from .harness import PROGRAMS, TOOLS, compiled
 from .rootfs import Rootfs

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import redis
 
-from ports import free_port
-from servers import redis_server
-from waiting import LIMIT, eventually
+from support.ports import free_port
+from support.servers import redis_server
+from support.waiting import LIMIT, eventually
 
 from .harness import PYTHON, SERVICES, Capsule, Relive
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from ports import free_port
 from relive.kernel import procfs
-from waiting import eventually
+from support.ports import free_port
+from support.waiting import eventually
 
 from .harness import PROGRAMS, PYTHON, SERVICES, Http, Process, Refused, Relive, ask, compiled, counting
 from .scenario import lives_twice

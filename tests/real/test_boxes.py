@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from forker import Forker
-from ports import free_port
 from relive.containers.restore.restoring import restore
 from relive.kernel.capabilities import WITHHELD
 from relive.kernel.namespaces import in_network_of
 from relive.store import Store
-from waiting import eventually
+from support.forker import Forker
+from support.ports import free_port
+from support.waiting import eventually
 
 from .boxes import IMAGE, Boxes, python
 from .harness import Branch, Refused, Relive

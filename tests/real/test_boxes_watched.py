@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from waiting import eventually
+from support.waiting import eventually
 
 from .test_watching import podman, service
 from .watched import Service

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from waiting import eventually
+from support.waiting import eventually
 
 from .harness import PROGRAMS, RELIVE, Branch, Relive, compiled
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from waiting import eventually
+from support.waiting import eventually
 
 from .harness import PROGRAMS, PYTHON, Process, Refused, Relive
 

@@ -13,10 +13,10 @@ from types import ModuleType
 import psycopg
 import pytest
 
-from patched import loaded, patched
-from ports import free_port
-from servers import HAS_POSTGRES, HAS_REDIS, postgres_server, redis_server
-from waiting import eventually
+from support.patched import loaded, patched
+from support.ports import free_port
+from support.servers import HAS_POSTGRES, HAS_REDIS, postgres_server, redis_server
+from support.waiting import eventually
 
 from .harness import Process, Relive, ask
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ports import free_port
-from waiting import eventually
+from support.ports import free_port
+from support.waiting import eventually
 
 from .containers import Pods, consistent, relive
 from .harness import PYTHON, Load, Refused, Relive, ask, counting

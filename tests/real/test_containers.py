@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from waiting import eventually
+from support.waiting import eventually
 
 from .containers import IMAGE, Pods, consistent, relive
 from .harness import PYTHON, Http, Refused, Relive, ask, counting

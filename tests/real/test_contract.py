@@ -18,7 +18,7 @@ import pytest
 
 from relive.recording.exchanges import Exchanges
 from relive.recording.reader import Recording
-from servers import HAS_POSTGRES, HAS_REDIS, postgres_server, redis_server
+from support.servers import HAS_POSTGRES, HAS_REDIS, postgres_server, redis_server
 
 from .harness import SERVICES, TOOLS, Load, Relive
 from .test_stubs import Answered, servers

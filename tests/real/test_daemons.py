@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import redis
 
-from ports import free_port
 from relive.agent.capsule.lives import Capsule as Life
 from relive.agent.capsule.lives import all_lives
 from relive.agent.capsule.stopping import signal_all
 from relive.kernel import procfs
-from waiting import eventually
+from support.ports import free_port
+from support.waiting import eventually
 
 from .harness import PYTHON, Refused, Relive
 

@@ -22,7 +22,7 @@ import pytest
 from relive.incidents.evidence import package_of
 from relive.model.failure import Where
 from relive.sandbox.branch import find_branch, list_branches
-from waiting import LIMIT, eventually
+from support.waiting import LIMIT, eventually
 
 from .harness import PYTHON, RELIVE, SERVICES, Process, Relive, free_port
 

@@ -13,7 +13,7 @@ import pytest
 
 from relive.containers.docker.api import get
 from relive.errors import ReliveError
-from waiting import eventually
+from support.waiting import eventually
 
 from .harness import Relive
 from .watched import Service, WatchedDocker

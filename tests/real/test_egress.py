@@ -16,8 +16,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from certificates import TestAuthority
-from ports import free_port
 from relive.images.sockets import read_connections, read_files
 from relive.model.capsule import LifePaths
 from relive.protocols.postgres import PostgreSQL
@@ -25,8 +23,10 @@ from relive.protocols.registry import ProtocolRegistry
 from relive.recording.dialogues import Tls, Way, read_dialogues
 from relive.recording.events import Event, EventKind
 from relive.recording.reader import Recording
-from servers import HAS_POSTGRES, HAS_REDIS, postgres_server, redis_server
-from waiting import LIMIT, eventually
+from support.certificates import TestAuthority
+from support.ports import free_port
+from support.servers import HAS_POSTGRES, HAS_REDIS, postgres_server, redis_server
+from support.waiting import LIMIT, eventually
 
 from .harness import PYTHON, SERVICES, Capsule, Load, Refused, Relive
 

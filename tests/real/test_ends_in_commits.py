@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from relive.kernel import procfs
-from waiting import eventually
+from support.waiting import eventually
 
 from .harness import PROGRAMS, Capsule, Relive, compiled
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import http.client
 
-from ports import free_port
-from waiting import eventually
+from support.ports import free_port
+from support.waiting import eventually
 
 from .harness import PYTHON, Relive
 

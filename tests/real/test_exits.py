@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from ports import free_port
 from relive.kernel import procfs
-from waiting import eventually
+from support.ports import free_port
+from support.waiting import eventually
 
 from .harness import PROGRAMS, PYTHON, Capsule, Http, Relive, ask, compiled
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from ports import free_port
-from waiting import LIMIT, eventually
+from support.ports import free_port
+from support.waiting import LIMIT, eventually
 
 from .harness import PYTHON, RELIVE, SERVICES, Http, Refused, Relive
 

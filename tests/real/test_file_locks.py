@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from waiting import eventually
+from support.waiting import eventually
 
 from .harness import PYTHON, Relive
 from .obedient import HELPERS, Obedient

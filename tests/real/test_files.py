@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pytest
 
-from ports import free_port
 from relive.kernel.unixpath import near
 from relive.sandbox.branch import list_branches
-from waiting import LIMIT, eventually
+from support.ports import free_port
+from support.waiting import LIMIT, eventually
 
 from .harness import PYTHON, SERVICES, Branch, Capsule, Relive
 

@@ -22,9 +22,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from ports import free_port
-from servers import HAS_POSTGRES, POSTGRES
-from waiting import eventually
+from support.ports import free_port
+from support.servers import HAS_POSTGRES, POSTGRES
+from support.waiting import eventually
 
 from .debian import program, source
 from .frozen import FrozenLook

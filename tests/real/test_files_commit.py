@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from waiting import eventually
+from support.waiting import eventually
 
 from .harness import PROGRAMS, PYTHON, Refused, Relive
 from .likeness import differences, likeness

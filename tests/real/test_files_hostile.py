@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from waiting import eventually
+from support.waiting import eventually
 
 from .harness import Commit, Relive
 from .likeness import likeness

@@ -17,7 +17,7 @@ from typing import IO
 import pytest
 
 from relive.kernel.inotify import AwaitedName
-from waiting import eventually
+from support.waiting import eventually
 
 from .harness import Relive
 from .obedient import HELPERS, Obedient

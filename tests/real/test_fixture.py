@@ -12,8 +12,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from servers import HAS_POSTGRES, postgres_server
-from waiting import LIMIT, eventually
+from support.servers import HAS_POSTGRES, postgres_server
+from support.waiting import LIMIT, eventually
 
 from .harness import PYTHON, SERVICES, free_port
 

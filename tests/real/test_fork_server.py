@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from fork_servers import OwnServer, own_variable
-from ports import free_port
 from relive.kernel import procfs
-from waiting import eventually
+from support.fork_servers import OwnServer, own_variable
+from support.ports import free_port
+from support.waiting import eventually
 
 from .harness import Relive
 

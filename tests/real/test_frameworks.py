@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from waiting import eventually
+from support.waiting import eventually
 
 from .harness import PYTHON, SERVICES, Relive, free_port
 from .test_redis import server, start_redis

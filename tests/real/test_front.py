@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from ports import free_port
 from relive.kernel import procfs
 from relive.proxies.ingress.options import RELAY
 from relive.recording import EventKind, Recording
-from waiting import eventually
+from support.ports import free_port
+from support.waiting import eventually
 
 from .harness import PYTHON, SERVICES, Capsule, Http, Process, Relive, ask
 

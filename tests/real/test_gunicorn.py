@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ports import free_port
+from support.ports import free_port
 
 from .harness import PYTHON, SERVICES, Relive, ask
 from .scenario import lives_twice

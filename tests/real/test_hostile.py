@@ -28,7 +28,7 @@ from relive.sandbox import builder, fitted_images
 from relive.sandbox.branch import Branch, list_branches
 from relive.sandbox.restore_request import RestoreRequest
 from relive.store import Store
-from waiting import eventually
+from support.waiting import eventually
 
 from .harness import PYTHON, Relive
 

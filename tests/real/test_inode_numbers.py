@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ports import free_port
-from waiting import eventually
+from support.ports import free_port
+from support.waiting import eventually
 
 from .harness import PYTHON, SERVICES, Branch, Process, Relive
 from .obedient import HELPERS, Obedient, told

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from ports import free_port
 from relive.kernel import procfs
 from relive.sandbox.branch import list_branches
-from waiting import eventually
+from support.ports import free_port
+from support.waiting import eventually
 
 from .harness import PYTHON, SERVICES, Capsule, Commit, Refused, Relive, ask
 

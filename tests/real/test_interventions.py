@@ -18,9 +18,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from ports import free_port
-from servers import HAS_POSTGRES, postgres_server
-from waiting import eventually
+from support.ports import free_port
+from support.servers import HAS_POSTGRES, postgres_server
+from support.waiting import eventually
 
 from .harness import PYTHON, SERVICES, Refused, Relive
 from .test_bisect import get, left_over

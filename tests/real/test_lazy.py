@@ -18,7 +18,6 @@ from pathlib import Path
 
 import pytest
 
-from ports import free_port
 from relive.containers.restore.restoring import restore
 from relive.errors import MemoryLost
 from relive.kernel import procfs
@@ -28,7 +27,8 @@ from relive.sandbox.branch import Branch
 from relive.sandbox.lazy.pager import Pager
 from relive.sandbox.restore_request import RestoreRequest
 from relive.store import Store
-from waiting import LIMIT, eventually
+from support.ports import free_port
+from support.waiting import LIMIT, eventually
 
 from .harness import PROGRAMS, Commit, Relive, compiled
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from waiting import eventually
+from support.waiting import eventually
 
 from .harness import PROGRAMS, Process, Refused, Relive, compiled
 from .test_c_program import first_round, rounds

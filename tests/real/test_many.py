@@ -21,7 +21,7 @@ from relive.operations.progress import Silent
 from relive.operations.restoring_many import RestoreManyWish, restore_many
 from relive.sandbox import restoring
 from relive.sandbox.branch import Branch, find_branch, list_branches
-from waiting import eventually
+from support.waiting import eventually
 
 from .harness import Commit, Relive
 

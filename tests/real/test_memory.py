@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from waiting import eventually
+from support.waiting import eventually
 
 from .harness import PROGRAMS, Refused, Relive, compiled
 

@@ -8,9 +8,9 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from ports import free_port
 from relive.kernel import procfs
-from waiting import eventually
+from support.ports import free_port
+from support.waiting import eventually
 
 from .harness import PYTHON, SERVICES, Capsule, Relive, ask
 

@@ -9,7 +9,7 @@ import socket
 
 import pytest
 
-from waiting import LIMIT
+from support.waiting import LIMIT
 
 from .harness import Relive
 from .test_failures import start

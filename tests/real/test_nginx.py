@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ports import free_port
-from waiting import LIMIT, eventually
+from support.ports import free_port
+from support.waiting import LIMIT, eventually
 
 from .containers import Pods, relive
 from .harness import Load, Relive

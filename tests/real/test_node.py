@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ports import free_port
+from support.ports import free_port
 
 from .harness import SERVICES, Relive, ask
 from .scenario import lives_twice

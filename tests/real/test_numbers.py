@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relive.sandbox.builder import free_number
-from waiting import eventually
+from support.waiting import eventually
 
 from .harness import PYTHON, Relive
 

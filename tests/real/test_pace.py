@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from waiting import eventually
+from support.waiting import eventually
 
 from .harness import PYTHON, Relive
 

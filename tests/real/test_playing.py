@@ -18,7 +18,7 @@ import pytest
 
 from relive.recording.events import EventKind
 from relive.recording.reader import Recording
-from waiting import LIMIT, eventually
+from support.waiting import LIMIT, eventually
 
 from .harness import PYTHON, SERVICES, Relive, free_port
 from .test_replay import ask

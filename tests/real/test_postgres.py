@@ -14,9 +14,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from ports import free_port
-from servers import HAS_POSTGRES, POSTGRES, postgres_cluster
-from waiting import LIMIT, eventually
+from support.ports import free_port
+from support.servers import HAS_POSTGRES, POSTGRES, postgres_cluster
+from support.waiting import LIMIT, eventually
 
 from .harness import Load, Relive
 

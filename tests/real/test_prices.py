@@ -13,10 +13,10 @@ import httpx
 import psycopg
 import pytest
 
-from patched import patched
-from ports import free_port
-from servers import HAS_POSTGRES, HAS_REDIS, postgres_server, redis_server
-from waiting import eventually
+from support.patched import patched
+from support.ports import free_port
+from support.servers import HAS_POSTGRES, HAS_REDIS, postgres_server, redis_server
+from support.waiting import eventually
 
 from .harness import Relive, ask
 

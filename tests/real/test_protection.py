@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from waiting import eventually
+from support.waiting import eventually
 
 from .harness import PYTHON, Relive
 

@@ -10,7 +10,7 @@ import pytest
 
 from relive.recording.events import Event, EventKind
 from relive.recording.reader import Recording
-from waiting import eventually
+from support.waiting import eventually
 
 from .harness import PYTHON, Relive
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from ports import free_port
-from waiting import eventually
+from support.ports import free_port
+from support.waiting import eventually
 
 from .harness import PYTHON, SERVICES, Branch, Capsule, Load, Relive, ask
 

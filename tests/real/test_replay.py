@@ -13,11 +13,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from ports import free_port
 from relive.recording.exchanges import Ended, Exchanges
 from relive.recording.reader import Recording
 from relive.sandbox.branch import Branch, list_branches
-from waiting import LIMIT, eventually
+from support.ports import free_port
+from support.waiting import LIMIT, eventually
 
 from .harness import PYTHON, RELIVE, SERVICES, Process, Relive
 

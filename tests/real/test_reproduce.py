@@ -22,9 +22,9 @@ import psycopg
 import pytest
 import redis
 
-from ports import free_port
-from servers import HAS_POSTGRES, HAS_REDIS, postgres_server, redis_server
-from waiting import LIMIT, eventually
+from support.ports import free_port
+from support.servers import HAS_POSTGRES, HAS_REDIS, postgres_server, redis_server
+from support.waiting import LIMIT, eventually
 
 from .harness import PYTHON, RELIVE, SERVICES, Process, Relive
 

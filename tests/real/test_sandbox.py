@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from ports import free_port
 from relive.kernel.capabilities import WITHHELD
 from relive.kernel.mounts import read_mounts
-from waiting import eventually
+from support.ports import free_port
+from support.waiting import eventually
 
 from .harness import PROGRAMS, PYTHON, Branch, Relive, compiled
 

@@ -19,8 +19,8 @@ from fastapi.testclient import TestClient
 from mcp import Client
 from relive.mcp.server import make_server
 from relive.server.application import make_application
-from servers import HAS_REDIS
-from waiting import LIMIT, eventually
+from support.servers import HAS_REDIS
+from support.waiting import LIMIT, eventually
 
 from .harness import RELIVE, Relive
 from .leaks import found_in, leaks_below

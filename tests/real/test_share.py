@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ports import free_port
 from relive.store.keyring import Keyring
+from support.ports import free_port
 
 from .harness import PYTHON, SERVICES, Http, Refused, Relive, ask
 

@@ -11,7 +11,7 @@ import pytest
 from relive.incidents.incidents import Incidents
 from relive.model.incident import FailureKind, Sighting
 from relive.store.keyring import Keyring
-from waiting import eventually
+from support.waiting import eventually
 
 from .harness import PYTHON, SERVICES, Refused, Relive
 from .test_replay import ask as ask_once

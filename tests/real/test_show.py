@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from waiting import LIMIT, eventually
+from support.waiting import LIMIT, eventually
 
 from .harness import PYTHON, SERVICES, Relive, free_port
 

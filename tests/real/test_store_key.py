@@ -12,7 +12,7 @@ import pytest
 
 from relive.config import STORE_KEY
 from relive.kernel import procfs
-from waiting import LIMIT, eventually
+from support.waiting import LIMIT, eventually
 
 from .harness import RELIVE, Refused, Relive
 

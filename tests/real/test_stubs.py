@@ -22,12 +22,12 @@ from typing import Any
 
 import pytest
 
-from ports import free_port
 from relive.recording.events import Event, EventKind
 from relive.recording.reader import Recording
 from relive.recording.writer import RecordingWriter
 from relive.sandbox.branch import list_branches
-from waiting import LIMIT, eventually
+from support.ports import free_port
+from support.waiting import LIMIT, eventually
 
 from .harness import PYTHON, SERVICES, Branch, Relive, ask
 from .test_egress import https

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from ports import free_port
 from relive.kernel import procfs
-from waiting import LIMIT, eventually
+from support.ports import free_port
+from support.waiting import LIMIT, eventually
 
 from .booted import UNITS, Booted
 from .harness import RELIVE, SERVICES, TOOLS

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ports import free_port
 from relive.kernel import procfs
-from waiting import LIMIT, eventually
+from support.ports import free_port
+from support.waiting import LIMIT, eventually
 
 from .harness import PYTHON, RELIVE, Process, Refused, Relive
 

@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
-from ports import free_port
 from relive.model.trial import TAG_PREFIX
 from relive.sandbox.branch import list_branches
 from relive.store.keyring import Keyring
-from waiting import LIMIT, eventually
+from support.ports import free_port
+from support.waiting import LIMIT, eventually
 
 from .harness import PYTHON, SERVICES, Refused, Relive
 

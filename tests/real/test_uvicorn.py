@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ports import free_port
+from support.ports import free_port
 
 from .harness import PYTHON, SERVICES, Capsule, Http, Relive, ask, counting
 from .scenario import lives_twice, settled

@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 
-from ports import free_port
-from waiting import LIMIT, eventually
+from support.ports import free_port
+from support.waiting import LIMIT, eventually
 
 from .harness import PYTHON, SERVICES, Relive, compiled
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from ports import free_port
 from relive.kernel import procfs
 from relive.kernel.sklookup import PASSED
-from waiting import eventually
+from support.ports import free_port
+from support.waiting import eventually
 
 from .harness import PYTHON, SERVICES, Load, Process, Refused, Relive, ask
 

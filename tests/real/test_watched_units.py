@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from ports import free_port
 from relive.kernel.namespaces import in_network
 from relive.kernel.sklookup import PASSED
-from waiting import eventually
+from support.ports import free_port
+from support.waiting import eventually
 
 from .booted import Booted
 from .harness import RELIVE, SERVICES, TOOLS, Refused

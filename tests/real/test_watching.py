@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from waiting import eventually
+from support.waiting import eventually
 
 from .harness import Refused, Relive
 from .watched import IMAGE, Service, WatchedPodman

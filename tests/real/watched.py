@@ -14,8 +14,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from ports import free_port
-from waiting import eventually
+from support.ports import free_port
+from support.waiting import eventually
 
 from .harness import SERVICES, Relive
 from .podman import Podman

@@ -12,7 +12,7 @@ from kernel.helpers import fork, needs_root
 from relive.kernel.connects import CONNECT_FILTER
 from relive.kernel.seccomp import ask_supervisor
 from relive.replay.unix_servers import UnixServers
-from waiting import LIMIT
+from support.waiting import LIMIT
 
 pytestmark = needs_root
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 
-from waiting import LIMIT, eventually
+from support.waiting import LIMIT, eventually
 
 from .task_server import Server
 

@@ -25,7 +25,7 @@ from relive.server.errors import ERROR_RESPONSES, install
 from relive.server.export_shelf import ExportStore
 from relive.server.rate_limits import Allowance, RateLimitMiddleware
 from relive.server.signed_urls import SignedUrls
-from waiting import eventually
+from support.waiting import eventually
 
 __all__ = ["Served", "bearer", "served"]
 

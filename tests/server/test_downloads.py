@@ -15,7 +15,7 @@ import pytest
 from relive.server import audit_middleware
 from relive.server.export_shelf import new_export_id
 from server.serving import served
-from waiting import eventually
+from support.waiting import eventually
 
 CONTENT = os.urandom(1_000_003)
 

@@ -19,7 +19,7 @@ from relive.store import Store
 from server.api_server import Api, serving
 from server.filled import Filled, filled
 from store.builders import commit
-from waiting import eventually
+from support.waiting import eventually
 
 HOST_ROUTES = [
     one.faces.rest

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from payments import Payments
 from relive.config import Settings
 from relive.incidents.incidents import Incidents
 from relive.incidents.runs import RunPart, Runs
@@ -19,7 +18,8 @@ from relive.server.export_shelf import ExportStore
 from relive.server.task import Task
 from relive.server.task_kinds import server_kinds, sweep_unfinished
 from relive.server.tasks import Tasks
-from waiting import eventually
+from support.payments import Payments
+from support.waiting import eventually
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import httpx
 from mcp.client.streamable_http import streamable_http_client
 
 from mcp import Client
-from mcp_way import from_list_to_verdict
 from server.api_server import RELIVE, executed
+from support.mcp_way import from_list_to_verdict
 
 
 def test_from_list_to_verdict_over_http(payments):

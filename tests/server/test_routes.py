@@ -8,14 +8,14 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from payments import Payments
 from relive.incidents.evidence import Evidence, store_evidence
 from relive.incidents.incidents import Incidents
 from relive.model.incident import FailureKind, Sighting
 from relive.recording.events import Event, EventKind
 from relive.server.credentials import Scope, Tokens
 from server.api_server import Api, serving
-from waiting import eventually
+from support.payments import Payments
+from support.waiting import eventually
 
 
 @pytest.fixture(scope="module")

@@ -16,13 +16,13 @@ from typing import Any
 import httpx
 import pytest
 
-from payments import Payments
 from relive.sandbox.branch import list_branches
 from relive.server.credentials import Scope, Tokens
 from relive.store import Store
 from server.api_server import Api, serving
 from server.filled import Filled, filled
-from waiting import LIMIT, eventually
+from support.payments import Payments
+from support.waiting import LIMIT, eventually
 
 SCOPES = ("admin", "memory")
 

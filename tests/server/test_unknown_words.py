@@ -10,12 +10,12 @@ import anyio
 import httpx
 import pytest
 
-from declared import NO_WORD, choices_of, least, with_grammar
 from relive.config import Settings
 from relive.operations.operation import Route
 from relive.server.application import make_application
 from relive.server.credentials import Scope, Tokens
 from relive.server.rate_limits import Allowance
+from support.declared import NO_WORD, choices_of, least, with_grammar
 
 _OFTEN = Allowance(token_rate=1e6, token_burst=10**6, address_rate=1e6, address_burst=10**6)
 Answers = list[tuple[str, httpx.Response]]

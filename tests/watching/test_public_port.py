@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from ports import free_port
 from relive.config import load_settings
 from relive.kernel import procfs
 from relive.model.capsule import CapsuleSpec, LifePaths, Policy
 from relive.proxies.listeners import take_listener
 from relive.watching.public_port import PublicPort, _known
-from waiting import eventually
+from support.ports import free_port
+from support.waiting import eventually
 
 
 @pytest.fixture

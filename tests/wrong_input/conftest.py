@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
-from forker import Forker
 from relive.kernel import procfs
-from waiting import LIMIT
+from support.forker import Forker
+from support.waiting import LIMIT
 
 RELIVE = Path(sysconfig.get_path("scripts")) / "relive"
 TOOLS = Path(os.environ.get("RELIVE_TOOLS", "/var/lib/relive/tools"))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from waiting import eventually
+from support.waiting import eventually
 
 from .conftest import TOOLS, Home, Program
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from forker import Forker
 from relive.model.commit import CommitId, Manifest
 from relive.store import Store
 from relive.store.manifests import canonical
 from relive.store.objects import hash_bytes
+from support.forker import Forker
 
 from .conftest import Home, Program, new_home
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from relive.kernel import procfs
-from waiting import eventually
+from support.waiting import eventually
 
 from .conftest import Home, Program
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from ports import free_port
 from relive.agent.capsule.listener import open_front, written_address
 from relive.checkpoint.criu import CriuTools
 from relive.config import load_settings
 from relive.errors import CapsuleStartFailed
 from relive.model.capsule import CapsuleSpec, LifePaths, Policy
 from relive.proxies.listeners import take_listener
+from support.ports import free_port
 
 
 def spec(listen: int, upstream: int) -> CapsuleSpec:

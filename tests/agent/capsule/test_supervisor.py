@@ -14,7 +14,7 @@ import pytest
 from relive.checkpoint.criu import CriuTools
 from relive.config import load_settings
 from relive.kernel import procfs
-from waiting import eventually
+from support.waiting import eventually
 
 LIMIT = 20.0  # [s]
 POLL = "7"  # the number of poll(2)

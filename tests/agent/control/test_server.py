@@ -18,7 +18,7 @@ from relive.agent.control.client import ask_agent
 from relive.agent.control.server import serve_control
 from relive.errors import AgentUnreachable, CommitFailed, ReliveError, TargetUndumpable, UsageError
 from relive.model.advance import Advance
-from waiting import eventually
+from support.waiting import eventually
 
 
 class PlayedAgent:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from played_docker import played_docker
 from relive.containers.docker.api import get, open_stream
 from relive.errors import HostIncapable, ToolMissing
+from support.played_docker import played_docker
 
 ANSWERS = {
     "/containers/web/json": (200, b'{"Id": "a1"}'),

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from kernel.helpers import needs_root
-from ports import free_port
 from relive.model.reproduction import ReproductionKind, Tree
 from relive.replay.fresh.attempt_plan import AttemptPlan, ReproduceOptions
 from relive.replay.fresh.command import StartCommand
 from relive.replay.fresh.life import FreshLife
 from relive.replay.fresh.request import SentRequest
+from support.ports import free_port
 
 from .cases import case, started
 

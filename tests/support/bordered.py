@@ -16,7 +16,7 @@ from relive.kernel.namespaces import in_network_of
 from relive.recording.dialogues import Dialogue, read_dialogues
 from relive.recording.events import Event, EventKind
 from relive.recording.reader import Recording
-from waiting import LIMIT
+from support.waiting import LIMIT
 
 Result = TypeVar("Result")
 _HOLDER = """

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import httpx
 
-from ports import free_port
 from real.harness import Relive
-from waiting import LIMIT, eventually
+from support.ports import free_port
+from support.waiting import LIMIT, eventually
 
 __all__ = ["Payments", "payments_home"]
 

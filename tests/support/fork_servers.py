@@ -13,7 +13,7 @@ from pathlib import Path
 
 from relive.forkserver.rendezvous import connect, meeting_place
 from relive.forkserver.starting import ForkedProcess, fork_module
-from waiting import eventually
+from support.waiting import eventually
 
 __all__ = ["OwnServer", "own_variable"]
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from mcp import Client
-from payments import Payments
+from support.payments import Payments
 
 __all__ = ["from_list_to_verdict", "refused", "value"]
 

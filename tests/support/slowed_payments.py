@@ -1,6 +1,6 @@
 """The payments example, in which an account takes its time between being read and being kept, so that its race is soon lost.
 
-Run it as ``uvicorn slowed_payments:app --app-dir tests``. Without this the failure comes by chance, on a busy machine late.
+Run it as ``uvicorn slowed_payments:app --app-dir tests/support``. Without this the failure comes by chance, on a busy machine late.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "payments"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "payments"))
 
 import ledger
 from app import app

@@ -14,8 +14,8 @@ import psycopg
 import pymysql
 import redis
 
-from ports import free_port
-from waiting import eventually
+from support.ports import free_port
+from support.waiting import eventually
 
 __all__ = [
     "HAS_MARIADB",
