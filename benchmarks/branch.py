@@ -64,7 +64,7 @@ def _notified(_self: object, script: str, *_: object) -> str:
 # In the order in which they happen; a deeper row is part of the one above it. The caller and the builder are two threads.
 PARTS: list[tuple[str, int, Part]] = [
     ("caller", 0, Part("relive.store.store:Store.manifest", "read and check the manifest")),
-    ("caller", 0, Part("relive.containers.restore.restoring:host_ground", "plan the root")),
+    ("caller", 0, Part("relive.containers.restore.restoring:make_host_root", "plan the root")),
     ("caller", 1, Part("relive.store.store:Store.lay_out_layer", "lay out the layers")),
     ("caller", 1, Part("relive.sandbox.host_root:plan_points", "plan the mounts")),
     ("caller", 1, Part("relive.sandbox.host_root:lay_changes", "lay later changes")),

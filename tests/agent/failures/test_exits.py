@@ -14,6 +14,8 @@ import pytest
 
 from relive.agent.failures import exits
 from relive.agent.failures.exits import Exiting, ExitWatch
+from relive.agent.failures.sightings import took_along
+from relive.checkpoint.target import StoppedBy
 from relive.config import Settings
 from relive.errors import CapsuleError
 from relive.kernel import procfs
@@ -35,19 +37,16 @@ class Failures:
 
     threw: bool = False
     is_due_to_stop: bool = False
+    has_just_died: bool = False
     requests: list[int] = field(default_factory=list)
     kept: list[Any] = field(default_factory=list)
     reported: list[tuple[Sighting, Any]] = field(default_factory=list)
 
-    @property
-    def exceptions(self) -> Any:
-        async def has_just_told(_: int) -> bool:
-            return self.threw
+    async def is_of_an_exception(self, status: int, _now_ns: int) -> bool:
+        return status == 1 and self.threw
 
-        return SimpleNamespace(has_just_told=has_just_told)
-
-    async def about_open_requests(self, taken: Any) -> tuple[list[int], dict[str, Any]]:
-        return self.requests, {"log_begin": 7}
+    async def with_requests(self, end: Sighting, _taken: Any, _since: float) -> Sighting:
+        return took_along(end, self.requests, {"log_begin": 7}) if self.requests else end
 
     async def keep(self, taken: Any) -> Any:
         self.kept.append(taken)
@@ -68,17 +67,18 @@ class Service:
     known: set[str] = field(default_factory=set)
     refuses: bool = False
 
-    async def capture(self, trigger: Trigger) -> str:
+    async def capture(self, trigger: Trigger, standing: StoppedBy) -> str:
+        assert (standing.signal, standing.pid) == (None, standing.thread)
         if self.refuses:
             raise CapsuleError("no room")
         self.taken.append(trigger)
         return "taken"
 
-    def see(self, pid: int, status: int) -> None:
+    def see(self, pid: int, status: int, *, stands: bool = True) -> None:
         """Hear of the end of a process, and wait for what follows from it."""
 
         async def hear() -> None:
-            await self.watch._see(Exiting(pid, 12, "worker", status))
+            await self.watch._see(Exiting(pid, 12, "worker", status), stands=stands)
             self.at_end = await self.watch.committed_at_end()
 
         asyncio.run(hear())
@@ -153,6 +153,19 @@ def test_a_commit_that_fails_hides_no_failure(service: Service) -> None:
     service.see(WORKER, 3)
     ((_, at),) = service.failures.reported
     assert at is None
+
+
+def test_one_that_does_not_stand_still_is_told_without_a_commit(service: Service) -> None:
+    service.see(WORKER, 3, stands=False)
+    assert service.taken == []
+    ((sighting, at),) = service.failures.reported
+    assert sighting.exit_status == 3 and at is None
+
+
+def test_who_ends_for_anothers_death_is_no_failure(service: Service) -> None:
+    service.failures.has_just_died = True
+    service.see(WORKER, 3)
+    assert service.taken == [] and service.failures.reported == []
 
 
 def test_a_worker_that_went_with_the_whole_service_is_not_told(

@@ -91,7 +91,7 @@ class Executed(Query):
         answer.update(fields)
         return answer, data, more
 
-    def encoded(self, value: Any, seq: int) -> None:
+    def recorded(self, value: Any, seq: int) -> None:
         if self.cursor.name is not None:
             self.cursor._relive_later = RowsLater(
                 seq, [column[0] for column in self.cursor.description or ()]
@@ -164,7 +164,7 @@ class Ended(Executed):
     def encode(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
         return {"transaction": self.connection.get_transaction_status()}, b"", {}
 
-    def encoded(self, value: Any, seq: int) -> None:
+    def recorded(self, value: Any, seq: int) -> None:
         pass
 
     def again(self, kept: Kept) -> Any:

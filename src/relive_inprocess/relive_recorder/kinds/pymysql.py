@@ -172,7 +172,7 @@ class _Queried(_Said):
         answer.update(fields)
         return answer, data, more
 
-    def encoded(self, value: Any, seq: int) -> None:
+    def recorded(self, value: Any, seq: int) -> None:
         if self.unbuffered:
             result = self.connection._result
             result._relive_later = RowsLater(seq, [column[0] for column in result.description or ()])

@@ -35,7 +35,7 @@ class _Sqlite(Query):
     def encode(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
         return _answer(value), b"", {}
 
-    def encoded(self, value: Any, seq: int) -> None:
+    def recorded(self, value: Any, seq: int) -> None:
         if value is not None and value.description is not None:
             value._relive_rows = _rows_of(value.description, seq)
 
@@ -389,7 +389,7 @@ class _Ending(_Sqlite):
     def encode(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
         return {}, b"", {}
 
-    def encoded(self, value: Any, seq: int) -> None:
+    def recorded(self, value: Any, seq: int) -> None:
         pass
 
 
