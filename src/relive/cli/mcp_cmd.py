@@ -30,8 +30,10 @@ def mcp(
 
     What an agent reads was written by whoever the services talked to. Give it `--host` only where it may have a shell as this user.
     """
+    from relive.mcp.log import log_to_stderr
     from relive.mcp.server import make_server
 
+    log_to_stderr()
     try:
         make_server(load_settings(), for_host=host).run("stdio")
     except BaseExceptionGroup as errors:

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from relive.config import Settings
 from relive.errors import ReliveError, ScopeMissing, UsageError
+from relive.mcp.log import log_to_stderr
 from relive.mcp.server import make_server
 from relive.server.application import Lifespan, make_application
 from relive.server.authentication import Authenticator
@@ -90,6 +91,7 @@ def serve_application(
         UsageError: the address is not possible, or without credentials would be open to others.
         ReliveError: what the server keeps cannot be opened.
     """
+    log_to_stderr()
     route, lifespan = add_mcp(settings)
     app = make_application(settings, host=host, without_credentials=without_credentials, beside=[lifespan])
     app.router.routes.append(route)
