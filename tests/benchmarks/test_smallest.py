@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from relive.config import load_settings
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 _LIMIT = 300.0  # [s] for one, also on a machine that is busy
 _OWN_TEST = {  # these look at what is measured too
@@ -74,7 +76,7 @@ ALWAYS = {
 def _run(name: str, *options: str, home: Path) -> str:
     done = subprocess.run(
         [sys.executable, BENCHMARKS / f"{name}.py", *options],
-        env={**os.environ, "RELIVE_HOME": str(home)},
+        env={**os.environ, "RELIVE_HOME": str(home), "RELIVE_TOOLS": str(load_settings().tools_path)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
