@@ -34,6 +34,9 @@ __all__ = [
 ]
 
 _SEARCH_LIMIT = 60.0  # [s]
+_WITH_A_LIMIT = (
+    Only(("limit",), frozenset({Face.CLI, Face.MCP}), "a request waits no longer than the default"),
+)
 
 
 class InspectWish(Wish):
@@ -154,13 +157,7 @@ STACKS = Operation(
             Effect.READS,
             "Stacks of a commit's Python threads with locals, asyncio tasks, globals; asked in a throw-away branch.",
         ),
-        only=(
-            Only(
-                ("limit",),
-                frozenset({Face.CLI, Face.MCP}),
-                "a request waits no longer than the default",
-            ),
-        ),
+        only=_WITH_A_LIMIT,
     ),
     look_up=look_up_commit,
 )
@@ -196,13 +193,7 @@ OBJECTS = Operation(
             "The types and objects of a commit's Python process that take most memory, and who holds them; asked in a "
             "throw-away branch.",
         ),
-        only=(
-            Only(
-                ("limit",),
-                frozenset({Face.CLI, Face.MCP}),
-                "a request waits no longer than the default",
-            ),
-        ),
+        only=_WITH_A_LIMIT,
     ),
     look_up=look_up_commit,
 )
