@@ -134,14 +134,15 @@ def test_silence_is_told_as_such(noted: Path):
 
 
 def test_errors_are_read_from_a_log(tmp_path: Path):
-    log = tmp_path / "criu.log"
+    log, lost = tmp_path / "criu.log", "recv failed (0, want 57): Invalid argument"
     log.write_text(
         "Warn  (criu/x.c:1): not an error\n"
         "Error (criu/util.c:641): rlimit: Can't setup RLIMIT_NOFILE for self: Operation not permitted\n"
         "(00.004321) Error (criu/files-ext.c:94): first\n"
         "(00.004322)   4711: Error (criu/cr-dump.c:1605): second: with a colon\n"
         "Error (compel/src/lib/infect.c:262): third\n"
+        "(00.004323) Error (soccr/soccr.c:433): \trecv failed (0, want 57): Invalid argument\n"
         "junk \udcff\n".encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     )
-    assert read_error_lines(log) == ["first", "second: with a colon", "third"]
+    assert read_error_lines(log) == ["first", "second: with a colon", "third", lost]
     assert read_error_lines(tmp_path / "none") == []

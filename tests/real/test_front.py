@@ -90,11 +90,12 @@ class Fronted:
         return found
 
     def kill(self, *what: str) -> None:
-        """At once, when all kinds are there."""
+        """At once, when all kinds are there: stopped first, so that none sees another's death."""
         eventually(lambda: set(self.processes().values()) == self.kinds and self.records(), "all are there")
         pids = [pid for pid, name in self.processes().items() if name in what]
-        for pid in pids:
-            os.kill(pid, signal.SIGKILL)
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in pids:
+                os.kill(pid, number)
         eventually(lambda: not any(map(procfs.exists, pids)), "they are gone")
 
     def is_carried_in_c(self) -> bool:

@@ -90,9 +90,9 @@ class Bordered:
         return list(Recording(self.recording).events())
 
     def dialogue(self, sock_or_name: socket.socket | tuple[str, int]) -> Dialogue:
-        """The dialogue of a connection of the service, by its own end."""
+        """The dialogue of a connection of the service, by its own end: the newest one, since the kernel gives ports again."""
         name = sock_or_name.getsockname()[:2] if isinstance(sock_or_name, socket.socket) else sock_or_name[:2]
-        return next(one for one in self.dialogues() if one.origin == name)
+        return next(one for one in reversed(self.dialogues()) if one.origin == name)
 
     def dialogues(self) -> list[Dialogue]:
         return read_dialogues(self.events())

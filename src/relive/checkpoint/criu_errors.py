@@ -21,7 +21,7 @@ __all__ = [
     "read_error_lines",
 ]
 
-_LINE = re.compile(r"^(?:\([\d.]+\)\s*)?(?:\s*\d+: )?Error \((?P<place>[^)]*)\): (?P<text>.*)$")
+_LINE = re.compile(r"^(?:\([\d.]+\)\s*)?(?:\s*\d+: )?Error \((?P<place>[^)]*)\):\s+(?P<text>.*)$")
 _PART = re.compile(r"^[\w/-]+:\s+")  # many sentences begin with the part of CRIU that speaks, as "unix: "
 UNKNOWN_NOTED_IN = "_RELIVE_UNKNOWN_FAILURES"  # variable: a file that failures without a rule are appended to
 UNKNOWN_REMEDY = "run `relive doctor`; if it finds nothing, report this with the log named above"
