@@ -467,8 +467,8 @@ for function in (time.time, time.localtime, os.urandom, random.random, random.ch
     _thread.start_new_thread(function, given.get(function.__name__, ()))
     atexit.register(function, *given.get(function.__name__, ()))
 atexit.register(environ, os.environ, "HOME")
-# A thread that begins when the interpreter has ended is a crash of CPython 3.11 (_PyThreadState_SetCurrent); the system counts those
-# that have not begun, which _thread._count() does not.
+# A thread that begins when the interpreter has ended is a crash of CPython 3.11 (_PyThreadState_SetCurrent). The system
+# counts those that have not begun, which _thread._count() does not.
 for _ in range(6000):
     if len(os.listdir("/proc/self/task")) == threads:
         break

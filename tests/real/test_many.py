@@ -16,11 +16,13 @@ from typing import Any
 import pytest
 
 from relive.errors import RestoreFailed
+from relive.model.commit import CommitId
 from relive.operations import restoring_many
 from relive.operations.progress import Silent
 from relive.operations.restoring_many import RestoreManyWish, restore_many
 from relive.sandbox import restoring
 from relive.sandbox.branch import Branch, find_branch, list_branches
+from relive.store import Store
 from support.waiting import eventually
 
 from .harness import Commit, Relive
@@ -123,6 +125,24 @@ def test_a_full_disk_is_told_for_each_that_it_fails(
     made = restore_many(relive.settings, RestoreManyWish(ref=commit.id, count=2), Silent())
     assert [one.error and one.error.code for one in made.branches] == ["disk-full"] * 2
     assert not list(relive.settings.branches.iterdir())
+
+
+def test_those_that_this_host_has_no_memory_for_are_not_begun(
+    relive: Relive, committed: tuple[Commit, int, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GIVEN memory for three branches in all; WHEN four are asked for; THEN the fourth is an error that says so."""
+    commit, _, _ = committed
+    really = restoring_many._free_for_branches
+    memory = restoring_many._memory_of(Store(relive.settings.store).manifest(CommitId(commit.id)))
+    assert memory > SIZE and really() > COUNT * memory
+    monkeypatch.setattr(
+        restoring_many, "_free_for_branches", lambda: (3 - len(list_branches(relive.settings))) * memory
+    )
+    made = restore_many(relive.settings, RestoreManyWish(ref=commit.id, count=COUNT, jobs=1), Silent())
+    assert [one.branch is not None for one in made.branches] == [True, True, True, False]
+    error = made.branches[-1].error
+    assert error is not None and error.cause is not None and "0 B left for branches" in error.cause
+    assert len(list_branches(relive.settings)) == 3
 
 
 def test_who_gives_up_has_none_of_them(

@@ -12,8 +12,10 @@ from pydantic import Field
 
 from relive.config import Settings
 from relive.errors import BranchUnknown, ReliveError, RestoreFailed
+from relive.kernel.meminfo import read_meminfo
 from relive.model.branch import BranchFacts
-from relive.model.commit import CommitId
+from relive.model.commit import CommitId, Manifest
+from relive.model.quantities import size
 from relive.model.token_scope import Scope
 from relive.operations.forked_workers import in_forked_workers
 from relive.operations.named import look_up_commit
@@ -35,6 +37,7 @@ __all__ = [
 ]
 
 MOST = 1000  # branches
+_RESERVED = 20  # the part of the host's memory that branches leave to others: one in twenty
 
 
 class RestoreManyWish(BranchWish):
@@ -79,7 +82,8 @@ class ManyRestored(Result):
 def restore_many(settings: Settings, wish: RestoreManyWish, progress: Progress) -> ManyRestored:
     """Bring a commit to life several times. One that fails does not fail the others.
 
-    The first comes alone: what has to be read, made and checked for all of them is made for it.
+    The first comes alone: what has to be read, made and checked for all of them is made for it. Each of the others comes only
+    while this host has the memory for it: what the kernel would kill for want of memory may be the observed service.
 
     Raises:
         RefUnknown, RefAmbiguous, StoreError: the store does not know the commit.
@@ -88,14 +92,13 @@ def restore_many(settings: Settings, wish: RestoreManyWish, progress: Progress) 
     store = Store(settings.store)
     commit = store.resolve(wish.ref)
     manifest = store.manifest(commit)
-    name = manifest.target.name
     began = time.monotonic()
     found: list[OneOfMany] = []
     settings = settings.model_copy(update={"mark": settings.mark or secrets.token_hex(16)})
     try:
         with (
             progress.progress("restoring", wish.count) as done,
-            contextlib.closing(_all(settings, store, commit, wish, name)) as made,
+            contextlib.closing(_all(settings, store, commit, manifest, wish)) as made,
         ):
             for one in made:
                 found.append(one)
@@ -115,8 +118,11 @@ def restore_many(settings: Settings, wish: RestoreManyWish, progress: Progress) 
 
 
 def _all(
-    settings: Settings, store: Store, commit: CommitId, wish: RestoreManyWish, name: str
+    settings: Settings, store: Store, commit: CommitId, manifest: Manifest, wish: RestoreManyWish
 ) -> Generator[OneOfMany, None, None]:
+    name = manifest.target.name
+    jobs = wish.jobs or os.cpu_count() or 1
+    memory = _memory_of(manifest)
     yield _one(settings, store, commit, wish, name, 1)
     store.close()  # its database is nothing for forked processes, which open their own
     own: list[Store] = []
@@ -124,12 +130,13 @@ def _all(
     def work(number: int) -> str:
         if not own:
             own.append(Store(settings.store))
+        if (free := _free_for_branches()) < memory * jobs:  # all workers look at the same moment
+            return _failed(number, _too_little(number, memory, max(free, 0))).model_dump_json()
         return _one(settings, own[0], commit, wish, name, number).model_dump_json()
 
     def take_back(line: str) -> None:
         _take_back(settings, OneOfMany.model_validate_json(line))
 
-    jobs = wish.jobs or os.cpu_count() or 1
     with contextlib.closing(in_forked_workers(range(2, wish.count + 1), jobs, work, take_back)) as made:
         for number, line in made:
             yield OneOfMany.model_validate_json(line) if line is not None else _killed(number)
@@ -150,6 +157,25 @@ def _one(
     branch.peers.clear()
     branch.ends.close()
     return OneOfMany(number=number, branch=branch.facts)
+
+
+def _memory_of(manifest: Manifest) -> int:
+    """Bytes that each branch has for itself: the pages of the commit."""
+    return sum(image.size for image in manifest.images if image.name.startswith("pages-"))
+
+
+def _free_for_branches() -> int:
+    """Bytes of this host's memory that may be given to further branches; below 0 where there is less than is left to others."""
+    memory = read_meminfo()
+    return memory.available - memory.total // _RESERVED
+
+
+def _too_little(number: int, memory: int, free: int) -> RestoreFailed:
+    return _not_restored(
+        number,
+        f"it would take {size(memory)} of memory, and this host has {size(free)} left for branches",
+        "restore fewer, or end some of those that run with `relive stop`",
+    )
 
 
 def _killed(number: int) -> OneOfMany:
