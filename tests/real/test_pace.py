@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 from support.waiting import eventually
 
 from .harness import PYTHON, Relive
@@ -33,3 +36,18 @@ def test_the_clock_waits_until_pauses_are_no_more_than_their_share(relive: Reliv
     pauses = [one["pause_us"] for one in relive("log")]
     assert round(state["pace"]["actual_s"] * 1e6) >= 20 * min(pauses)
     assert "not every 10.0 ms" in state["notes"][0] and "--pause-share is 5 %" in state["notes"][0]
+
+
+def test_where_commits_follow_changes_one_comes_when_the_service_has_done_something(relive: Relive) -> None:
+    work = "import signal, sys; signal.signal(signal.SIGUSR1, lambda *_: sum(range(1_000_000)))\nwhile True: signal.pause()"
+    pid = relive("run", *OPTIONS, "--every", "change", "--", str(PYTHON), "-c", work)["pid"]
+    eventually(relive.commits, "its first commit")
+    before = len(relive.commits())
+
+    def is_committed() -> bool:
+        os.kill(pid, signal.SIGUSR1)
+        return len(relive.commits()) > before
+
+    eventually(is_committed, "it is committed again")
+    assert {one["trigger"] for one in relive("log")[:-1]} == {"timer"}
+    assert shown(relive)["pace"]["wanted_s"] is None

@@ -25,6 +25,7 @@ from relive.agent.capsule.log_rotation import Bounding
 from relive.agent.capsule.memory_cgroup import MemoryGroup
 from relive.agent.capsule.starting import capsule_target, present_target
 from relive.agent.capsule.supervisor import Supervisor
+from relive.agent.commits.activity import Activity, look
 from relive.agent.commits.commit_writer import CommitWriter
 from relive.agent.commits.committer import Committer
 from relive.agent.commits.dumper import CriuDumper
@@ -214,4 +215,7 @@ class Agent:
             def listens() -> bool:
                 return port in procfs.listening_ports(init)
 
-        return PolicyCommits(spec.policy, committer, pace, capsule.paths.pace, listens)
+        def activity() -> Activity:
+            return Activity(lambda: look(capsule.lead, (capsule.paths.recording, capsule.paths.egress)))
+
+        return PolicyCommits(spec.policy, committer, pace, capsule.paths.pace, listens, activity)

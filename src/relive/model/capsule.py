@@ -38,6 +38,7 @@ INPROCESS_DIRECTORY = RUN_DIRECTORY / "inprocess"
 
 _EVERY = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>ms|s|m|h)")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_LOOK = 1.0  # [s] between two looks whether a service has done anything
 _ADDRESS = re.compile(r"(?:(?P<host>[^\[\]:\s]*|\[(?P<six>[^\[\]\s]+)\]):)?(?P<port>[0-9]{1,5})")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
@@ -68,6 +69,7 @@ class Policy(Value):
     Attributes:
         at_start: once, when the service is ready.
         seconds: again and again; None: not by the clock.
+        on_change: only when the service has done something since the last commit; ``seconds`` is between two looks.
         each_request: before each request is handed on.
         pause_limit: seconds; a commit that would stop the service for longer is not taken, at the start or by the clock;
             None: each is.
@@ -76,6 +78,7 @@ class Policy(Value):
 
     at_start: bool
     seconds: float | None = None
+    on_change: bool = False
     each_request: bool = False
     pause_limit: float | None = None
     pause_share: float | None = None
@@ -91,7 +94,7 @@ class Policy(Value):
 
 
 Every = str
-"""What ``--every`` takes: "30s", "500ms", "2m", "request", "start" or "never"."""
+"""What ``--every`` takes: "30s", "500ms", "2m", "change", "request", "start" or "never"."""
 
 
 def parse_every(text: Every) -> Policy:
@@ -102,12 +105,14 @@ def parse_every(text: Every) -> Policy:
         return Policy(at_start=True)
     if text == "request":
         return Policy(at_start=True, each_request=True)
+    if text == "change":
+        return Policy(at_start=True, seconds=_LOOK, on_change=True)
     match = _EVERY.fullmatch(text)
     seconds = float(match["number"]) * _UNITS[match["unit"]] if match is not None else 0.0
     if not 0 < seconds < math.inf:
         raise UsageError(
             f"--every cannot be {text!r}",
-            remedy="write a time such as 30s or 500ms, or request, start, never",
+            remedy="write a time such as 30s or 500ms, or change, request, start, never",
         )
     return Policy(at_start=True, seconds=seconds)
 

@@ -10,7 +10,7 @@ from relive.operations.operation import Wish
 
 __all__ = ["EVERY", "LISTEN", "ObservedWish", "policy_of"]
 
-EVERY = "When to commit: a time such as 30s, or request, start, never"
+EVERY = "When to commit: a time such as 30s, or change (when it has done something), request, start, never"
 LISTEN = "ADDR:PORT at which a recording proxy listens for the service"
 
 

@@ -13,6 +13,7 @@ import structlog
 from relive.agent.capsule.exit_wait import wait_for_end
 from relive.agent.capsule.lives import Capsule
 from relive.agent.capsule.memory_cgroup import MemoryGroup
+from relive.agent.commits.activity import Activity, look
 from relive.agent.commits.commit_writer import CommitWriter
 from relive.agent.commits.committer import Committer
 from relive.agent.commits.pace import CommitPace, footprint_of
@@ -199,7 +200,12 @@ class ContainerStart:
         listens = (lambda: bool(procfs.listening_ports(pid))) if spec.listen or self.state.ports else None
         committer = self._common.committer
         pace = committer.pace = CommitPace(spec.policy, lambda: footprint_of(pid))
-        return PolicyCommits(spec.policy, committer, pace, self._common.watch.paths.pace, listens)
+        paths = self._common.watch.paths
+
+        def activity() -> Activity:
+            return Activity(lambda: look(pid, (paths.recording, paths.egress)))
+
+        return PolicyCommits(spec.policy, committer, pace, paths.pace, listens, activity)
 
     async def _watch_health(self) -> None:
         health = self.state.health

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from relive.agent.commits import policy as room
+from relive.agent.commits.activity import Activity, Seen
 from relive.agent.commits.committer import Committer
 from relive.agent.commits.policy import PolicyCommits
 from relive.agent.commits.protection import Protection
@@ -39,8 +40,8 @@ class Played(Committer):
     def is_ready(self, ready: bool) -> None:
         self.ready_after.append((ready, len(self.asked)))
 
-    async def commit(self, trigger: Trigger, name: str | None = None) -> Any:
-        del name
+    async def capture(self, trigger: Trigger, stopped: Any = None, name: str | None = None) -> Any:
+        del stopped, name
         try:
             error = next(self._becomes)
         except StopIteration:
@@ -48,12 +49,18 @@ class Played(Committer):
         self.asked.append(trigger)
         if error is not None:
             raise error
+        return None
+
+    async def store(self, taken: Any) -> Any:
         self._protection.works("commits")
         return SimpleNamespace(id="c", durable_us=1, new_bytes=1)
 
 
 def play(
-    monkeypatch: pytest.MonkeyPatch, policy: Policy, *becomes: Exception | None
+    monkeypatch: pytest.MonkeyPatch,
+    policy: Policy,
+    *becomes: Exception | None,
+    looks: Iterable[Seen] = (),
 ) -> tuple[list[Trigger], list[float], Protection]:
     """Which commits were asked for, the pauses between them, and what is told at the end."""
     protection, pauses = Protection(), []
@@ -64,7 +71,17 @@ def play(
     committer = Played(becomes, protection)
     told = PaceState.model_construct(is_held=False)
     pace: Any = SimpleNamespace(state=lambda: told, wait_left=lambda: 0.0)
-    commits = PolicyCommits(policy, committer, pace, Path("/dev/null/pace"), lambda: True)
+    seen = iter(looks)
+
+    def look() -> Seen:
+        try:
+            return next(seen)
+        except StopIteration:
+            raise Over from None
+
+    commits = PolicyCommits(
+        policy, committer, pace, Path("/dev/null/pace"), lambda: True, lambda: Activity(look)
+    )
     monkeypatch.setattr(room.asyncio, "sleep", sleep)
     with contextlib.suppress(Over):
         asyncio.run(commits.run())
@@ -101,3 +118,21 @@ def test_the_only_commit_that_is_asked_for_is_tried_until_it_is_there(
     asked, pauses, _ = play(monkeypatch, Policy(at_start=True), ProcessGone("gone"), UNFORESEEN, None)
     assert asked == [Trigger.START] * 3
     assert pauses == [1, 2]
+
+
+def test_where_commits_follow_changes_none_is_taken_of_a_service_that_does_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    thread = (7, 7)
+    idle, busy, after, recorded = (
+        Seen({thread: 0}, 1),
+        Seen({thread: 3_000_000}, 1),
+        Seen({thread: 9_000_000}, 1),  # the commit itself has used some
+        Seen({thread: 9_000_000}, 2),
+    )
+    looks = [idle, idle, idle, idle, busy, after, after, after, recorded]
+    asked, pauses, _ = play(
+        monkeypatch, Policy(at_start=True, seconds=1, on_change=True), *[None] * 9, looks=looks
+    )
+    assert asked == [Trigger.START] + [Trigger.TIMER] * 2
+    assert pauses == [1] * 6

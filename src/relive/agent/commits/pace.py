@@ -85,7 +85,7 @@ class CommitPace:
         """As it is now."""
         expected, basis = self._expected()
         policy = self._policy
-        wanted = policy.seconds
+        wanted = None if policy.on_change else policy.seconds
         actual = wanted
         if wanted is not None and policy.pause_share is not None and self._pauses:
             actual = max(wanted, self._pauses[-1].seconds / policy.pause_share)

@@ -13,12 +13,14 @@ from pathlib import Path
 
 import structlog
 
+from relive.agent.commits.activity import Activity
 from relive.agent.commits.committer import Committer
 from relive.agent.commits.pace import CommitPace
 from relive.kernel.atomic_write import Durability, replace_file
 from relive.model.capsule import Policy
 from relive.model.commit import Trigger
 from relive.model.pace import PaceState
+from relive.store import StoredCommit
 
 __all__ = ["PolicyCommits"]
 
@@ -35,6 +37,7 @@ class PolicyCommits:
     Args:
         pace: says when the clock may commit; where it is written down for others.
         listens: tells whether the service listens by now; None: it is not known to, and counts as ready after a while.
+        activity: of the service; asked where commits follow changes.
     """
 
     def __init__(
@@ -44,12 +47,15 @@ class PolicyCommits:
         pace: CommitPace,
         written: Path,
         listens: Callable[[], bool] | None,
+        activity: Callable[[], Activity],
     ) -> None:
         self._policy = policy
         self._pace, self._written = pace, written
         self._last_state: PaceState | None = None
         self._committer = committer
         self._listens = listens
+        self._begin_activity = activity
+        self._activity: Activity | None = None
         self._log = structlog.get_logger()
 
     async def run(self) -> None:
@@ -59,6 +65,8 @@ class PolicyCommits:
         if not self._policy.at_start:
             self._committer.is_ready(True)
             return
+        if self._policy.on_change:
+            self._activity = await asyncio.to_thread(self._begin_activity)
         trigger, interval = Trigger.START, self._policy.seconds
         while True:
             pause = interval
@@ -66,7 +74,7 @@ class PolicyCommits:
                 pause = max(interval, _HELD_LOOK) if interval is not None else None
             else:
                 try:
-                    stored = await self._committer.commit(trigger)
+                    stored = await self._commit(trigger)
                 except Exception as error:
                     pause = self._committer.failed(error, interval or _START_RETRY_MOST)
                 else:
@@ -81,6 +89,18 @@ class PolicyCommits:
             await asyncio.sleep(pause)
             while left := self._pace.wait_left():  # another commit may be taken meanwhile
                 await asyncio.sleep(left)
+            await self._wait_for_change(pause)
+
+    async def _commit(self, trigger: Trigger) -> StoredCommit:
+        taken = await self._committer.capture(trigger)
+        if self._activity is not None:
+            await asyncio.to_thread(self._activity.committed)
+        return await self._committer.store(taken)
+
+    async def _wait_for_change(self, look: float) -> None:
+        """Where commits follow changes, until there is one; ``look``: seconds between two looks."""
+        while self._activity is not None and not await asyncio.to_thread(self._activity.has_changed, look):
+            await asyncio.sleep(look)
 
     def _tell(self) -> PaceState:
         state = self._pace.state()
