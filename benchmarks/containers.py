@@ -145,9 +145,9 @@ class Podman:
             self._place.library,
         }
         for path in needed | {self._place.directory / "plain.py"}:
-            goal = root / str(path).lstrip("/")
-            goal.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, goal)
+            target = root / str(path).lstrip("/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, target)
         (root / "serve.py").write_text(_SERVE)
         archive = self.directory / "rootfs.tar"
         subprocess.run(["tar", "-C", root, "-cf", archive, "."], check=True)

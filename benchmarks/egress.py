@@ -57,16 +57,16 @@ while True:
 """
 
 
-def connect(goal: tuple[str, int]) -> socket.socket:
+def connect(destination: tuple[str, int]) -> socket.socket:
     """A connection with TCP_NODELAY."""
-    sock = socket.create_connection(goal)
+    sock = socket.create_connection(destination)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
 
 
-def turns(goal: tuple[str, int], seconds: float) -> list[float]:
+def turns(destination: tuple[str, int], seconds: float) -> list[float]:
     """Microseconds of each question of 100 bytes and its answer."""
-    with connect(goal) as sock:
+    with connect(destination) as sock:
         sock.sendall(b"e")
         found, until = [], time.perf_counter() + seconds
         while (began := time.perf_counter()) < until:
@@ -76,18 +76,18 @@ def turns(goal: tuple[str, int], seconds: float) -> list[float]:
         return found
 
 
-def connects(goal: tuple[str, int], seconds: float) -> list[float]:
+def connects(destination: tuple[str, int], seconds: float) -> list[float]:
     """Microseconds of each connect()."""
     found, until = [], time.perf_counter() + seconds
     while (began := time.perf_counter()) < until:
-        with socket.create_connection(goal):
+        with socket.create_connection(destination):
             found.append((time.perf_counter() - began) * 1e6)
     return found
 
 
-def stream(goal: tuple[str, int], seconds: float) -> list[float]:
+def stream(destination: tuple[str, int], seconds: float) -> list[float]:
     """MiB/s that come from the server."""
-    with connect(goal) as sock:
+    with connect(destination) as sock:
         sock.sendall(b"d")
         buffer, size, began = bytearray(1 << 20), 0, time.perf_counter()
         while time.perf_counter() - began < seconds:
@@ -95,12 +95,12 @@ def stream(goal: tuple[str, int], seconds: float) -> list[float]:
         return [size / (time.perf_counter() - began) / (1 << 20)]
 
 
-def many(goal: tuple[str, int], seconds: float) -> list[float]:
+def many(destination: tuple[str, int], seconds: float) -> list[float]:
     """Questions a second, of 16 connections that each ask one after the other."""
     counts = [0] * 16
 
     def ask(number: int) -> None:
-        counts[number] = len(turns(goal, seconds))
+        counts[number] = len(turns(destination, seconds))
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(16)]
     began = time.perf_counter()
@@ -129,7 +129,7 @@ def measure(seconds: float, rounds: int, directory: Path) -> dict[str, dict[str,
     ):
         assert server.stdout is not None
         assert holder.stdout is not None
-        goal = ("127.0.0.1", int(server.stdout.readline()))
+        destination = ("127.0.0.1", int(server.stdout.readline()))
         holder.stdout.readline()
         reading, writing = os.pipe()
         recorder = subprocess.Popen(
@@ -147,9 +147,11 @@ def measure(seconds: float, rounds: int, directory: Path) -> dict[str, dict[str,
             for name, (work, unit) in WORKS.items():
                 direct, recorded = [], []
                 for _ in range(rounds):
-                    direct.append(statistics.median(work(goal, seconds)))
+                    direct.append(statistics.median(work(destination, seconds)))
                     recorded.append(
-                        statistics.median(in_network_of(holder.pid, lambda work=work: work(goal, seconds)))
+                        statistics.median(
+                            in_network_of(holder.pid, lambda work=work: work(destination, seconds))
+                        )
                     )
                 pair = statistics.median(direct), statistics.median(recorded)
                 found[name] = {"direct": pair[0], "recorded": pair[1], "unit": unit}

@@ -76,12 +76,12 @@ def restore_cost(place: Lab, commits: list[CommitId]) -> dict[str, Any]:
     for _ in range(_RESTORES):
         shutil.rmtree(place.settings.store / "laid")  # else it would be laid out already
         (place.settings.store / "laid").mkdir()
-        goal = place.fresh("given-back")
+        target = place.fresh("given-back")
         with counted_reads() as reads:
             began = time.perf_counter()
-            store.lay_out_images(manifest, goal)
+            store.lay_out_images(manifest, target)
             times.append((time.perf_counter() - began) * 1e3)
-        shutil.rmtree(goal)
+        shutil.rmtree(target)
     store.close()
     return {"packs": packs[commit], "reads": reads.count, "MB": reads.size / 1e6, "ms": median(times)}
 

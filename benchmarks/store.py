@@ -73,10 +73,10 @@ class ReliveStore:
         """Bytes of the whole directory: packs, placements, manifests, and the database by which they are found."""
         return _bytes_below(self._directory)
 
-    def give_back(self, goal: Path) -> float:
+    def give_back(self, target: Path) -> float:
         """Milliseconds for the last one."""
         began = time.perf_counter()
-        self._store.lay_out_images(self._store.manifest(self._commits[-1]), goal)
+        self._store.lay_out_images(self._store.manifest(self._commits[-1]), target)
         took = time.perf_counter() - began
         shutil.rmtree(self._directory / "laid")  # else it would be laid out already the next time
         (self._directory / "laid").mkdir()
@@ -84,7 +84,7 @@ class ReliveStore:
 
 
 class Tool:
-    """A tool that is given directories; shell lines with {images}, {number}, {before}, {place} and {goal}."""
+    """A tool that is given directories; shell lines with {images}, {number}, {before}, {place} and {target}."""
 
     def __init__(
         self, name: str, place: Path, *, keep: str, give_back: str, first: str = "", begin: str = ""
@@ -106,9 +106,9 @@ class Tool:
         """Bytes."""
         return _bytes_below(self._place / "kept")
 
-    def give_back(self, goal: Path) -> float:
+    def give_back(self, target: Path) -> float:
         """Milliseconds for the last one."""
-        return self._run(self._give_back, goal=goal)
+        return self._run(self._give_back, target=target)
 
     def _run(self, line: str, **places: Path) -> float:
         numbers = {"number": self._number, "before": self._number - 1, "last": self._number}
@@ -131,7 +131,7 @@ def tools(directory: Path) -> list[Tool]:
                 directory / "zstd",
                 begin="mkdir {place}/kept",
                 keep="tar -C {images} -cf - . | zstd -q -3 -o {place}/kept/{number}.zst",
-                give_back="zstd -dqc {place}/kept/{number}.zst | tar -C {goal} -xf -",
+                give_back="zstd -dqc {place}/kept/{number}.zst | tar -C {target} -xf -",
             )
         )
         patch = "zstd -q -3 --long=31 --patch-from={place}/{before}.tar {place}/{number}.tar -o {place}/kept/{number}.zst"
@@ -145,7 +145,7 @@ def tools(directory: Path) -> list[Tool]:
                 give_back="mkdir -p {place}/back && zstd -dqf {place}/kept/0.zst -o {place}/back/0 && "
                 "for ((i = 1; i <= {number}; i++)); do zstd -dq --long=31 --patch-from={place}/back/$((i - 1)) "
                 "{place}/kept/$i.zst -o {place}/back/$i; rm {place}/back/$((i - 1)); done && "
-                "tar -C {goal} -xf {place}/back/{number} && rm {place}/back/{number}",
+                "tar -C {target} -xf {place}/back/{number} && rm {place}/back/{number}",
             )
         )
     if shutil.which("borg"):
@@ -156,7 +156,7 @@ def tools(directory: Path) -> list[Tool]:
                     directory / name.replace(", ", "-"),
                     begin="borg init -e none {place}/kept",
                     keep="cd {images} && borg create " + options + "{place}/kept::{number} .",
-                    give_back="cd {goal} && borg extract {place}/kept::{number}",
+                    give_back="cd {target} && borg extract {place}/kept::{number}",
                 )
             )
     if shutil.which("casync"):
@@ -166,7 +166,7 @@ def tools(directory: Path) -> list[Tool]:
                 directory / "casync",
                 begin="mkdir {place}/kept",
                 keep="casync make --store={place}/kept/chunks {place}/kept/{number}.caidx {images}",
-                give_back="casync extract --store={place}/kept/chunks {place}/kept/{number}.caidx {goal}",
+                give_back="casync extract --store={place}/kept/chunks {place}/kept/{number}.caidx {target}",
             )
         )
     if shutil.which("restic"):
@@ -176,7 +176,7 @@ def tools(directory: Path) -> list[Tool]:
                 directory / "restic",
                 begin="restic -q init --repo {place}/kept",
                 keep="cd {images} && restic -q backup --repo {place}/kept .",
-                give_back="restic -q restore latest --repo {place}/kept --target {goal}",
+                give_back="restic -q restore latest --repo {place}/kept --target {target}",
             )
         )
     return found
@@ -224,10 +224,10 @@ def measure(
     backs: dict[str, list[float]] = {keeper.name: [] for keeper in keepers}
     os.sync()
     for keeper in [*keepers] * _GIVEN_BACK:
-        goal = fresh("given-back")
-        backs[keeper.name].append(keeper.give_back(goal))
-        _must_be_same(keeper.name, directories[-1], goal)
-        shutil.rmtree(goal)
+        target = fresh("given-back")
+        backs[keeper.name].append(keeper.give_back(target))
+        _must_be_same(keeper.name, directories[-1], target)
+        shutil.rmtree(target)
     for keeper in keepers:
         back = median(backs[keeper.name])
         added = [
@@ -242,9 +242,9 @@ def measure(
     return rows
 
 
-def _must_be_same(name: str, images: Path, goal: Path) -> None:
+def _must_be_same(name: str, images: Path, target: Path) -> None:
     names = [path.name for path in images.iterdir()]
-    same, _, _ = filecmp.cmpfiles(images, goal, names, shallow=False)
+    same, _, _ = filecmp.cmpfiles(images, target, names, shallow=False)
     if len(same) != len(names):
         raise SystemExit(f"error: {name} gave back something else")
 

@@ -192,14 +192,14 @@ static void say_file(const char *label, const char *path)
 
 static void say_link(const char *label, const char *path)
 {
-	char goal[4096];
-	ssize_t size = readlink(path, goal, sizeof goal - 1);
+	char target[4096];
+	ssize_t size = readlink(path, target, sizeof target - 1);
 
-	goal[size < 0 ? 0 : size] = 0;
-	for (char *at = goal; *at; at++)
+	target[size < 0 ? 0 : size] = 0;
+	for (char *at = target; *at; at++)
 		if (*at == '\n')
 			*at = '?';
-	say("%s %s\n", label, goal);
+	say("%s %s\n", label, target);
 }
 
 /* -- what can be seen from outside -------------------------------------------------------------------------------- */
@@ -361,12 +361,12 @@ static void say_descriptor(int number, const struct stat *facts, int same)
 	static char info[1 << 16];
 	unsigned long long position = 0;
 	unsigned flags = 0;
-	char goal[4096];
+	char target[4096];
 	ssize_t size;
 
-	size = readlink(of_process("fd/%d", number), goal, sizeof goal - 1);
-	goal[size < 0 ? 0 : size] = 0;
-	for (char *at = goal; *at; at++)
+	size = readlink(of_process("fd/%d", number), target, sizeof target - 1);
+	target[size < 0 ? 0 : size] = 0;
+	for (char *at = target; *at; at++)
 		if (*at == '\n')
 			*at = '?';
 	if (slurp(of_process("fdinfo/%d", number), info, sizeof info) < 0)
@@ -375,7 +375,7 @@ static void say_descriptor(int number, const struct stat *facts, int same)
 	say("fd %d mode %o device %llx inode %llu links %lu special %x:%x flags %o same %d goal %s\n", number, facts->st_mode,
 	    (unsigned long long)facts->st_dev, (unsigned long long)facts->st_ino,
 	    S_ISDIR(facts->st_mode) ? 0UL : (unsigned long)facts->st_nlink, major(facts->st_rdev), minor(facts->st_rdev), flags, same,
-	    goal);
+	    target);
 	if (S_ISREG(facts->st_mode)) {
 		char *locks = strstr(info, "lock:");
 

@@ -35,19 +35,19 @@ static long raw_ioctl(int fd, unsigned long request, void *argument)
 /* The pid of an open /proc/PID/pagemap; 0 where it is something else. */
 static uint64_t pid_of(int fd)
 {
-	char path[PATH], goal[PATH], *end;
+	char path[PATH], target[PATH], *end;
 	ssize_t length;
 
 	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-	length = readlink(path, goal, sizeof goal - 1);
+	length = readlink(path, target, sizeof target - 1);
 	if (length <= 0)
 		return 0;
-	goal[length] = '\0';
-	end = strrchr(goal, '/');
+	target[length] = '\0';
+	end = strrchr(target, '/');
 	if (!end || strcmp(end, "/pagemap"))
 		return 0;
 	*end = '\0';
-	end = strrchr(goal, '/');
+	end = strrchr(target, '/');
 	return end ? strtoull(end + 1, NULL, 10) : 0;
 }
 

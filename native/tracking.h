@@ -153,7 +153,7 @@ static unsigned fdinfo_number(pid_t pid, const char *fd, const char *form)
  * use, which an earlier tracker left when it was killed, or -1. */
 static const char *look_at_descriptors(pid_t pid, int *unused)
 {
-	char path[300], goal[128];
+	char path[300], target[128];
 	const char *reason = NULL;
 	struct dirent *entry;
 	ssize_t length;
@@ -168,17 +168,17 @@ static const char *look_at_descriptors(pid_t pid, int *unused)
 		if (entry->d_name[0] == '.')
 			continue;
 		snprintf(path, sizeof path, "/proc/%d/fd/%s", (int)pid, entry->d_name);
-		length = readlink(path, goal, sizeof goal - 1);
+		length = readlink(path, target, sizeof target - 1);
 		if (length < 0)
 			continue;
-		goal[length] = 0;
+		target[length] = 0;
 		/* "API: code:features:...", features being 0 until UFFDIO_API (fs/userfaultfd.c) */
-		if (!strcmp(goal, "anon_inode:[userfaultfd]")) {
+		if (!strcmp(target, "anon_inode:[userfaultfd]")) {
 			if (!fdinfo_number(pid, entry->d_name, "API: %*x:%x"))
 				*unused = atoi(entry->d_name);
 			else
 				reason = "it uses userfaultfd";
-		} else if (!strcmp(goal, "anon_inode:[io_uring]")) {
+		} else if (!strcmp(target, "anon_inode:[io_uring]")) {
 			reason = "it uses io_uring";
 		} else if (fdinfo_number(pid, entry->d_name, "flags: %o") & O_DIRECT) {
 			reason = "it has a file open with O_DIRECT";

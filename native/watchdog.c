@@ -251,7 +251,7 @@ static int leaves_repair(int pidfd, int number)
 
 static int heal_process(pid_t pid)
 {
-	char path[64], goal[16];
+	char path[64], target[16];
 	struct dirent *entry;
 	int healed = 0, pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	DIR *descriptors;
@@ -260,9 +260,9 @@ static int heal_process(pid_t pid)
 	descriptors = pidfd < 0 ? NULL : opendir(path);
 	while (descriptors && (entry = readdir(descriptors))) {
 		snprintf(path, sizeof path, "/proc/%d/fd/%.20s", (int)pid, entry->d_name);
-		ssize_t length = readlink(path, goal, sizeof goal);
+		ssize_t length = readlink(path, target, sizeof target);
 
-		if (length >= 8 && !memcmp(goal, "socket:[", 8))
+		if (length >= 8 && !memcmp(target, "socket:[", 8))
 			healed += leaves_repair(pidfd, atoi(entry->d_name));
 	}
 	if (descriptors)

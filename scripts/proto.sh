@@ -12,14 +12,14 @@ mapfile -t protos < <(find src/relive -name '*.proto' | sort)
     --python_out="$scratch" --mypy_out=quiet:"$scratch" "${protos[@]}"
 stale=0
 while read -r made; do
-    goal=src/${made#"$scratch"/}
-    cmp -s "$made" "$goal" && continue
+    target=src/${made#"$scratch"/}
+    cmp -s "$made" "$target" && continue
     stale=1
     if [[ ${1:-} == --check ]]; then
-        printf 'Error: %s does not follow from its .proto file.\nHint: run make proto.\n' "$goal" >&2
+        printf 'Error: %s does not follow from its .proto file.\nHint: run make proto.\n' "$target" >&2
     else
-        cp "$made" "$goal"
-        printf '[proto] wrote %s\n' "$goal" >&2
+        cp "$made" "$target"
+        printf '[proto] wrote %s\n' "$target" >&2
     fi
 done < <(find "$scratch" -name '*_pb2.py*' | sort)
 [[ ${1:-} != --check ]] || exit "$stale"

@@ -40,7 +40,7 @@ def tree(
 
 def file(path: str, **fields: Any) -> HeldDescriptor:
     """An open file on the root's file system."""
-    return replace(HeldDescriptor(number=3, goal=path, mode=FILE, inode=7, device=8, mount=1), **fields)
+    return replace(HeldDescriptor(number=3, target=path, mode=FILE, inode=7, device=8, mount=1), **fields)
 
 
 def found(seen: Snapshot, severity: Severity | None = None) -> list[Finding]:

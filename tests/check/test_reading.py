@@ -78,7 +78,7 @@ def test_its_sockets(seen: tuple[Snapshot, int, Path]) -> None:
 
 def test_its_files(seen: tuple[Snapshot, int, Path]) -> None:
     snapshot, _, path = seen
-    (held,) = [one for _, one in snapshot.opened() if one.goal == str(path)]
+    (held,) = [one for _, one in snapshot.opened() if one.target == str(path)]
     assert held.size == 1000 and held.is_writable and held.mount in snapshot.mounts
     assert [one.path for one in snapshot.data] == [f"{path}.large"]
     assert not any(one.closed for _, one in snapshot.opened())

@@ -21,11 +21,11 @@ from .seen import FILE, SOCKET, SPACES, blocking, file, found, process, tree
 
 
 def nameless(kind: str, **fields: Any) -> HeldDescriptor:
-    return HeldDescriptor(number=4, goal=f"anon_inode:{kind}", mode=0o600, **fields)
+    return HeldDescriptor(number=4, target=f"anon_inode:{kind}", mode=0o600, **fields)
 
 
 def device(path: str, major: int, minor: int, kind: int = stat.S_IFCHR) -> HeldDescriptor:
-    return HeldDescriptor(number=5, goal=path, mode=kind | 0o666, special=os.makedev(major, minor), mount=1)
+    return HeldDescriptor(number=5, target=path, mode=kind | 0o666, special=os.makedev(major, minor), mount=1)
 
 
 def mapped(path: str) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def test_a_unix_stream_to_the_journal_is_noted() -> None:
     assert (one.severity, one.code) == ("note", "journal-outside")
 
 
-def test_unix_datagrams_go_nowhere_in_a_branch_where_their_goal_has_a_name_and_block_elsewhere() -> None:
+def test_unix_datagrams_go_nowhere_in_a_branch_where_their_target_has_a_name_and_block_elsewhere() -> None:
     named = unix(1, 2, socket.SOCK_DGRAM) | unix(2, 0, socket.SOCK_DGRAM, "/run/log")
     (one,) = found(tree(sock(1, protocol="UNIX"), unix=named))
     assert (one.severity, one.code) == ("note", "datagrams-outside")

@@ -297,11 +297,11 @@ def test_the_store_gives_all_of_it_back(start: Start, taking: Taking, tmp_path: 
     taken = taking.take(pid)
     with contextlib.closing(Store(taking.settings.store)) as store:
         stored = taken.store(store, [])
-        goal = tmp_path / "images"
-        goal.mkdir()
-        store.lay_out_images(store.manifest(stored.id), goal)
-    assert not differences(pages_of(goal, pid), taking.frozen[pid])
-    assert len(pages_of(goal, pid)) > 4096
+        target = tmp_path / "images"
+        target.mkdir()
+        store.lay_out_images(store.manifest(stored.id), target)
+    assert not differences(pages_of(target, pid), taking.frozen[pid])
+    assert len(pages_of(target, pid)) > 4096
 
 
 def test_children_are_committed_as_they_stand(start: Start, taking: Taking) -> None:

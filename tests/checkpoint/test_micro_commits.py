@@ -298,7 +298,7 @@ def test_without_its_tracker_a_full_commit_is_taken(
     if moment == "before":
         kill(taking.micro._tracker)
     elif moment == "stop":
-        monkeypatch.setattr(MicroTracker, "stop", lambda one, goal: (stop(one, goal), kill(one)))
+        monkeypatch.setattr(MicroTracker, "stop", lambda one, target: (stop(one, target), kill(one)))
     else:
         monkeypatch.setattr(MicroTracker, "go", lambda one: (kill(one), go(one)))
     taking.commit(told.pid)

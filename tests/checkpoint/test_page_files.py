@@ -35,19 +35,19 @@ def test_only_private_anonymous_memory_that_is_not_locked_can_come_later() -> No
 
 def test_bytes_are_appended_from_where_they_lie(tmp_path: Path) -> None:
     (tmp_path / "source").write_bytes(bytes(range(100)))
-    with (tmp_path / "source").open("rb") as source, (tmp_path / "goal").open("wb") as goal:
-        copy_bytes(source.fileno(), goal.fileno(), 90, 10)
-        copy_bytes(source.fileno(), goal.fileno(), 0, 5)
-        copy_bytes(source.fileno(), goal.fileno(), 100, 0)
+    with (tmp_path / "source").open("rb") as source, (tmp_path / "target").open("wb") as target:
+        copy_bytes(source.fileno(), target.fileno(), 90, 10)
+        copy_bytes(source.fileno(), target.fileno(), 0, 5)
+        copy_bytes(source.fileno(), target.fileno(), 100, 0)
         assert os.lseek(source.fileno(), 0, os.SEEK_CUR) == 0
-    assert (tmp_path / "goal").read_bytes() == bytes([*range(90, 100), *range(5)])
+    assert (tmp_path / "target").read_bytes() == bytes([*range(90, 100), *range(5)])
 
 
 def test_a_file_that_ends_before_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "source").write_bytes(b"short")
     with (
         (tmp_path / "source").open("rb") as source,
-        (tmp_path / "goal").open("wb") as goal,
+        (tmp_path / "target").open("wb") as target,
         pytest.raises(OSError, match="byte 5"),
     ):
-        copy_bytes(source.fileno(), goal.fileno(), 0, 10)
+        copy_bytes(source.fileno(), target.fileno(), 0, 10)

@@ -17,10 +17,10 @@ _IMAGES = {
 }
 
 
-def laid_out(goal: Path) -> Path:
+def laid_out(target: Path) -> Path:
     for name, data in _IMAGES.items():
-        (goal / name).write_bytes(data)
-    return goal
+        (target / name).write_bytes(data)
+    return target
 
 
 def test_a_network_of_which_there_is_no_image_is_taken_from_outside(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_routes_are_the_hosts_with_the_own_address_that_the_host_would_use(host)
     }
 
 
-def test_where_rules_lead_to_other_tables_every_goal_may_have_a_way(host):
+def test_where_rules_lead_to_other_tables_every_destination_may_have_a_way(host):
     host["-6", "rule"] = [{}, {}, {}]
     assert HostRoute(6, "::/0", "unicast", None) in HostNetwork.read().routes
 

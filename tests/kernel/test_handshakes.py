@@ -19,7 +19,7 @@ from replay.stubs.sealed import network
 
 @pytest.mark.parametrize("address", ["10.0.0.5", "fd00::5"])
 def test_each_attempt_is_seen_once_and_nothing_else(address: str) -> None:
-    """GIVEN a goal that takes connections and one that refuses them
+    """GIVEN a destination that takes connections and one that refuses them
     WHEN both are tried, and something is said
     THEN two handshakes were seen, and no other packet.
     """
@@ -43,8 +43,8 @@ def test_each_attempt_is_seen_once_and_nothing_else(address: str) -> None:
                 except BlockingIOError:
                     break
             watch.close()
-        goals = [one.goal for one in seen if one is not None]
-        assert goals == [(address, 80), (address, 81)]
+        destinations = [one.destination for one in seen if one is not None]
+        assert destinations == [(address, 80), (address, 81)]
         assert seen[0] is not None and seen[0].origin == connected.getsockname()[:2]
         for sock in (listener, connected, accepted):
             sock.close()

@@ -25,9 +25,9 @@ def sum_of(data: bytes) -> int:
 @pytest.mark.parametrize("version", [4, 6])
 @given(data=st.binary(max_size=100))
 def test_a_datagram_is_read_as_it_was_made_and_its_sums_are_right(version, data):
-    origin, goal = ENDS[version]
-    raw = datagram(origin, goal, data)
-    assert read_packet(raw) == Packet(socket.IPPROTO_UDP, origin, goal, 0, data)
+    origin, destination = ENDS[version]
+    raw = datagram(origin, destination, data)
+    assert read_packet(raw) == Packet(socket.IPPROTO_UDP, origin, destination, 0, data)
     size = 20 if version == 4 else 40
     addresses = raw[12:20] if version == 4 else raw[8:40]
     pseudo = addresses + (len(raw) - size).to_bytes(4, "big") + (17).to_bytes(4, "big")
@@ -36,7 +36,7 @@ def test_a_datagram_is_read_as_it_was_made_and_its_sums_are_right(version, data)
         assert sum_of(raw[:20]) == 0xFFFF
 
 
-def test_an_error_comes_from_the_goal_and_quotes_the_packet():
+def test_an_error_comes_from_the_destination_and_quotes_the_packet():
     raw = datagram(*ENDS[4], b"question")
     error = unreachable_port(raw)
     assert (socket.inet_ntoa(error[12:16]), socket.inet_ntoa(error[16:20])) == ("198.51.100.9", "192.0.2.1")

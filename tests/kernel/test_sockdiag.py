@@ -57,7 +57,7 @@ def test_who_waits_for_an_answer_is_seen(sockets):
 
 
 @pytest.mark.parametrize(
-    ("listens", "goal", "accepts"),
+    ("listens", "destination", "accepts"),
     [
         ("127.0.0.1", "127.0.0.1", True),
         ("127.0.0.1", "127.0.0.2", False),
@@ -70,14 +70,14 @@ def test_who_waits_for_an_answer_is_seen(sockets):
         ("both", "::1", True),
     ],
 )
-def test_who_would_take_a_connection_is_the_kernels_word(sockets, listens, goal, accepts):
+def test_who_would_take_a_connection_is_the_kernels_word(sockets, listens, destination, accepts):
     address = "::" if listens == "both" else listens
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    origin = (goal, 40_000)
+    origin = (destination, 40_000)
     with socket.create_server((address, 0), family=family, dualstack_ipv6=listens == "both") as listener:
         port = listener.getsockname()[1]
-        assert sockets.accepts(origin, (goal, port)) is accepts
+        assert sockets.accepts(origin, (destination, port)) is accepts
         if accepts:
-            with socket.create_connection((goal, port)) as sock:  # the same two ends, and who listens
-                assert sockets.accepts(sock.getsockname()[:2], (goal, port))
-    assert not sockets.accepts(origin, (goal, port))
+            with socket.create_connection((destination, port)) as sock:  # the same two ends, and who listens
+                assert sockets.accepts(sock.getsockname()[:2], (destination, port))
+    assert not sockets.accepts(origin, (destination, port))

@@ -47,7 +47,7 @@ static int work(char *directory)
     TRY(40 /* rmdir */, "rmdir");
     TRY(39 /* mkdir */, "mkdir", 0700);
     TRY(296 /* mkdirat */, AT_CWD, "mkdirat", 0700);
-    TRY(83 /* symlink */, "goal", "symlink");
+    TRY(83 /* symlink */, "target", "symlink");
     TRY(9 /* link */, "link", "linked");
     TRY(92 /* truncate */, "truncate", 1);
     TRY(193 /* truncate64 */, "truncate64", 2, 0);

@@ -44,7 +44,7 @@ def test_what_is_encrypted_is_bytes():
     assert protocol_of(closed).name == "bytes"
 
 
-def test_where_nothing_was_said_others_with_the_same_goal_tell():
+def test_where_nothing_was_said_others_with_the_same_destination_tell():
     silent = dialogue([], to=("10.0.0.7", 8000))
     others = [dialogue([(Way.UP, S3)], to=silent.to), dialogue([], to=silent.to)]
     assert ProtocolRegistry().protocol_of(silent).name == "bytes"

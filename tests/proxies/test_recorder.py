@@ -105,10 +105,10 @@ def test_what_is_said_is_recorded_with_the_addresses_that_the_service_sees(share
 
 def test_a_refused_connection_is_refused_for_the_service(shared):
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        goal = listener.getsockname()
+        destination = listener.getsockname()
     with pytest.raises(ConnectionRefusedError):
-        shared.connect(goal)
-    assert [one.error for one in shared.dialogues() if one.to == goal] == ["ECONNREFUSED"]
+        shared.connect(destination)
+    assert [one.error for one in shared.dialogues() if one.to == destination] == ["ECONNREFUSED"]
 
 
 def test_where_the_host_has_no_way_the_service_has_none(tmp_path):
@@ -147,14 +147,16 @@ def test_a_service_that_stops_waiting_is_recorded_as_timed_out(shared):
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen(0)
-        goal = deaf.getsockname()
+        destination = deaf.getsockname()
         fillers = [socket.socket() for _ in range(3)]
         for filler in fillers:
             filler.setblocking(False)
-            filler.connect_ex(goal)
+            filler.connect_ex(destination)
         with pytest.raises(TimeoutError):
-            shared.connect(goal, timeout=0.3)
-        found = eventually(lambda: [one for one in shared.dialogues() if one.to == goal], "it is recorded")
+            shared.connect(destination, timeout=0.3)
+        found = eventually(
+            lambda: [one for one in shared.dialogues() if one.to == destination], "it is recorded"
+        )
         assert [one.error for one in found] == ["ETIMEDOUT"]
         assert found[0].connect_ns >= 0.2e9
         for filler in fillers:
@@ -365,10 +367,10 @@ def test_other_datagrams_are_carried_and_refused_as_on_the_host(shared, address)
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as server:
         server.bind((address, 0))
-        goal = server.getsockname()[:2]
+        destination = server.getsockname()[:2]
         client = shared.within(lambda: socket.socket(family, socket.SOCK_DGRAM))
         client.settimeout(LIMIT)
-        client.connect(goal)
+        client.connect(destination)
         client.send(b"x" * 9000)
         data, peer = server.recvfrom(65535)
         assert len(data) == 9000
@@ -378,7 +380,9 @@ def test_other_datagrams_are_carried_and_refused_as_on_the_host(shared, address)
         client.send(b"x")
         with pytest.raises(ConnectionRefusedError):
             client.recv(1)
-    assert [note["about"] for note in shared.notes() if tuple(note.get("to", ())) == goal] == ["datagrams"]
+    assert [note["about"] for note in shared.notes() if tuple(note.get("to", ())) == destination] == [
+        "datagrams"
+    ]
 
 
 def test_while_the_gate_is_closed_nothing_reaches_the_service_and_all_of_it_later(shared):

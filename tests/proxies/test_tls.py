@@ -42,9 +42,9 @@ class Scene:
         return ssl.create_default_context(cadata="".join(pem.decode() for pem in pems))
 
     def connect(
-        self, context: ssl.SSLContext, goal: tuple[str, int], name: str
+        self, context: ssl.SSLContext, destination: tuple[str, int], name: str
     ) -> tuple[ssl.SSLSocket, tuple[str, int]]:
-        sock = self.border.connect(goal)
+        sock = self.border.connect(destination)
         origin = sock.getsockname()
         try:
             return context.wrap_socket(sock, server_hostname=name), origin

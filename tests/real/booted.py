@@ -106,9 +106,9 @@ class Booted:
 
     def write(self, unit: str, text: str) -> None:
         """An administrator's unit."""
-        goal = self.inside(UNITS) / unit
-        goal.parent.mkdir(exist_ok=True)
-        goal.write_text(text)
+        target = self.inside(UNITS) / unit
+        target.parent.mkdir(exist_ok=True)
+        target.write_text(text)
         self("daemon-reload")
 
     def journal(self, unit: str) -> list[dict[str, Any]]:

@@ -330,8 +330,8 @@ class Load:
 
     def more(self, count: int = 20) -> None:
         """Wait until it was done so many times more."""
-        goal = self.done + count
-        eventually(lambda: self.done >= goal or self._failure is not None, "the load goes on")
+        target = self.done + count
+        eventually(lambda: self.done >= target or self._failure is not None, "the load goes on")
         if self._failure is not None:
             raise AssertionError(f"the load failed after {self.done} rounds") from self._failure
 

@@ -52,10 +52,10 @@ class Rootfs:
             entry.type, entry.mode = tarfile.DIRTYPE, mode
             self._file.addfile(entry)
 
-    def link(self, path: str, goal: str) -> None:
+    def link(self, path: str, target: str) -> None:
         """A symbolic one."""
         entry = tarfile.TarInfo(path)
-        entry.type, entry.linkname = tarfile.SYMTYPE, goal
+        entry.type, entry.linkname = tarfile.SYMTYPE, target
         self._file.addfile(entry)
 
     def text(self, path: str, text: str) -> None:

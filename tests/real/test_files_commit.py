@@ -44,7 +44,7 @@ CASES: dict[str, tuple[str, str, str]] = {
         "os.utime(d/'e', (9, 9), follow_symlinks=False)",
     ),
     "a dangling link is written through": (
-        "(d/'a').symlink_to('goal')",
+        "(d/'a').symlink_to('target')",
         "",
         "w(d/'a', 'through')",
     ),
@@ -212,8 +212,8 @@ CASES: dict[str, tuple[str, str, str]] = {
         "subprocess.run(['sh', '-c', 'echo x > a; rm b; mkdir c; mv a c'], cwd=d, check=True)",
     ),
     "changed root": (
-        "(d/'r').mkdir(); w(d/'r/a', '1'); (d/'r/l').symlink_to('/a'); (d/'r/dangling').symlink_to('/goal'); w(d/'r/c', '1');"
-        "(d/'r/near').symlink_to('goal2')",
+        "(d/'r').mkdir(); w(d/'r/a', '1'); (d/'r/l').symlink_to('/a'); (d/'r/dangling').symlink_to('/target'); w(d/'r/c', '1');"
+        "(d/'r/near').symlink_to('target2')",
         "",
         "in_root(d/'r', lambda: (w(Path('l'), 'x'), w(Path('/dangling'), 'x'), w(Path('/c'), 'x'), w(Path('near'), 'x')))",
     ),

@@ -43,8 +43,8 @@ class Asking:
                 self.broken += 1  # it stood at the moment of a kill
 
     def more(self) -> None:
-        goal = self.answered + 20
-        eventually(lambda: self.answered > goal, "answers")
+        destination = self.answered + 20
+        eventually(lambda: self.answered > destination, "answers")
 
     def stop(self) -> None:
         self._stopping.set()

@@ -70,11 +70,13 @@ def test_checkpointctl_shows_what_is_written(
         (f"pid:{process.pid}", str(program)): relive("commit", f"pid:{process.pid}")["id"],
     }
     for (name, command), commit in commits.items():
-        goal = tmp_path / f"{commit}.tar"
-        relive("export", commit, str(goal), "--format=checkpointctl")
+        target = tmp_path / f"{commit}.tar"
+        relive("export", commit, str(target), "--format=checkpointctl")
 
-        def said(*words: str, goal: Path = goal) -> str:
-            done = subprocess.run([_checkpointctl, *words, goal], capture_output=True, text=True, check=False)
+        def said(*words: str, target: Path = target) -> str:
+            done = subprocess.run(
+                [_checkpointctl, *words, target], capture_output=True, text=True, check=False
+            )
             assert done.returncode == 0, done.stderr
             return done.stdout
 

@@ -243,7 +243,7 @@ def _state(relive: Relive, branch: Branch) -> str:
 def test_a_server_that_had_gone_is_gone_again(relive: Relive, servers: dict[str, int]) -> None:
     """GIVEN a server that answered, then reset a connection instead of answering, and to which connections were then refused
     WHEN the request that was refused is replayed, with those before it
-    THEN its connection is refused as it was, though the goal is known, and the other one was reset.
+    THEN its connection is refused as it was, though the destination is known, and the other one was reset.
     """
     gone = _Tcp(("127.0.0.1", 0), Lines)
     threading.Thread(target=gone.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()

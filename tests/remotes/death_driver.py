@@ -153,9 +153,9 @@ def main(kind: str, directory: Path, seed: int) -> int:
     count, dice = 0, random.Random(seed)
 
     def world() -> World:
-        goal = directory / f"world-{next(numbers)}"
-        shutil.copytree(template, goal, symlinks=True)
-        return World(goal)
+        target = directory / f"world-{next(numbers)}"
+        shutil.copytree(template, target, symlinks=True)
+        return World(target)
 
     numbers = itertools.count()
     number, status = 0, KILLED

@@ -19,8 +19,8 @@ class FlakyLine:
         connections: how many there were.
     """
 
-    def __init__(self, goal: int, *, after: int, cuts: int | None) -> None:
-        self._goal, self._after, self._cuts = goal, after, cuts
+    def __init__(self, target: int, *, after: int, cuts: int | None) -> None:
+        self._target, self._after, self._cuts = target, after, cuts
         self._lock = threading.Lock()
         self._left_of_all = [float(after)]
         self.connections = 0
@@ -29,8 +29,8 @@ class FlakyLine:
 
     @classmethod
     @contextmanager
-    def to(cls, goal: int, *, after: int, cuts: int | None = None) -> Iterator[FlakyLine]:
-        line = cls(goal, after=after, cuts=cuts)
+    def to(cls, target: int, *, after: int, cuts: int | None = None) -> Iterator[FlakyLine]:
+        line = cls(target, after=after, cuts=cuts)
         accepting = threading.Thread(target=line._accept, daemon=True)
         accepting.start()
         try:
@@ -46,19 +46,19 @@ class FlakyLine:
                 near, _ = self._listener.accept()
             except OSError:
                 return
-            far = socket.create_connection(("127.0.0.1", self._goal))
+            far = socket.create_connection(("127.0.0.1", self._target))
             with self._lock:
                 self.connections += 1
                 left = self._left_of_next()
-            for source, goal in ((near, far), (far, near)):
-                threading.Thread(target=self._forward, args=(source, goal, left), daemon=True).start()
+            for source, target in ((near, far), (far, near)):
+                threading.Thread(target=self._forward, args=(source, target, left), daemon=True).start()
 
     def _left_of_next(self) -> list[float]:
         if self._cuts is None:
             return self._left_of_all
         return [self._after if self.connections <= self._cuts else float("inf")]
 
-    def _forward(self, source: socket.socket, goal: socket.socket, left: list[float]) -> None:
+    def _forward(self, source: socket.socket, target: socket.socket, left: list[float]) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
                 with self._lock:
@@ -66,8 +66,8 @@ class FlakyLine:
                     is_cut = left[0] < 0
                 if is_cut:
                     break
-                goal.sendall(data)
-        for end in (source, goal):
+                target.sendall(data)
+        for end in (source, target):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
             end.close()

@@ -244,15 +244,15 @@ def test_no_keys_at_all_is_told_with_a_way_to_make_one(tmp_path):
 
 def test_a_file_that_exists_is_replaced_only_by_force_and_never_left_half_written(sender, tmp_path):
     one = commit(sender.store, files={"a": b"1"}, version=OLD)
-    goal = tmp_path / "out" / "x"
+    target = tmp_path / "out" / "x"
     with pytest.raises(UsageError, match="no directory"):
-        write(sender, one.id, goal)
-    goal.parent.mkdir()
-    goal.write_text("before")
+        write(sender, one.id, target)
+    target.parent.mkdir()
+    target.write_text("before")
     with pytest.raises(UsageError, match="exists"):
-        write(sender, one.id, goal)
+        write(sender, one.id, target)
     flip(next((sender.home / "store" / "objects").glob("*/*")))
     with pytest.raises(ObjectCorrupt):
-        write(sender, one.id, goal, force=True)
-    assert goal.read_text() == "before"
-    assert list(goal.parent.iterdir()) == [goal]
+        write(sender, one.id, target, force=True)
+    assert target.read_text() == "before"
+    assert list(target.parent.iterdir()) == [target]

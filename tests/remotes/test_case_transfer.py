@@ -28,14 +28,14 @@ from store.builders import SECOND, commit
 FACTS = CaseFacts(id="a" * 32, number=3).model_dump_json().encode()
 
 
-def write(goal: Path, keyring: Keyring, *, sealed: bool = False, **files: bytes) -> Path:
-    goal.unlink(missing_ok=True)
+def write(target: Path, keyring: Keyring, *, sealed: bool = False, **files: bytes) -> Path:
+    target.unlink(missing_ok=True)
     named = {
         "case.json": FACTS,
         **{name.replace("__", "/").replace("_", "."): data for name, data in files.items()},
     }
-    write_case(goal, [(name, data, len(data)) for name, data in named.items()], keyring, sealed=sealed)
-    return goal
+    write_case(target, [(name, data, len(data)) for name, data in named.items()], keyring, sealed=sealed)
+    return target
 
 
 @pytest.mark.parametrize("sealed", [False, True])
@@ -46,9 +46,9 @@ def test_what_is_packed_comes_back(tmp_path, sealed):
     data = bytes(range(256)) * 20_000
     path = write(tmp_path / "case", keyring, sealed=sealed, incident_json=b"{}", life__stderr=data)
     assert (data[:256] in path.read_bytes()) is not sealed
-    (tmp_path / "goal").mkdir()
-    assert read_case(path, tmp_path / "goal", keyring) == CaseFacts(id="a" * 32, number=3)
-    assert (tmp_path / "goal" / "life" / "stderr").read_bytes() == data
+    (tmp_path / "target").mkdir()
+    assert read_case(path, tmp_path / "target", keyring) == CaseFacts(id="a" * 32, number=3)
+    assert (tmp_path / "target" / "life" / "stderr").read_bytes() == data
 
 
 def test_a_sealed_one_needs_its_key(tmp_path):
@@ -58,10 +58,10 @@ def test_a_sealed_one_needs_its_key(tmp_path):
     for other, error in ((Keyring(tmp_path / "none"), KeyMissing), (Keyring(tmp_path / "other"), KeyWrong)):
         if error is KeyWrong:
             other.make_store_key()
-        goal = tmp_path / error.__name__
-        goal.mkdir()
+        target = tmp_path / error.__name__
+        target.mkdir()
         with pytest.raises(error):
-            read_case(path, goal, other)
+            read_case(path, target, other)
 
 
 def packed(path: Path, keyring: Keyring, tar: bytes) -> None:
@@ -96,11 +96,11 @@ def test_what_no_case_file_holds_is_refused(tmp_path, name, kind, link):
         tar.addfile(info)
     keyring = Keyring(tmp_path / "keys")
     packed(tmp_path / "case", keyring, file.getvalue())
-    goal = tmp_path / "goal"
-    goal.mkdir()
+    target = tmp_path / "target"
+    target.mkdir()
     with pytest.raises(ArchiveInvalid):
-        read_case(tmp_path / "case", goal, keyring)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["case", "goal"]
+        read_case(tmp_path / "case", target, keyring)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["case", "target"]
 
 
 def test_one_that_was_cut_off_or_changed_raises_declared_errors_only(tmp_path):
@@ -110,10 +110,10 @@ def test_one_that_was_cut_off_or_changed_raises_declared_errors_only(tmp_path):
     for at in range(0, len(whole), 7):
         for data in (whole[:at], whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :]):
             path.write_bytes(data)
-            goal = tmp_path / f"goal-{at}-{len(data)}"
-            goal.mkdir()
+            target = tmp_path / f"target-{at}-{len(data)}"
+            target.mkdir()
             try:
-                read_case(path, goal, keyring)
+                read_case(path, target, keyring)
             except ReliveError:
                 continue
 

@@ -29,7 +29,7 @@ def named(tmp_path: Path, *connections: Connection) -> list[str]:
     return [one.words for one in unrecorded(connections, tmp_path / "egress", tmp_path / "inside")]
 
 
-def test_each_goal_is_named_once_with_what_listens_there_by_custom(tmp_path):
+def test_each_destination_is_named_once_with_what_listens_there_by_custom(tmp_path):
     inward = Connection(local=("127.0.0.1", 8000), peer=("127.0.0.1", 5555), inward=True)
     assert named(tmp_path, to(6379), inward, to(6379), to(4000, "::1")) == [
         "10.0.0.9:6379 (Redis)",

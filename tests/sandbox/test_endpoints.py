@@ -1,4 +1,4 @@
-"""Goals are there as they are wanted, and do not stand in the service's way."""
+"""Destinations are there as they are wanted, and do not stand in the service's way."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def opened(inside: Network, outside: Outside, own: list[tuple[str, int]]) -> End
     return ends
 
 
-def test_goals_take_connections_refuse_them_or_are_silent(inside: Network) -> None:
-    ends = opened(inside, Outside(goals={HERE: Door.OPEN, THERE: Door.REFUSES, SIX: Door.SILENT}), [])
+def test_destinations_take_connections_refuse_them_or_are_silent(inside: Network) -> None:
+    ends = opened(inside, Outside(destinations={HERE: Door.OPEN, THERE: Door.REFUSES, SIX: Door.SILENT}), [])
     try:
         assert inside.outcome(HERE) == "connected"
         assert inside.outcome(THERE) == "ConnectionRefusedError"
         assert inside.outcome(SIX, 0.2) == "TimeoutError"
         assert inside.outcome(("10.0.0.7", 5432)) == "OSError"  # never recorded: no route
-        with socket.socket(fileno=ends.goals.pop(SIX)) as sock:
+        with socket.socket(fileno=ends.destinations.pop(SIX)) as sock:
             inside.within(lambda: set_door(sock, Door.OPEN))
             assert inside.outcome(SIX) == "connected"
             fillers = inside.within(lambda: set_door(sock, Door.SILENT))
@@ -47,9 +47,9 @@ def test_goals_take_connections_refuse_them_or_are_silent(inside: Network) -> No
 
 
 def test_a_service_that_listens_at_every_address_can_still_do_so(inside: Network) -> None:
-    """As CRIU binds it; who connects to the goal's address comes to the goal."""
+    """As CRIU binds it; who connects to the destination's address comes to the destination."""
     ends = opened(
-        inside, Outside(goals={HERE: Door.OPEN, ("127.0.0.1", 5432): Door.OPEN}), [("0.0.0.0", 5432)]
+        inside, Outside(destinations={HERE: Door.OPEN, ("127.0.0.1", 5432): Door.OPEN}), [("0.0.0.0", 5432)]
     )
     try:
         assert ends.untaken == {("127.0.0.1", 5432): "the service listens there itself"}
@@ -62,8 +62,8 @@ def test_a_service_that_listens_at_every_address_can_still_do_so(inside: Network
         inside.connect(HERE).close()
         with pytest.raises(BlockingIOError):
             service.accept()
-        with socket.socket(fileno=ends.goals.pop(HERE)) as goal:
-            goal.accept()[0].close()
+        with socket.socket(fileno=ends.destinations.pop(HERE)) as destination:
+            destination.accept()[0].close()
         inside.connect(("127.0.0.1", 5432)).close()
         service.accept()[0].close()
         service.close()
@@ -73,11 +73,13 @@ def test_a_service_that_listens_at_every_address_can_still_do_so(inside: Network
 
 def test_what_cannot_be_opened_is_told_and_the_rest_is_there(inside: Network) -> None:
     ends = opened(
-        inside, Outside(goals={("192.0.2.1", 1): Door.OPEN, HERE: Door.OPEN}, names=(("10.0.0.5", 53),)), []
+        inside,
+        Outside(destinations={("192.0.2.1", 1): Door.OPEN, HERE: Door.OPEN}, names=(("10.0.0.5", 53),)),
+        [],
     )
     try:
         assert ends.untaken == {("192.0.2.1", 1): "EADDRNOTAVAIL: Cannot assign requested address"}
-        assert list(ends.goals) == [HERE] and list(ends.names) == [("10.0.0.5", 53)]
+        assert list(ends.destinations) == [HERE] and list(ends.names) == [("10.0.0.5", 53)]
     finally:
         ends.close()
 

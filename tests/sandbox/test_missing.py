@@ -57,11 +57,11 @@ def test_it_is_what_single_pages_would_be(beginning: list[Stretch], done: list[t
         if name == "drop":
             assert pages_of(list(missing.drop(first, pages))) == taken
         else:
-            goal = details[1]
-            missing.move(first, goal, pages)
-            for page in range(goal, goal + pages):
+            destination = details[1]
+            missing.move(first, destination, pages)
+            for page in range(destination, destination + pages):
                 model.pop(page, None)
-            model |= {page - first + goal: content for page, content in taken.items()}
+            model |= {page - first + destination: content for page, content in taken.items()}
     assert everything(missing) == model
     assert missing.pages == len(model)
 

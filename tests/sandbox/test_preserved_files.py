@@ -35,7 +35,7 @@ def change(path: str, kind: RecordKind, base: Path | None = None, mode: int = 0o
     facts = base.stat() if base is not None else None
     size = facts.st_size if facts is not None else 0
     return Change(
-        JournalRecord(1, 1, kind, mode, os.getuid(), os.getgid(), size, 1_000_000_000, path, "goal"), base
+        JournalRecord(1, 1, kind, mode, os.getuid(), os.getgid(), size, 1_000_000_000, path, "target"), base
     )
 
 
@@ -72,7 +72,7 @@ def test_what_was_there_comes_back_and_the_directory_keeps_its_time(
     )
     assert (directory / "f").read_text() == (directory / "g").read_text() == "as it was"
     assert stat.S_IMODE((directory / "f").stat().st_mode) == 0o640
-    assert os.readlink(directory / "l") == "goal"
+    assert os.readlink(directory / "l") == "target"
     assert directory.stat().st_mtime_ns == 5
 
 

@@ -167,7 +167,7 @@ def test_a_process_that_has_ended_waits_for_nothing(made: Made) -> None:
 
 def test_moved_memory_gets_what_was_committed_where_it_was(made: Made) -> None:
     space, kernel, _ = made(own(0, 8))
-    kernel.pending = [FaultEvent(FaultEventKind.REMAP, 4, pages=2, goal=100)]
+    kernel.pending = [FaultEvent(FaultEventKind.REMAP, 4, pages=2, destination=100)]
     kernel.touch(101)
     space.attend(no_child)
     assert kernel.there == {100: 4, 101: 5}

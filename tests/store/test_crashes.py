@@ -45,11 +45,11 @@ class Ledger:
             self.synced.add(os.fstat(number).st_ino)
             self.unsynced_directories.discard(Path(os.readlink(f"/proc/self/fd/{number}")))
 
-        def noted_replace(source: Any, goal: Any, **options: Any) -> None:
+        def noted_replace(source: Any, target: Any, **options: Any) -> None:
             inode = os.stat(source).st_ino
-            replace(source, goal, **options)
-            self.moved.append((Path(goal), inode in self.synced))
-            self.unsynced_directories.add(Path(goal).parent)
+            replace(source, target, **options)
+            self.moved.append((Path(target), inode in self.synced))
+            self.unsynced_directories.add(Path(target).parent)
 
         monkeypatch.setattr(os, "fsync", noted_fsync)
         monkeypatch.setattr(os, "replace", noted_replace)

@@ -381,7 +381,7 @@ def try_out(objects: Objects, tmp_path: Path, *entries: FileEntry) -> Path:
     directory = tmp_path / "layer"
     directory.mkdir()
     layer = Layer(point="/", kind=LayerKind.OVERLAY, entries=list(entries))
-    materialize_layer(layer, directory, lambda name, goal: shutil.copyfile(objects.verified(name), goal))
+    materialize_layer(layer, directory, lambda name, target: shutil.copyfile(objects.verified(name), target))
     return directory
 
 

@@ -496,14 +496,15 @@ def test_after_any_edits_the_layer_is_the_directory_at_the_time_of_the_scan(roun
 def test_what_nobody_mounts_or_asks_for_does_not_stay_laid_out(around, monkeypatch):
     layer = around.capture()
     trees = around.store._layer_cache
-    kept = trees.made("a" * 64, lambda goal: (goal / "f").write_text("kept"))
-    gone = trees.made("b" * 64, lambda goal: (goal / "f").write_text("gone"))
+    kept = trees.made("a" * 64, lambda target: (target / "f").write_text("kept"))
+    gone = trees.made("b" * 64, lambda target: (target / "f").write_text("gone"))
     trees.drop_unused(lambda: "")
     assert kept.exists() and gone.exists()  # they may be about to be mounted
     monkeypatch.setattr("relive.store.layer_cache._ASKED_LATELY", -1.0)
     trees.drop_unused(lambda: f"36 35 0:30 / /x ro - overlay overlay ro,lowerdir={kept}")
     assert kept.exists() and not gone.exists()
     assert (
-        trees.made("b" * 64, lambda goal: (goal / "f").write_text("anew")).joinpath("f").read_text() == "anew"
+        trees.made("b" * 64, lambda target: (target / "f").write_text("anew")).joinpath("f").read_text()
+        == "anew"
     )
     assert list(around.store.lay_out_layer(layer).iterdir()) is not None

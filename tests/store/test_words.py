@@ -46,9 +46,9 @@ def test_cut_ones_are_refused(cut):
 def test_the_words_of_some_pages_go_to_theirs_and_nowhere_else(mask, rows, count):
     at = np.flatnonzero(mask)
     held = HeldWords(6, at, np.arange(1, len(at) + 1, dtype=np.uint64))
-    pages, goal = np.zeros((9, 512), np.uint64), np.arange(9)[::-1][:count]
-    held.apply(np.array(rows[:count]), pages, goal)
+    pages, target = np.zeros((9, 512), np.uint64), np.arange(9)[::-1][:count]
+    held.apply(np.array(rows[:count]), pages, target)
     whole, _ = held.expanded()
     expected = np.zeros((9, 512), np.uint64)
-    expected[goal] = whole[rows[:count]]
+    expected[target] = whole[rows[:count]]
     assert (pages == expected).all()

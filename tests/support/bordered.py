@@ -81,9 +81,9 @@ class Bordered:
         """Do something in there."""
         return in_network_of(self.holder.pid, action)
 
-    def connect(self, goal: tuple[str, int], timeout: float = LIMIT) -> socket.socket:
+    def connect(self, destination: tuple[str, int], timeout: float = LIMIT) -> socket.socket:
         """A connection of the service."""
-        return self.within(lambda: socket.create_connection(goal, timeout=timeout))
+        return self.within(lambda: socket.create_connection(destination, timeout=timeout))
 
     def events(self) -> list[Event]:
         """All that is recorded."""

@@ -41,7 +41,7 @@ def read(options: list[str]) -> tuple[dict[str, str], dict[str, str]]:
     volumes = [word.removeprefix("--volume=").split(":") for word in options if word.startswith("--volume=")]
     file = next(word.removeprefix("--env-file=") for word in options if word.startswith("--env-file="))
     lines = Path(file).read_text().splitlines()
-    return {goal: source for source, goal, *_ in volumes}, dict(line.split("=", 1) for line in lines)
+    return {target: source for source, target, *_ in volumes}, dict(line.split("=", 1) for line in lines)
 
 
 def test_rings_recorder_and_variables_are_given(settings):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from relive.watching.engine import OutputGoal
+from relive.watching.engine import OutputTarget
 from relive.watching.output import OutputFollower, split_line
 from relive.watching.timestamps import moment
 
@@ -74,7 +74,7 @@ class Played:
         started = asyncio.Event()
         follower = OutputFollower(
             self.command,
-            OutputGoal(
+            OutputTarget(
                 self.streams, self.position, BEGAN, lambda line, begin: self.heard.append((line, begin))
             ),
         )

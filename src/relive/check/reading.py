@@ -193,17 +193,17 @@ def _descriptors(directory: Path) -> Iterable[HeldDescriptor]:
 
 def _descriptor(directory: Path, name: str) -> HeldDescriptor:
     link = directory / "fd" / name
-    goal, facts = os.readlink(link), os.stat(link)
+    target, facts = os.readlink(link), os.stat(link)
     with (directory / "fdinfo" / name).open(errors="replace") as file:
         text = file.read(_MOST_ABOUT)
     first = _fields("\n".join(text.split("\n", 8)[:8]))
     protocol = ""
-    if _SOCKET.match(goal):
+    if _SOCKET.match(target):
         with contextlib.suppress(OSError):  # the kernel's name of its protocol
             protocol = os.getxattr(link, "system.sockprotoname").rstrip(b"\0").decode(errors="replace")
     return HeldDescriptor(
         number=int(name),
-        goal=goal,
+        target=target,
         mode=facts.st_mode,
         inode=facts.st_ino,
         device=facts.st_dev,
@@ -212,27 +212,27 @@ def _descriptor(directory: Path, name: str) -> HeldDescriptor:
         links=facts.st_nlink,
         flags=int(first.get("flags", "0"), 8),
         mount=int(first.get("mnt_id", "-1")),
-        about=text if goal.startswith(_ABOUT) else "",
+        about=text if target.startswith(_ABOUT) else "",
         protocol=protocol,
-        homeless=_is_homeless(directory, goal, facts),
+        homeless=_is_homeless(directory, target, facts),
     )
 
 
-def _is_homeless(directory: Path, goal: str, facts: os.stat_result) -> bool:
+def _is_homeless(directory: Path, target: str, facts: os.stat_result) -> bool:
     if not (
-        goal.startswith("/")
-        and goal.endswith(" (deleted)")
+        target.startswith("/")
+        and target.endswith(" (deleted)")
         and stat.S_ISREG(facts.st_mode)
         and facts.st_nlink
     ):
         return False
-    return not Path(f"{directory}/root{Path(goal).parent}").exists()
+    return not Path(f"{directory}/root{Path(target).parent}").exists()
 
 
 def _with_closed(pid: int, found: tuple[HeldDescriptor, ...]) -> tuple[HeldDescriptor, ...]:
     """With what each epoll among them waits for in vain."""
     return tuple(
-        replace(one, closed=tuple(_closed(pid, one, found))) if one.goal.startswith(_EPOLL) else one
+        replace(one, closed=tuple(_closed(pid, one, found))) if one.target.startswith(_EPOLL) else one
         for one in found
     )
 
@@ -253,7 +253,7 @@ def _bound(directory: Path) -> Iterable[HeldDescriptor]:
     """Its program, working directory and root: opened with O_PATH, which reaches the name and not what lies there."""
     for name in ("exe", "cwd", "root"):
         with contextlib.suppress(OSError):
-            goal = os.readlink(directory / name)
+            target = os.readlink(directory / name)
             opened = os.open(directory / name, os.O_PATH | os.O_CLOEXEC)
             try:
                 facts = os.stat(opened)
@@ -262,7 +262,7 @@ def _bound(directory: Path) -> Iterable[HeldDescriptor]:
                 os.close(opened)
             yield HeldDescriptor(
                 number=-1,
-                goal=goal,
+                target=target,
                 mode=facts.st_mode,
                 inode=facts.st_ino,
                 device=facts.st_dev,
@@ -355,7 +355,7 @@ def _owners(seen: Snapshot) -> dict[int, Outsider]:
 def _written_places(seen: Snapshot) -> list[str]:
     """Directories with files that the tree has open for writing, as its root sees them."""
     found = {
-        str(Path(held.goal).parent): None
+        str(Path(held.target).parent): None
         for _, held in seen.opened()
         if held.has_path and held.is_writable and stat.S_ISREG(held.mode) and held.links
     }

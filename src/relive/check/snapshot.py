@@ -20,7 +20,7 @@ class HeldDescriptor:
 
     Attributes:
         number: -1 of a process's program, working directory and root.
-        goal: as /proc/PID/fd says it.
+        target: as /proc/PID/fd says it.
         flags: of open(2), 0 where they could not be read.
         mount: number of the mount it was opened on, -1 if unknown.
         about: the further lines of its fdinfo.
@@ -30,7 +30,7 @@ class HeldDescriptor:
     """
 
     number: int
-    goal: str
+    target: str
     mode: int
     inode: int = 0
     device: int = 0
@@ -47,7 +47,7 @@ class HeldDescriptor:
     @property
     def subject(self) -> str:
         """What findings call it."""
-        return f"descriptor {self.number} ({self.goal})" if self.number >= 0 else self.goal
+        return f"descriptor {self.number} ({self.target})" if self.number >= 0 else self.target
 
     @property
     def is_writable(self) -> bool:
@@ -62,7 +62,7 @@ class HeldDescriptor:
     @property
     def has_path(self) -> bool:
         """It lies, or lay, on a file system, and not in the kernel's memory."""
-        return self.goal.startswith("/") and not self.goal.startswith(
+        return self.target.startswith("/") and not self.target.startswith(
             ("/memfd:", "/SYSV", "/[aio]", "/secretmem", "/dev/zero (deleted)", "/anon_hugepage", "/dmabuf")
         )
 
@@ -208,7 +208,7 @@ class Snapshot:
         seen: set[tuple[object, ...]] = set()
         for process in self.processes:
             for held in process.descriptors:
-                key = (held.number, held.goal, held.inode, held.device)
+                key = (held.number, held.target, held.inode, held.device)
                 if key not in seen:
                     seen.add(key)
                     yield process, held

@@ -234,12 +234,12 @@ def _entries(pieces: Sequence[tuple[int, int, int]]) -> Iterator[pb.PagemapEntry
             )
 
 
-def _join(sources: Sequence[Path], runs: Sequence[_FileRun], goal: Path) -> None:
-    """Write runs of pages of several files one after the other; ``goal`` may be one of them."""
-    fresh = goal.with_name(goal.name + ".new")
+def _join(sources: Sequence[Path], runs: Sequence[_FileRun], target: Path) -> None:
+    """Write runs of pages of several files one after the other; ``target`` may be one of them."""
+    fresh = target.with_name(target.name + ".new")
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context(path.open("rb")) for path in sources]
         to = stack.enter_context(fresh.open("wb"))
         for file, slot, count in runs:
             copy_bytes(files[file].fileno(), to.fileno(), slot * _PAGE, count * _PAGE)
-    fresh.replace(goal)
+    fresh.replace(target)

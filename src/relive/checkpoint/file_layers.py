@@ -375,7 +375,7 @@ def attributes_of(path: str, *, follow: bool = False) -> dict[str, str]:
         raise
 
 
-def copy_file(source: str | Path, goal: Path, *, follow: bool = False) -> None:
+def copy_file(source: str | Path, target: Path, *, follow: bool = False) -> None:
     """Copy a file's bytes (copy_file_range shares the blocks where the file system can).
 
     Args:
@@ -386,7 +386,7 @@ def copy_file(source: str | Path, goal: Path, *, follow: bool = False) -> None:
     """
     reading = os.open(source, os.O_RDONLY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
     try:
-        writing = os.open(goal, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        writing = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             _copy_bytes(reading, writing)
         finally:

@@ -32,13 +32,13 @@ def place_kerndat(tools: Path, root: Path = Path("/")) -> bool:
 
     A cache made for another kernel is not used: its findings would be wrong.
     """
-    source, goal = tools / "criu.kdat", root / kerndat_path(tools).relative_to("/")
+    source, target = tools / "criu.kdat", root / kerndat_path(tools).relative_to("/")
     if not _fits_kernel(tools):
-        return goal.exists()
-    if goal.exists() and goal.read_bytes() == source.read_bytes():
+        return target.exists()
+    if target.exists() and target.read_bytes() == source.read_bytes():
         return True
-    goal.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(goal, source.read_bytes(), durability=Durability.NONE, shared=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(target, source.read_bytes(), durability=Durability.NONE, shared=True)
     return True
 
 

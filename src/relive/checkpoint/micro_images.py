@@ -278,12 +278,12 @@ class MicroBase:
         with (
             self._pages.open("rb") as held,
             commit.record.path.open("rb") as copied,
-            (images / self._pages_name).open("wb") as goal,
+            (images / self._pages_name).open("wb") as target,
         ):
             sources = (held.fileno(), copied.fileno())
             for first, end in _adjacent(commit.files, commit.offsets):
                 source = sources[int(commit.files[first])]
-                copy_bytes(source, goal.fileno(), int(commit.offsets[first]), (end - first) * _PAGE)
+                copy_bytes(source, target.fileno(), int(commit.offsets[first]), (end - first) * _PAGE)
 
 
 def _by_address(runs: Iterable[tuple[int, int]]) -> tuple[Numbers, Numbers]:
@@ -351,24 +351,31 @@ def _core_of(base: pb.CoreEntry, thread: RecordedThread, offsets: Sequence[tuple
 
 
 def _set_floating_point(
-    goal: pb.UserX86FpregsEntry, state: bytes, offsets: Sequence[tuple[int, int]]
+    target: pb.UserX86FpregsEntry, state: bytes, offsets: Sequence[tuple[int, int]]
 ) -> None:
-    (goal.cwd, goal.swd, goal.twd, goal.fop, goal.rip, goal.rdp, goal.mxcsr, goal.mxcsr_mask) = (
-        _FX.unpack_from(state)
-    )
-    goal.st_space[:] = struct.unpack_from("<32I", state, 32)
-    goal.xmm_space[:] = struct.unpack_from("<64I", state, 160)
-    if not goal.HasField("xsave"):
+    (
+        target.cwd,
+        target.swd,
+        target.twd,
+        target.fop,
+        target.rip,
+        target.rdp,
+        target.mxcsr,
+        target.mxcsr_mask,
+    ) = _FX.unpack_from(state)
+    target.st_space[:] = struct.unpack_from("<32I", state, 32)
+    target.xmm_space[:] = struct.unpack_from("<64I", state, 160)
+    if not target.HasField("xsave"):
         return
-    (goal.xsave.xstate_bv,) = struct.unpack_from("<Q", state, 512)
+    (target.xsave.xstate_bv,) = struct.unpack_from("<Q", state, 512)
     for component, field, letter, size in (
-        (2, goal.xsave.ymmh_space, "I", 4),
-        (3, goal.xsave.bndreg_state, "Q", 8),
-        (4, goal.xsave.bndcsr_state, "Q", 8),
-        (5, goal.xsave.opmask_reg, "Q", 8),
-        (6, goal.xsave.zmm_upper, "Q", 8),
-        (7, goal.xsave.hi16_zmm, "Q", 8),
-        (9, goal.xsave.pkru, "I", 4),
+        (2, target.xsave.ymmh_space, "I", 4),
+        (3, target.xsave.bndreg_state, "Q", 8),
+        (4, target.xsave.bndcsr_state, "Q", 8),
+        (5, target.xsave.opmask_reg, "Q", 8),
+        (6, target.xsave.zmm_upper, "Q", 8),
+        (7, target.xsave.hi16_zmm, "Q", 8),
+        (9, target.xsave.pkru, "I", 4),
     ):
         if len(field):
             offset, room = offsets[component]

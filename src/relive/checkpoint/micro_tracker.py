@@ -56,14 +56,14 @@ class MicroTracker:
         self._send("base")
         self._expect("ok")
 
-    def look(self, goal: Path) -> None:
+    def look(self, target: Path) -> None:
         """Have written down what is seen of the process, which somebody holds."""
-        self._send(f"look {goal}")
+        self._send(f"look {target}")
         self._expect("ok")
 
-    def stop(self, goal: Path) -> None:
+    def stop(self, target: Path) -> None:
         """Stop the process and copy what has changed; ``go`` has to follow soon: the process waits for it."""
-        self._send(f"commit {goal}")
+        self._send(f"commit {target}")
         self._expect("stopped")
 
     def go(self) -> None:

@@ -20,18 +20,20 @@ _SHARED_WRITABLE = re.compile(rb"^[0-9a-f-]+ .w.s \S+ \S+ \d+ +(/.*)$", re.MULTI
 
 def open_link_targets(pid: int) -> list[str]:
     """What the descriptors of a process lead to, as /proc/PID/fd says it."""
-    goals = []
+    targets = []
     with contextlib.suppress(OSError):
         for name in os.listdir(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):
-                goals.append(os.readlink(f"/proc/{pid}/fd/{name}"))
-    return goals
+                targets.append(os.readlink(f"/proc/{pid}/fd/{name}"))
+    return targets
 
 
 def open_paths(root: int) -> set[str]:
     """Files and sockets with a name that processes of the tree have open."""
-    goals = {goal for pid in procfs.tree_of(root) for goal in open_link_targets(pid)}
-    return {goal for goal in goals if goal.startswith("/") and not goal.startswith(_NO_FILES_OF_ITS_OWN)}
+    targets = {target for pid in procfs.tree_of(root) for target in open_link_targets(pid)}
+    return {
+        target for target in targets if target.startswith("/") and not target.startswith(_NO_FILES_OF_ITS_OWN)
+    }
 
 
 def writable_paths(root: int) -> set[str]:
@@ -43,9 +45,9 @@ def writable_paths(root: int) -> set[str]:
                 with contextlib.suppress(OSError):
                     # The permissions of the link say how the file was opened (proc_pid_fd(5)).
                     if link.stat(follow_symlinks=False).st_mode & stat.S_IWUSR:
-                        goal = os.readlink(link.path)
-                        if goal.startswith("/"):
-                            found.add(goal)
+                        target = os.readlink(link.path)
+                        if target.startswith("/"):
+                            found.add(target)
     return found
 
 

@@ -24,14 +24,14 @@ def lazy_spans(mappings: Iterable[pb.VmaEntry]) -> list[Span]:
     )
 
 
-def copy_bytes(source: int, goal: int, offset: int, size: int) -> None:
-    """Append ``size`` bytes of the file ``source`` from byte ``offset`` to the file ``goal`` (descriptors, copy_file_range(2)).
+def copy_bytes(source: int, target: int, offset: int, size: int) -> None:
+    """Append ``size`` bytes of the file ``source`` from byte ``offset`` to the file ``target`` (descriptors, copy_file_range(2)).
 
     Raises:
         OSError: the file ends before, or the disk is full.
     """
     while size:
-        done = os.copy_file_range(source, goal, size, offset)
+        done = os.copy_file_range(source, target, size, offset)
         if done == 0:
             raise OSError(f"a copied page is missing at byte {offset}")
         offset, size = offset + done, size - done

@@ -174,7 +174,7 @@ def _check_untraced(pid: int) -> None:
 
 def _check_without_rings(pid: int) -> None:
     """CRIU stumbles over an io_uring with words that fit other causes too, and only with the target stopped."""
-    if any(goal == "anon_inode:[io_uring]" for goal in open_link_targets(pid)):
+    if any(target == "anon_inode:[io_uring]" for target in open_link_targets(pid)):
         raise TargetUndumpable(
             f"process {pid} cannot be committed: it uses io_uring",
             cause="CRIU cannot save an anon_inode:[io_uring]",
@@ -204,8 +204,8 @@ def terminals_of(root: int) -> list[str]:
     keys: set[str] = set()
     found = [one for pid in procfs.tree_of(root) for one in _character_devices(pid)]
     own = {_own_side(pid, descriptor) for pid, descriptor, facts, _ in found if facts.st_rdev == _PTMX}
-    for pid, _, facts, goal in found:
-        if not goal.startswith(("/dev/pts/", "/dev/tty", "/dev/console")) or goal.endswith(_HUNG_UP):
+    for pid, _, facts, target in found:
+        if not target.startswith(("/dev/pts/", "/dev/tty", "/dev/console")) or target.endswith(_HUNG_UP):
             continue
         # /dev/tty is the terminal of the process's session, whichever that is.
         device = procfs.terminal_of(pid) if facts.st_rdev == _TTY else facts.st_rdev
@@ -223,11 +223,11 @@ def _character_devices(pid: int) -> Iterator[tuple[int, str, os.stat_result, str
     for descriptor in descriptors:
         path = f"/proc/{pid}/fd/{descriptor}"
         try:
-            facts, goal = os.stat(path), os.readlink(path)
+            facts, target = os.stat(path), os.readlink(path)
         except OSError:
             continue
         if stat.S_ISCHR(facts.st_mode):
-            yield pid, descriptor, facts, goal
+            yield pid, descriptor, facts, target
 
 
 def _own_side(pid: int, descriptor: str) -> int | None:

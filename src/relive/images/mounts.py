@@ -116,12 +116,12 @@ def _rewritten(source: tarfile.TarFile, wanted: list[tarfile.TarInfo]) -> bytes:
     if sum(member.size for member in wanted) > _NODES_MOST:
         raise tarfile.TarError(f"/dev holds more than {_NODES_MOST >> 20} MiB")
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz", format=tarfile.PAX_FORMAT) as goal:
+    with tarfile.open(fileobj=buffer, mode="w:gz", format=tarfile.PAX_FORMAT) as target:
         for member in wanted:
             # Of a sparse file the whole content is written.
             member.type = tarfile.REGTYPE if member.isreg() else member.type
             member.pax_headers = {
                 key: value for key, value in member.pax_headers.items() if not key.startswith("GNU.sparse.")
             }
-            goal.addfile(member, source.extractfile(member) if member.isreg() else None)
+            target.addfile(member, source.extractfile(member) if member.isreg() else None)
     return buffer.getvalue()

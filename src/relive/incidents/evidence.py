@@ -279,7 +279,7 @@ def event_line(event: Event, *, with_data: bool = True) -> bytes:
     return json.dumps(line, separators=(",", ":")).encode() + b"\n"
 
 
-def _keep_bodies(source: Path, goal: Path, events: Iterable[Event]) -> None:
+def _keep_bodies(source: Path, target: Path, events: Iterable[Event]) -> None:
     names = {name for name in (event.fields.get("file") for event in events) if is_body_name(name)}
     held = 0
     for name in sorted(names):
@@ -287,8 +287,8 @@ def _keep_bodies(source: Path, goal: Path, events: Iterable[Event]) -> None:
             held += (source / name).stat().st_size
             if held > _BODIES_MOST:
                 return
-            goal.mkdir(mode=0o700, exist_ok=True)
-            shutil.copyfile(source / name, goal / name)
+            target.mkdir(mode=0o700, exist_ok=True)
+            shutil.copyfile(source / name, target / name)
 
 
 def _replace(path: Path, pieces: Iterable[bytes]) -> None:

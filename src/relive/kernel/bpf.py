@@ -60,13 +60,13 @@ def load(code: bytes, kind: int, attachment: int) -> int:
     return bpf(_PROG_LOAD, attributes)
 
 
-def attach(program: int, goal: int, attachment: int, flags: int = 0) -> int:
-    """Descriptor of an attachment, which lives as long as that; ``goal``: descriptor or index of what it is attached to.
+def attach(program: int, target: int, attachment: int, flags: int = 0) -> int:
+    """Descriptor of an attachment, which lives as long as that; ``target``: descriptor or index of what it is attached to.
 
     Raises:
         OSError: EINVAL where the kernel has no such attachments (before Linux 5.9), or as ``load``.
     """
-    return bpf(_LINK_CREATE, struct.pack("=4I", program, goal, attachment, flags))
+    return bpf(_LINK_CREATE, struct.pack("=4I", program, target, attachment, flags))
 
 
 def bpf(command: int, attributes: bytes) -> int:

@@ -95,11 +95,11 @@ class Handshake:
     """The first packet of one, or of a further attempt at the same: then all fields are equal.
 
     Attributes:
-        origin, goal: (address, port); sequence: TCP's.
+        origin, destination: (address, port); sequence: TCP's.
     """
 
     origin: tuple[str, int]
-    goal: tuple[str, int]
+    destination: tuple[str, int]
     sequence: int
 
 
@@ -162,12 +162,12 @@ def read_lost_datagram(packet: bytes) -> tuple[str, int] | None:
     try:
         if packet[0] >> 4 == 4:
             told = packet[(packet[0] & 0xF) * 4 + 8 :]
-            protocol, goal, begin = told[9], told[16:20], (told[0] & 0xF) * 4
+            protocol, destination, begin = told[9], told[16:20], (told[0] & 0xF) * 4
         else:
             told = packet[48:]
-            protocol, goal, begin = told[6], told[24:40], 40
+            protocol, destination, begin = told[6], told[24:40], 40
         (port,) = struct.unpack_from("!H", told, begin + 2)
-        return (str(ipaddress.ip_address(goal)), port) if protocol == _UDP else None
+        return (str(ipaddress.ip_address(destination)), port) if protocol == _UDP else None
     except (IndexError, struct.error, ValueError):
         return None
 
@@ -177,12 +177,14 @@ def read_handshake(packet: bytes) -> Handshake | None:
     try:
         if packet[0] >> 4 == 4:
             begin = (packet[0] & 0xF) * 4
-            origin, goal = packet[12:16], packet[16:20]
+            origin, destination = packet[12:16], packet[16:20]
         else:
-            begin, origin, goal = 40, packet[8:24], packet[24:40]
+            begin, origin, destination = 40, packet[8:24], packet[24:40]
         own, other, sequence = struct.unpack_from("!HHI", packet, begin)
         return Handshake(
-            (str(ipaddress.ip_address(origin)), own), (str(ipaddress.ip_address(goal)), other), sequence
+            (str(ipaddress.ip_address(origin)), own),
+            (str(ipaddress.ip_address(destination)), other),
+            sequence,
         )
     except (IndexError, struct.error, ValueError):
         return None

@@ -157,6 +157,6 @@ def _wait_until_local(addresses: set[ipaddress.IPv6Address]) -> None:
 
 
 def _local_routes(table: str) -> set[str]:
-    """Columns of ipv6_route: goal, prefix length, source, its length, next hop, metric, users, uses, flags, device."""
+    """Columns of ipv6_route: destination, prefix length, source, its length, next hop, metric, users, uses, flags, device."""
     rows = (line.split() for line in table.splitlines())
     return {row[0] for row in rows if row[1] == "80" and int(row[8], 16) & _RTF_LOCAL}

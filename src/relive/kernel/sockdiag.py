@@ -60,16 +60,16 @@ class SocketList:
         """TCP sockets that listen."""
         return {taken for taken, _ in self._ask(socket.IPPROTO_TCP, _LISTEN)}
 
-    def accepts(self, origin: tuple[str, int], goal: tuple[str, int]) -> bool:
+    def accepts(self, origin: tuple[str, int], destination: tuple[str, int]) -> bool:
         """A connection from there to here would come to a listening socket, by the kernel's own look-up.
 
         Raises:
             OSError: the kernel refused the question.
         """
-        family = socket.AF_INET6 if ":" in goal[0] else socket.AF_INET
+        family = socket.AF_INET6 if ":" in destination[0] else socket.AF_INET
         # inet_diag_sockid: ports, own address, the other's (16 bytes each), interface, cookie (none)
-        ends = [socket.inet_pton(family, address).ljust(16, b"\0") for address in (goal[0], origin[0])]
-        identity = struct.pack(">HH16s16sI8s", goal[1], origin[1], *ends, 0, b"\xff" * 8)
+        ends = [socket.inet_pton(family, address).ljust(16, b"\0") for address in (destination[0], origin[0])]
+        identity = struct.pack(">HH16s16sI8s", destination[1], origin[1], *ends, 0, b"\xff" * 8)
         body = struct.pack("=BBBBI", family, socket.IPPROTO_TCP, 0, 0, _ANY_STATE) + identity
         self._socket.send(_HEADER.pack(_HEADER.size + len(body), _BY_FAMILY, _REQUEST, 1, 0) + body)
         data = self._receive()
@@ -82,22 +82,24 @@ class SocketList:
         if 1 << data[_HEADER.size + 1] == _LISTEN:
             return True
         # An earlier connection of the same two ends is still known: look for who listens beside it.
-        return any(one.takes(*goal) for one in self.listening())
+        return any(one.takes(*destination) for one in self.listening())
 
     def datagram(self) -> set[BoundAddress]:
         """UDP sockets."""
         return {taken for taken, _ in self._ask(socket.IPPROTO_UDP, _ANY_STATE)}
 
     def connecting(self) -> set[tuple[tuple[str, int], tuple[str, int]]]:
-        """(own end, goal) of TCP sockets whose handshake has not been answered."""
+        """(own end, destination) of TCP sockets whose handshake has not been answered."""
         return {
-            ((taken.address, taken.port), goal) for taken, goal in self._ask(socket.IPPROTO_TCP, _SYN_SENT)
+            ((taken.address, taken.port), destination)
+            for taken, destination in self._ask(socket.IPPROTO_TCP, _SYN_SENT)
         }
 
     def left_by_peers(self) -> set[tuple[tuple[str, int], tuple[str, int]]]:
         """(own end, the other's) of TCP sockets that the other end has closed, and this one not yet."""
         return {
-            ((taken.address, taken.port), goal) for taken, goal in self._ask(socket.IPPROTO_TCP, _CLOSE_WAIT)
+            ((taken.address, taken.port), destination)
+            for taken, destination in self._ask(socket.IPPROTO_TCP, _CLOSE_WAIT)
         }
 
     def _ask(self, protocol: int, states: int) -> list[tuple[BoundAddress, tuple[str, int]]]:
@@ -130,11 +132,11 @@ class SocketList:
 def _described(message: bytes) -> tuple[BoundAddress, tuple[str, int]]:
     """inet_diag_msg: family, state, timer, retransmissions; ports; two addresses of 16 bytes; interface, ..."""
     family = message[0]
-    own_port, goal_port = struct.unpack_from(">HH", message, 4)
+    own_port, destination_port = struct.unpack_from(">HH", message, 4)
     size = 4 if family == socket.AF_INET else 16
     own = _plain(socket.inet_ntop(family, message[8 : 8 + size]))
-    goal = _plain(socket.inet_ntop(family, message[24 : 24 + size]))
-    return BoundAddress(own, own_port, _is_v6_only(message)), (goal, goal_port)
+    destination = _plain(socket.inet_ntop(family, message[24 : 24 + size]))
+    return BoundAddress(own, own_port, _is_v6_only(message)), (destination, destination_port)
 
 
 def _plain(address: str) -> str:

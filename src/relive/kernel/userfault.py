@@ -45,14 +45,14 @@ class FaultEvent:
     Attributes:
         first: FAULT: the page that a thread waits for. REMAP, REMOVE, UNMAP: the first page concerned.
         pages: how many pages are concerned.
-        goal: REMAP: where the first page is now.
+        destination: REMAP: where the first page is now.
         child: FORK: the descriptor of the child's memory; the receiver closes it.
     """
 
     kind: FaultEventKind
     first: int = 0
     pages: int = 1
-    goal: int = 0
+    destination: int = 0
     child: int = -1
 
 
@@ -73,7 +73,7 @@ class Copied:
 
 class _Copy(ctypes.Structure):
     _fields_ = (
-        ("goal", ctypes.c_uint64),
+        ("destination", ctypes.c_uint64),
         ("source", ctypes.c_uint64),
         ("length", ctypes.c_uint64),
         ("mode", ctypes.c_uint64),

@@ -151,8 +151,8 @@ class _Mending:
         except StoreError:
             return
         if all(self._is_whole(name) or self._mend_pack(name) for name in sorted(placement.needed())):
-            goal = self._parts.directory / "placements" / commit_id
-            self._publish(found, goal, Kind.PLACEMENT, commit_id)
+            target = self._parts.directory / "placements" / commit_id
+            self._publish(found, target, Kind.PLACEMENT, commit_id)
 
     def _is_whole(self, name: str) -> bool:
         try:
@@ -160,11 +160,11 @@ class _Mending:
         except StoreError:
             return False
 
-    def _fetch(self, kind: Kind, name: str, goal: Path) -> Path | None:
-        goal.parent.mkdir(exist_ok=True)
-        return goal if self._source.fetch(kind, name, goal) else None
+    def _fetch(self, kind: Kind, name: str, target: Path) -> Path | None:
+        target.parent.mkdir(exist_ok=True)
+        return target if self._source.fetch(kind, name, target) else None
 
-    def _publish(self, found: Path, goal: Path, kind: Kind, name: str, *, mode: int = 0o600) -> None:
+    def _publish(self, found: Path, target: Path, kind: Kind, name: str, *, mode: int = 0o600) -> None:
         """Put it in place, durable on return."""
         size = found.stat().st_size
         file = os.open(found, os.O_RDONLY | os.O_CLOEXEC)
@@ -173,6 +173,6 @@ class _Mending:
             os.fsync(file)
         finally:
             os.close(file)
-        found.replace(goal)
-        sync_directory(goal.parent)
+        found.replace(target)
+        sync_directory(target.parent)
         self.fetched.append(Fetched(kind, name, size))

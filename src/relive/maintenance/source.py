@@ -18,7 +18,7 @@ __all__ = ["DirectorySource", "RepairSource", "store_in"]
 class RepairSource(Protocol):
     """Where manifests, placements, packs and objects can be had. May be asked for the same thing several times."""
 
-    def fetch(self, kind: Kind, name: str, goal: Path) -> bool:
+    def fetch(self, kind: Kind, name: str, target: Path) -> bool:
         """Write the thing to a new file; False if there is none of that name. The bytes may be anything.
 
         Raises:
@@ -34,7 +34,7 @@ class DirectorySource:
         """``directory`` is a store's (see ``store_in``)."""
         self._directory = directory
 
-    def fetch(self, kind: Kind, name: str, goal: Path) -> bool:
+    def fetch(self, kind: Kind, name: str, target: Path) -> bool:
         """As ``RepairSource.fetch``."""
         path = {
             Kind.MANIFEST: Path("manifests", f"{name}.json"),
@@ -43,7 +43,7 @@ class DirectorySource:
             Kind.OBJECT: Path("objects", name[:2], name[2:]),
         }[kind]
         try:
-            shutil.copyfile(self._directory / path, goal)
+            shutil.copyfile(self._directory / path, target)
         except FileNotFoundError:
             return False
         return True

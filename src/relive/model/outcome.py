@@ -68,7 +68,7 @@ class Miss(Value):
         kind, asked: of the call; nearest: what the recorded call asked that differs least, if there is one left.
         differs: paths of what differs from it; to a stub in the words that ``--ignore`` takes.
         policy: what became of it, "fail" or "pass" (the real call, in a sealed network).
-        to: address:port of the goal, connection: number of the connection in the branch, where a stub was asked.
+        to: address:port of the destination, connection: number of the connection in the branch, where a stub was asked.
     """
 
     kind: str
@@ -108,7 +108,7 @@ class Stubbed(Value):
         given: questions answered from the recording; simulated: those whose answer was worked out from it; missed: the others.
         left: how many calls were recorded up to the failure and not asked; unasked: the first twenty of them. None and empty
             where the recorder inside the service gave answers too, so that nobody can tell.
-        strangers: goals without a recording, at most a hundred.
+        strangers: destinations without a recording, at most a hundred.
         notes: what was not as it had been, in sentences.
     """
 

@@ -183,9 +183,9 @@ def keep(settings: Settings, wish: KeepWish, progress: Progress) -> Kept:
         pace=wish.pace,
         on_miss=wish.on_miss,
     )
-    goal = wish.output / f"{name}{SUFFIX}" if wish.output is not None else None
-    if goal is not None and goal.exists() and not wish.force:
-        raise UsageError(f"{goal} exists", remedy="give another --name, or --force to replace it")
+    target = wish.output / f"{name}{SUFFIX}" if wish.output is not None else None
+    if target is not None and target.exists() and not wish.force:
+        raise UsageError(f"{target} exists", remedy="give another --name, or --force to replace it")
     tag = TAG_PREFIX + name
     store.check_tag(tag, commit, force=wish.force or store.tags().get(tag) == commit)
     progress.status(f"Running request {request} from commit {commit[:10]} with the code that was committed.")
@@ -193,15 +193,15 @@ def keep(settings: Settings, wish: KeepWish, progress: Progress) -> Kept:
     if wish.remote is not None:
         push(settings, PushWish(remote=wish.remote, ref=commit), progress)
     content = written_kept(state)
-    if goal is not None:
-        _write(goal, content)
+    if target is not None:
+        _write(target, content)
     store.tag(tag, commit, force=True)
     return Kept(
         name=name,
         commit=commit,
         request=request,
         tag=tag,
-        file=str(goal) if goal is not None else None,
+        file=str(target) if target is not None else None,
         content=content,
         fails=first.reason,
         code=[f"{one.at}={one.here}" for one in code],
@@ -318,13 +318,13 @@ def _lives(
     return found
 
 
-def _write(goal: Path, content: str) -> None:
+def _write(target: Path, content: str) -> None:
     try:
-        goal.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(goal, content.encode(), durability=Durability.NAME)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(target, content.encode(), durability=Durability.NAME)
     except OSError as error:
         raise UsageError(
-            f"{goal} cannot be written", cause=str(error), remedy="name another with -o"
+            f"{target} cannot be written", cause=str(error), remedy="name another with -o"
         ) from error
 
 

@@ -70,11 +70,11 @@ def push(settings: Settings, wish: PushWish, progress: Progress) -> Pushed:
     store = Store(settings.store)
     commit_id, wanted = meant(settings, store, wish.ref, incidents=wish.incidents)
     tag = wish.ref if wish.ref in store.tags() else None
-    goal = open_remote(wish.remote, make=True)
-    sent = send(store, goal, commit_id, tag=tag, force=wish.force, show=progress.transfer)
+    target = open_remote(wish.remote, make=True)
+    sent = send(store, target, commit_id, tag=tag, force=wish.force, show=progress.transfer)
     for commit in {commit: None for one in wanted for commit in commits_of(store, one)}:
-        send(store, goal, commit, tag=None, force=False, show=progress.transfer)
-    told = [one.number for one in wanted if push_incident(settings, store, goal, one, progress.transfer)]
+        send(store, target, commit, tag=None, force=False, show=progress.transfer)
+    told = [one.number for one in wanted if push_incident(settings, store, target, one, progress.transfer)]
     return Pushed(
         id=sent.commit,
         remote=wish.remote,

@@ -28,7 +28,7 @@ Peer = tuple[str, int]
 
 
 def unrecorded(connections: Iterable[Connection], egress: Path, inside: Path) -> list[Dependency]:
-    """In the order of the connections, each goal once.
+    """In the order of the connections, each destination once.
 
     Args:
         connections: of commits of one life; egress, inside: directories of its recordings.
@@ -46,7 +46,7 @@ def unrecorded(connections: Iterable[Connection], egress: Path, inside: Path) ->
 
 
 def peers_of(connections: Iterable[Connection]) -> list[Peer]:
-    """Goals outside of the service, each once: a connection both of whose ends are its own leads to none."""
+    """Destinations outside of the service, each once: a connection both of whose ends are its own leads to none."""
     held = list(connections)
     ends = {one.local for one in held}
     return list(dict.fromkeys(one.peer for one in held if not one.inward and one.peer not in ends))

@@ -1,7 +1,7 @@
 """What a life said to others around a commit, read from the recording of its egress.
 
-Dialogues that had ended before the commit are kept as far as they tell how one begins to talk to that goal: their first bytes,
-of the last few. All others are kept whole.
+Dialogues that had ended before the commit are kept as far as they tell how one begins to talk to that destination: their first
+bytes, of the last few. All others are kept whole.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["EgressWindow", "read_egress"]
 _MOST_BYTES = 256 << 20
 _AFTER_NS = 2_000_000_000
 _OPENING = 1 << 16  # [bytes] that are kept of a dialogue that had ended before
-_OPENINGS = 4  # of each goal
+_OPENINGS = 4  # of each destination
 _KINDS = frozenset(
     {
         *(EventKind.DIALOGUE_OPENED, EventKind.DIALOGUE_UP, EventKind.DIALOGUE_DOWN),
@@ -96,7 +96,7 @@ class _KeptEvents:
             self._forget_older(event.connection)
 
     def _forget_older(self, number: int) -> None:
-        """A dialogue ended before the commit; of those to the same goal only the last few are of any use."""
+        """A dialogue ended before the commit; of those to the same destination only the last few are of any use."""
         dialogue = self._reader.dialogues.get(number)
         if dialogue is None or len(dialogue.endings) < 2:
             return

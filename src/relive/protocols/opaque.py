@@ -137,7 +137,7 @@ class PlainSession(Session):
         return max(fitting, key=lambda call: len(call.extra["question"]), default=None)
 
     def _sink(self) -> Call | None:
-        """A call to the same goal, where no connection was ever answered."""
+        """A call to the same destination, where no connection was ever answered."""
         known = [call for call in self._pool.of(_KIND) if call.to == self._to]
         return known[0] if known and all(call.extra["sink"] for call in known) else None
 

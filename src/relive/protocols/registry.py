@@ -62,8 +62,8 @@ class ProtocolRegistry:
         """What is spoken in a dialogue; "bytes" where that is nothing that is understood.
 
         Args:
-            others: dialogues with the same goal. Where nothing was said (a connection that a pool opened and did not use), the
-                last of these in which something was tells; without one, the port does.
+            others: dialogues with the same destination. Where nothing was said (a connection that a pool opened and did not use),
+                the last of these in which something was tells; without one, the port does.
         """
         spoken = dialogue
         if not dialogue.pieces and dialogue.tls is not Tls.CLOSED:

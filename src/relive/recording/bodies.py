@@ -49,29 +49,29 @@ class Bodies:
             OSError: it is gone, a link, no regular file, longer than allowed, or the disk is full; nothing is kept of it. A file
                 that could be opened is removed all the same.
         """
-        goal = self._directory / source.name
+        target = self._directory / source.name
         fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(fd, "rb") as file:
             try:
                 if not stat.S_ISREG(os.fstat(fd).st_mode):
                     raise OSError("it is no regular file")
-                size = self._copy(file.fileno(), goal)
+                size = self._copy(file.fileno(), target)
             except OSError:
-                goal.unlink(missing_ok=True)
+                target.unlink(missing_ok=True)
                 raise
             finally:
                 source.unlink()
-        self._kept.append((goal, size))
+        self._kept.append((target, size))
         self._total += size
         while self._total > self._keep_bytes and len(self._kept) > 1:
             oldest, length = self._kept.popleft()
             oldest.unlink(missing_ok=True)
             self._total -= length
 
-    def _copy(self, fd: int, goal: Path) -> int:
+    def _copy(self, fd: int, target: Path) -> int:
         """The number of bytes copied; the length is counted, not believed: the service may go on writing."""
         size = 0
-        with goal.open("wb") as copy:
+        with target.open("wb") as copy:
             while block := os.read(fd, _BLOCK):
                 size += len(block)
                 if size > self._most:

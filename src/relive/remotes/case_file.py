@@ -60,7 +60,7 @@ class CaseFacts(BaseModel):
 
 
 def write_case(
-    goal: Path, files: Sequence[tuple[str, Path | bytes, int]], keyring: Keyring, *, sealed: bool
+    target: Path, files: Sequence[tuple[str, Path | bytes, int]], keyring: Keyring, *, sealed: bool
 ) -> None:
     """Write a case file.
 
@@ -70,7 +70,7 @@ def write_case(
     """
     secret, salt = keyring.store_key() if sealed else None, os.urandom(16)
     head = _HEAD.pack(_MAGIC, _VERSION, int(sealed), salt)
-    with goal.open("xb") as file:
+    with target.open("xb") as file:
         file.write(head)
         frames = _Frames(file, FrameSeal(secret, salt, head) if secret is not None else None)
         packer = zstandard.ZstdCompressor(level=3).stream_writer(cast(IO[bytes], frames), closefd=False)
@@ -112,7 +112,7 @@ class _Frames(io.RawIOBase):
         self._file.write(_LENGTH.pack(len(data)) + data)
 
 
-def read_case(path: Path, goal: Path, keyring: Keyring) -> CaseFacts:
+def read_case(path: Path, target: Path, keyring: Keyring) -> CaseFacts:
     """Lay the files of a case file below an empty directory.
 
     Raises:
@@ -133,8 +133,8 @@ def read_case(path: Path, goal: Path, keyring: Keyring) -> CaseFacts:
                         raise _invalid("it is too large")
                     content = tar.extractfile(member)
                     assert content is not None
-                    _lay(goal / member.name, content)
-            return CaseFacts.model_validate_json((goal / "case.json").read_bytes())
+                    _lay(target / member.name, content)
+            return CaseFacts.model_validate_json((target / "case.json").read_bytes())
         except (tarfile.TarError, zstandard.ZstdError, ValueError, FileNotFoundError, EOFError) as error:
             raise _invalid(str(error)[:200]) from error
 

@@ -106,7 +106,7 @@ def meant(settings: Settings, store: Store, ref: str, *, incidents: bool) -> tup
 # -- leaving ---------------------------------------------------------------------------------------------------------------
 
 
-def pack_case(settings: Settings, store: Store, incident: Incident, goal: Path) -> None:
+def pack_case(settings: Settings, store: Store, incident: Incident, target: Path) -> None:
     """Write the case file of an incident.
 
     Raises:
@@ -126,7 +126,7 @@ def pack_case(settings: Settings, store: Store, incident: Incident, goal: Path) 
         *_recordings(settings, store, incident),
     ]
     parts = store.internals
-    write_case(goal, pieces, parts.keyring, sealed=parts.format.noted_key is not None)
+    write_case(target, pieces, parts.keyring, sealed=parts.format.noted_key is not None)
 
 
 def _beside(directory: Path, number: int) -> Iterator[Piece]:
@@ -284,19 +284,19 @@ def _place_of_life(settings: Settings, incident: Incident, uid: str) -> str:
     return incident.life if is_free else f"{incident.life}~{uid[:8]}"
 
 
-def _merge_life(source: Path, goal: Path, stderr_begin: int) -> None:
+def _merge_life(source: Path, target: Path, stderr_begin: int) -> None:
     """Put slices of recordings where a life's are; of a segment that is here the longer slice stays."""
-    goal.mkdir(mode=0o700, parents=True, exist_ok=True)
-    (goal / _PULLED).touch()
-    (goal / "io").mkdir(mode=0o700, exist_ok=True)
+    target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (target / _PULLED).touch()
+    (target / "io").mkdir(mode=0o700, exist_ok=True)
     for path in sorted(source.rglob("*")):
         if not path.is_file():
             continue
         name = path.relative_to(source)
         if name == Path("stderr"):
-            _write_at(goal / "io" / "stderr.log", stderr_begin, path.read_bytes())
+            _write_at(target / "io" / "stderr.log", stderr_begin, path.read_bytes())
             continue
-        place = goal / name
+        place = target / name
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not place.exists() or place.stat().st_size < path.stat().st_size:
             path.replace(place)
@@ -315,10 +315,10 @@ def _write_at(path: Path, offset: int, data: bytes) -> None:
 def _lay_beside(source: Path, directory: Path, number: int) -> None:
     (directory / f"{number}.sums").unlink(missing_ok=True)
     for path in sorted(source.iterdir()) if source.is_dir() else ():
-        goal = directory / f"{number}.{path.name}"
+        target = directory / f"{number}.{path.name}"
         if path.is_dir():
-            shutil.copytree(path, goal, dirs_exist_ok=True)
+            shutil.copytree(path, target, dirs_exist_ok=True)
         else:
-            shutil.copyfile(path, goal)
-            goal.chmod(0o600)
+            shutil.copyfile(path, target)
+            target.chmod(0o600)
     seal_evidence(directory, number)

@@ -38,7 +38,7 @@ class Exported:
 def export(
     store: Store,
     commit_id: CommitId,
-    goal: Path,
+    target: Path,
     *,
     keys: MultiFernet | None,
     force: bool,
@@ -57,7 +57,7 @@ def export(
     """
     needed = {commit_id: None} | {one: None for incident in incidents for one in incident.facts.commits}
     with contextlib.ExitStack() as stack:
-        fresh = stack.enter_context(writing(goal, force=force))
+        fresh = stack.enter_context(writing(target, force=force))
         commits = [stack.enter_context(store.transfers.hold(one)) for one in needed]
         paths = {part: path for outgoing in commits for part, path in outgoing.paths.items()}
         total = sum(path.stat().st_size for path in paths.values()) + sum(one.facts.size for one in incidents)
@@ -67,21 +67,21 @@ def export(
 
 
 @contextlib.contextmanager
-def writing(goal: Path, *, force: bool) -> Iterator[FreshFile]:
+def writing(target: Path, *, force: bool) -> Iterator[FreshFile]:
     """A file to write to; when the block ends well it is at its place, whole and durable, and else it is gone.
 
     Raises:
         UsageError, DiskFull, StoreError: as ``export``.
     """
-    if goal.exists() and not force:
-        raise UsageError(f"{goal} exists", remedy="use --force to replace it, or name another file")
-    if not goal.parent.is_dir():
-        raise UsageError(f"there is no directory {goal.parent}", remedy="make it first")
-    with disk_errors(f"writing {goal}", goal.parent):
-        fresh = FreshFile(goal.parent, f".{goal.name[:150]}")
+    if target.exists() and not force:
+        raise UsageError(f"{target} exists", remedy="use --force to replace it, or name another file")
+    if not target.parent.is_dir():
+        raise UsageError(f"there is no directory {target.parent}", remedy="make it first")
+    with disk_errors(f"writing {target}", target.parent):
+        fresh = FreshFile(target.parent, f".{target.name[:150]}")
         try:
             yield fresh
-            fresh.publish(goal)
+            fresh.publish(target)
         finally:
             fresh.discard()
 

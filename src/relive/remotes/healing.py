@@ -33,7 +33,7 @@ class RemoteSource:
         remote.check_format()
         self._remote = remote
 
-    def fetch(self, kind: Kind, name: str, goal: Path) -> bool:
+    def fetch(self, kind: Kind, name: str, target: Path) -> bool:
         """As ``RepairSource.fetch``; a part of which not every piece is there counts as none."""
         if kind in _PARTS:
             part = TransferPart(_PARTS[kind], name)
@@ -42,12 +42,12 @@ class RemoteSource:
         else:
             path_of = manifest_path if kind is Kind.MANIFEST else placement_path
             paths = [path_of(CommitId(name))]
-        return self._write(paths, goal)
+        return self._write(paths, target)
 
-    def _write(self, paths: Iterable[str], goal: Path) -> bool:
+    def _write(self, paths: Iterable[str], target: Path) -> bool:
         """Write what lies there one after the other; False, and no file, where one of them is not there, or none named."""
         is_there = False
-        with goal.open("wb") as file:
+        with target.open("wb") as file:
             for path in paths:
                 data = self._remote.read(path)
                 is_there = data is not None
@@ -55,7 +55,7 @@ class RemoteSource:
                     break
                 file.write(data)
         if not is_there:
-            goal.unlink()
+            target.unlink()
         return is_there
 
 

@@ -128,8 +128,8 @@ def _take(
             done(len(chunk))
         return 0
     size = 0
-    goal = transfers.arriving(part)
-    with disk_errors("receiving a commit", goal.parent), goal.open("wb") as file:
+    target = transfers.arriving(part)
+    with disk_errors("receiving a commit", target.parent), target.open("wb") as file:
         for chunk in chunks:
             if size == 0 and part.kind is PartKind.PACK:
                 transfers.check_seal(part, chunk[:HEAD_SIZE])

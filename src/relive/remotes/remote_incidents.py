@@ -130,9 +130,9 @@ def fetch_incident(
         staging.discard()
 
 
-def _fetch(remote: Remote, record: IncidentRecord, goal: Path, show: Show) -> None:
+def _fetch(remote: Remote, record: IncidentRecord, target: Path, show: Show) -> None:
     directory = case_directory(record.case)
-    with goal.open("xb") as file, show(f"Pulling incident {record.id[:10]}", record.size) as done:
+    with target.open("xb") as file, show(f"Pulling incident {record.id[:10]}", record.size) as done:
         for number, size in enumerate(_pieces(record.size)):
             data = remote.read(f"{directory}/{number:06}")
             if data is None or len(data) != size:

@@ -84,11 +84,11 @@ class Network:
         Args:
             unrecorded: servers that nobody recorded; connections of the commit to them are looked at.
         """
-        goals = {one.to for one in unrecorded}
+        destinations = {one.to for one in unrecorded}
         ends = [
             (_plain(one.local), _plain(one.peer))
             for one in manifest.connections
-            if not one.inward and address_of(one.peer) in goals
+            if not one.inward and address_of(one.peer) in destinations
         ]
         with contextlib.suppress(OSError):
             return cls(init, [port for _, port in manifest.listening], ends)
@@ -109,7 +109,9 @@ class Network:
                     while True:
                         self._note(read(sock.recv(_READ)), done_without)
         outside = self.seal().refused - self._before
-        found = [Stranger(to=goal, times=times) for goal, times in self._refused.most_common(_MOST)]
+        found = [
+            Stranger(to=destination, times=times) for destination, times in self._refused.most_common(_MOST)
+        ]
         return [*found, *([Stranger(to=OUTSIDE, times=outside)] if outside > 0 else [])]
 
     def own(self, port: int) -> None:
@@ -123,9 +125,13 @@ class Network:
         gone = self._left - self._list.left_by_peers()
         return sorted({address_of(peer) for _, peer in gone})
 
-    def _note(self, goal: End | None, done_without: Collection[int]) -> None:
-        if goal is not None and goal[1] not in done_without:
-            self._refused[f"[{goal[0]}]:{goal[1]}" if ":" in goal[0] else f"{goal[0]}:{goal[1]}"] += 1
+    def _note(self, destination: End | None, done_without: Collection[int]) -> None:
+        if destination is not None and destination[1] not in done_without:
+            self._refused[
+                f"[{destination[0]}]:{destination[1]}"
+                if ":" in destination[0]
+                else f"{destination[0]}:{destination[1]}"
+            ] += 1
 
     def close(self) -> None:
         """Let go. May be called again."""

@@ -195,11 +195,11 @@ class HostRoot:
         close_proc()
 
 
-def copy_tree(source: Path | str, goal: Path | str) -> None:
+def copy_tree(source: Path | str, target: Path | str) -> None:
     """Copy what is in a laid-out layer with owners, modes and times; of sockets and FIFOs the names, which CRIU fills with life."""
     with os.scandir(source) as entries:
         for entry in entries:
-            facts, here = entry.stat(follow_symlinks=False), f"{goal}/{entry.name}"
+            facts, here = entry.stat(follow_symlinks=False), f"{target}/{entry.name}"
             kind, there = stat.S_IFMT(facts.st_mode), _kind_of(here)
             if kind == stat.S_IFDIR:
                 if there is None:
@@ -221,11 +221,11 @@ def copy_tree(source: Path | str, goal: Path | str) -> None:
             _copy_facts(facts, here)
 
 
-def _copy_file(source: str, goal: str, facts: os.stat_result) -> None:
+def _copy_file(source: str, target: str, facts: os.stat_result) -> None:
     """A new file; shutil takes five times as long for one, and a branch waits for dozens."""
     reading = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
-        writing = os.open(goal, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        writing = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             while os.sendfile(writing, reading, None, _AT_ONCE):
                 pass
@@ -249,7 +249,7 @@ def _kind_of(path: str) -> int | None:
         return None
 
 
-def _copy_facts(facts: os.stat_result, goal: str) -> None:
-    os.chown(goal, facts.st_uid, facts.st_gid, follow_symlinks=False)
+def _copy_facts(facts: os.stat_result, target: str) -> None:
+    os.chown(target, facts.st_uid, facts.st_gid, follow_symlinks=False)
     if not stat.S_ISLNK(facts.st_mode):
-        os.chmod(goal, stat.S_IMODE(facts.st_mode))  # noqa: PTH101
+        os.chmod(target, stat.S_IMODE(facts.st_mode))  # noqa: PTH101

@@ -6,7 +6,7 @@ How it works:
    ``connect`` finds a way, with the same own address, exactly where it would on the host.
 2. The first packet of each TCP connection waits in a netfilter queue until the recorder, which lives in the host's network, has
    made the real connection or seen it fail. A failure is answered by a packet that makes the service's ``connect`` fail with the
-   same error. Otherwise the packet goes on to the recorder's entrance (TPROXY), whose end then has the goal's address: both
+   same error. Otherwise the packet goes on to the recorder's entrance (TPROXY), whose end then has the destination's address: both
    ends are real sockets in this namespace, with the true addresses, without address translation.
 3. Datagrams are taken from the queue and sent from a socket of the host; answers are put in with a raw socket.
 4. What the service itself listens on is reached directly.
@@ -68,7 +68,7 @@ class HostRoute:
     """A way that the host has. ``source``: own address that is used on it, None where the kernel chooses."""
 
     family: int
-    goal: str
+    destination: str
     kind: str
     source: str | None
 
@@ -76,9 +76,9 @@ class HostRoute:
     def order(self) -> str:
         """As a line of ``ip -batch``."""
         if self.kind in _REFUSING:
-            return f"route replace {self.kind} {self.goal} table local"
+            return f"route replace {self.kind} {self.destination} table local"
         source = f" src {self.source}" if self.source is not None else ""
-        return f"route replace local {self.goal} dev lo{source}"
+        return f"route replace local {self.destination} dev lo{source}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class HostNetwork:
         ]
         for family, everything in ((4, "0.0.0.0/0"), (6, "::/0")):
             has_rules = len(_asked(f"-{family}", "rule")) > (_ORDINARY_RULES if family == 4 else 2)
-            if has_rules and not any(route.goal == everything for route in routes):
+            if has_rules and not any(route.destination == everything for route in routes):
                 routes.append(HostRoute(family, everything, "unicast", None))  # other tables may have a way
         return cls(
             tuple(dict.fromkeys(address for address, _ in found)),
@@ -184,24 +184,24 @@ def rules(addresses: Iterable[str], *, six: bool) -> str:
 def _routes(
     family: int, answers: Sequence[dict[str, Any]], first: dict[tuple[str, bool], str]
 ) -> list[HostRoute]:
-    """Those that lead somewhere, the best one to each goal."""
+    """Those that lead somewhere, the best one to each destination."""
     best: dict[str, dict[str, Any]] = {}
     for one in answers:
-        goal = _everything(family, str(one["dst"]))
-        if goal.startswith("fe80:") or one.get("type") == "throw":
+        destination = _everything(family, str(one["dst"]))
+        if destination.startswith("fe80:") or one.get("type") == "throw":
             continue
-        if goal not in best or one.get("metric", 0) < best[goal].get("metric", 0):
-            best[goal] = one
+        if destination not in best or one.get("metric", 0) < best[destination].get("metric", 0):
+            best[destination] = one
     found = []
-    for goal, one in best.items():
+    for destination, one in best.items():
         source = one.get("prefsrc") or first.get((str(one.get("dev")), family == 6))
-        found.append(HostRoute(family, goal, str(one.get("type", "unicast")), source))
+        found.append(HostRoute(family, destination, str(one.get("type", "unicast")), source))
     return found
 
 
-def _everything(family: int, goal: str) -> str:
-    if goal != "default":
-        return goal
+def _everything(family: int, destination: str) -> str:
+    if destination != "default":
+        return destination
     return "0.0.0.0/0" if family == 4 else "::/0"
 
 

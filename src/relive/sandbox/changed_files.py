@@ -276,35 +276,35 @@ def lay_changes(
             trees[point] = directory / f"{len(trees):02}"
             trees[point].mkdir()
             times.append((trees[point], _take_likeness(Path(point), trees[point])))
-        goal = trees[point] / path.removeprefix(point.rstrip("/") + "/")
-        times.extend(_make_parents(goal.parent, trees[point], Path(point)))
-        return goal
+        target = trees[point] / path.removeprefix(point.rstrip("/") + "/")
+        times.extend(_make_parents(target.parent, trees[point], Path(point)))
+        return target
 
     for path, change in changes.items():
         # In a directory that lies in one layer alone, overlayfs lists whiteouts as names.
         if change.is_absent and not _is_on_host(path.rpartition("/")[0]):
             continue
-        goal = place(path)
-        if goal is None or os.path.lexists(goal):
+        target = place(path)
+        if target is None or os.path.lexists(target):
             continue
         if change.is_held:
-            goal.mkdir()  # the commit's lies over it
+            target.mkdir()  # the commit's lies over it
         else:
-            lay_change(change, goal, shares_base=True)
+            lay_change(change, target, shares_base=True)
         if change.hides:
-            os.setxattr(goal, _OPAQUE, b"y")
+            os.setxattr(target, _OPAQUE, b"y")
         if change.is_directory:
-            times.append((goal, change.record.mtime_ns))
+            times.append((target, change.record.mtime_ns))
     for path in absent:
         if not _is_on_host(path.rpartition("/")[0]):
             place(path)
-    for goal, mtime_ns in reversed(times):  # making what lies in them has changed them
-        os.utime(goal, ns=(mtime_ns, mtime_ns))
+    for target, mtime_ns in reversed(times):  # making what lies in them has changed them
+        os.utime(target, ns=(mtime_ns, mtime_ns))
     return trees
 
 
-def lay_change(change: Change, goal: Path, *, shares_base: bool = False) -> None:
-    """Make what was at a path at ``goal``, where nothing is; where nothing was, a whiteout.
+def lay_change(change: Change, target: Path, *, shares_base: bool = False) -> None:
+    """Make what was at a path at ``target``, where nothing is; where nothing was, a whiteout.
 
     Args:
         shares_base: nobody writes to what is made (it is in a lower layer of overlays), so it may be the base itself.
@@ -315,33 +315,33 @@ def lay_change(change: Change, goal: Path, *, shares_base: bool = False) -> None
     record = change.record
     kind = stat.S_IFMT(record.mode)
     if change.is_absent:
-        os.mknod(goal, stat.S_IFCHR, os.makedev(0, 0))
+        os.mknod(target, stat.S_IFCHR, os.makedev(0, 0))
         return
     if record.kind is RecordKind.REGULAR:
         assert change.base is not None
-        if not (shares_base and _link(change.base, goal)):
-            copy_file(change.base, goal)
-            _copy_attributes(change.base, goal)
+        if not (shares_base and _link(change.base, target)):
+            copy_file(change.base, target)
+            _copy_attributes(change.base, target)
     elif record.kind is RecordKind.DIRECTORY:
-        goal.mkdir()
+        target.mkdir()
         if change.base is not None and change.base.is_dir():
-            _copy_attributes(change.base, goal)
+            _copy_attributes(change.base, target)
     elif record.kind is RecordKind.LINK:
-        goal.symlink_to(record.second)
+        target.symlink_to(record.second)
     elif kind in (stat.S_IFIFO, stat.S_IFSOCK):
-        os.mknod(goal, kind | 0o600)
+        os.mknod(target, kind | 0o600)
     else:
         return  # a device: branches have their own
-    os.chown(goal, record.uid, record.gid, follow_symlinks=False)
+    os.chown(target, record.uid, record.gid, follow_symlinks=False)
     if kind != stat.S_IFLNK:
-        goal.chmod(stat.S_IMODE(record.mode))
-    os.utime(goal, ns=(record.mtime_ns, record.mtime_ns), follow_symlinks=False)
+        target.chmod(stat.S_IMODE(record.mode))
+    os.utime(target, ns=(record.mtime_ns, record.mtime_ns), follow_symlinks=False)
 
 
-def _link(base: Path, goal: Path) -> bool:
+def _link(base: Path, target: Path) -> bool:
     """Give a base another name; False where that cannot be, as on another file system."""
     try:
-        goal.hardlink_to(base)
+        target.hardlink_to(base)
     except OSError:
         return False
     return True
@@ -351,9 +351,9 @@ def _is_on_host(directory: str) -> bool:
     return os.path.isdir(directory) and os.path.realpath(directory) == directory  # noqa: PTH112 - many of them
 
 
-def _copy_attributes(base: Path, goal: Path) -> None:
+def _copy_attributes(base: Path, target: Path) -> None:
     for name, value in attributes_of(str(base)).items():
-        os.setxattr(goal, name, bytes.fromhex(value))
+        os.setxattr(target, name, bytes.fromhex(value))
 
 
 def _make_parents(directory: Path, top: Path, host: Path) -> list[tuple[Path, int]]:

@@ -2,9 +2,10 @@
 
 All of it is there before the processes run, so that nothing they do meets a gap. Who reads and answers is not decided here.
 
-A *goal* is an (address, port) that the service had connected to. Each gets a socket that is bound, listening or not: bound
+A *destination* is an (address, port) that the service had connected to. Each gets a socket that is bound, listening or not: bound
 alone, connections are refused; listening with a queue that is full, they come to no end. Danger: a service may listen at every
-address on the port of a goal. CRIU binds with SO_REUSEPORT, and so do we; the kernel prefers the listener of the one address.
+address on the port of a destination. CRIU binds with SO_REUSEPORT, and so do we; the kernel prefers the listener of the one
+address.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _BACKLOG = 4096
 
 
 class Door(StrEnum):
-    """What becomes of who wants to connect to a goal."""
+    """What becomes of who wants to connect to a destination."""
 
     OPEN = "open"
     REFUSES = "refuses"
@@ -40,18 +41,18 @@ class Outside:
 
     Attributes:
         continued: (own, peer) address of each outward connection that shall go on; all others are closed.
-        goals: how each is at first.
-        names: goals of datagrams to name servers.
+        destinations: how each is at first.
+        names: destinations of datagrams to name servers.
     """
 
     continued: frozenset[tuple[Address, Address]] = frozenset()
-    goals: Mapping[Address, Door] = field(default_factory=dict)
+    destinations: Mapping[Address, Door] = field(default_factory=dict)
     names: tuple[Address, ...] = ()
 
     @property
     def addresses(self) -> set[str]:
         """All that have to be local."""
-        return {address for address, _ in (*self.goals, *self.names)}
+        return {address for address, _ in (*self.destinations, *self.names)}
 
 
 @dataclass(slots=True)
@@ -60,14 +61,14 @@ class Ends:
 
     Attributes:
         continued: the other ends of outward connections, by (own, peer) address of the service's.
-        goals, names: bound sockets by goal.
-        fillers: of goals that are silent, what fills their queues; they only have to stay open.
+        destinations, names: bound sockets by destination.
+        fillers: of destinations that are silent, what fills their queues; they only have to stay open.
         handshakes: raw sockets that see who wants to connect, see ``kernel.handshakes``.
-        untaken: goals that could not be opened, and why.
+        untaken: destinations that could not be opened, and why.
     """
 
     continued: dict[tuple[Address, Address], int] = field(default_factory=dict)
-    goals: dict[Address, int] = field(default_factory=dict)
+    destinations: dict[Address, int] = field(default_factory=dict)
     names: dict[Address, int] = field(default_factory=dict)
     fillers: list[int] = field(default_factory=list)
     handshakes: list[int] = field(default_factory=list)
@@ -75,7 +76,7 @@ class Ends:
 
     def close(self) -> None:
         """Close all that the holder has not taken out; doing it twice is no error."""
-        named = (self.continued, self.goals, self.names)
+        named = (self.continued, self.destinations, self.names)
         for descriptor in (
             *(one for held in named for one in held.values()),
             *self.fillers,
@@ -87,31 +88,31 @@ class Ends:
 
 
 def open_endpoints(outside: Outside, own: Iterable[Address], ends: Ends) -> None:
-    """Open the goals in the caller's network namespace, where their addresses are local already, and add them to ``ends``.
+    """Open the destinations in the caller's network namespace, where their addresses are local already, and add them to ``ends``.
 
     Not before the other ends of connections are forged: the kernel lets a listener join them at an address, but not them
     a listener.
 
     Args:
-        own: where the service itself listens; goals there are its own affair.
+        own: where the service itself listens; destinations there are its own affair.
     """
     itself = _OwnListeners(own)
-    if outside.goals:
+    if outside.destinations:
         ends.handshakes += [sock.detach() for sock in watch_handshakes()]
-    for goal, door in outside.goals.items():
-        if itself.cover(goal):
-            ends.untaken[goal] = "the service listens there itself"
+    for destination, door in outside.destinations.items():
+        if itself.cover(destination):
+            ends.untaken[destination] = "the service listens there itself"
             continue
-        with _noting(goal, ends.untaken), _bound(goal, socket.SOCK_STREAM) as sock:
+        with _noting(destination, ends.untaken), _bound(destination, socket.SOCK_STREAM) as sock:
             ends.fillers += [filler.detach() for filler in set_door(sock, door)]
-            ends.goals[goal] = sock.detach()
-    for goal in outside.names:
-        with _noting(goal, ends.untaken), _bound(goal, socket.SOCK_DGRAM) as sock:
-            ends.names[goal] = sock.detach()
+            ends.destinations[destination] = sock.detach()
+    for destination in outside.names:
+        with _noting(destination, ends.untaken), _bound(destination, socket.SOCK_DGRAM) as sock:
+            ends.names[destination] = sock.detach()
 
 
 def set_door(sock: socket.socket, door: Door) -> list[socket.socket]:
-    """Let a goal's socket take connections, refuse them, or be silent; returns what has to be held meanwhile.
+    """Let a destination's socket take connections, refuse them, or be silent; returns what has to be held meanwhile.
 
     For SILENT, from a thread in the socket's own network. What waits in its queue is lost.
     """
@@ -139,11 +140,11 @@ class _OwnListeners:
         self._exact = {(plain_address(address), port) for address, port in own}
         self._anywhere = {port for address, port in self._exact if address in ("0.0.0.0", "::")}
 
-    def cover(self, goal: Address) -> bool:
-        """A connection to that goal reaches the service itself."""
-        address = plain_address(goal[0])
+    def cover(self, destination: Address) -> bool:
+        """A connection to that destination reaches the service itself."""
+        address = plain_address(destination[0])
         is_loopback = ipaddress.ip_address(address).is_loopback
-        return (address, goal[1]) in self._exact or (is_loopback and goal[1] in self._anywhere)
+        return (address, destination[1]) in self._exact or (is_loopback and destination[1] in self._anywhere)
 
 
 def plain_address(address: str) -> str:
@@ -154,22 +155,22 @@ def plain_address(address: str) -> str:
 
 
 @contextlib.contextmanager
-def _noting(goal: Address, untaken: dict[Address, str]) -> Iterator[None]:
+def _noting(destination: Address, untaken: dict[Address, str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        untaken[goal] = f"{errno.errorcode.get(error.errno or 0, 'error')}: {error.strerror}"
+        untaken[destination] = f"{errno.errorcode.get(error.errno or 0, 'error')}: {error.strerror}"
 
 
-def _bound(goal: Address, kind: socket.SocketKind) -> socket.socket:
-    family = socket.AF_INET6 if ":" in goal[0] else socket.AF_INET
+def _bound(destination: Address, kind: socket.SocketKind) -> socket.socket:
+    family = socket.AF_INET6 if ":" in destination[0] else socket.AF_INET
     sock = socket.socket(family, kind | socket.SOCK_CLOEXEC)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        sock.bind(goal)
+        sock.bind(destination)
     except BaseException:
         sock.close()
         raise

@@ -50,18 +50,18 @@ class Laying:
                 remedy="name a path on a disk of this host",
             )
         point = max(fitting, key=lambda one: len(one.point))
-        goal = layer_directories(self.layers, point.slot)[0]
-        goal.mkdir(parents=True, exist_ok=True)
+        target = layer_directories(self.layers, point.slot)[0]
+        target.mkdir(parents=True, exist_ok=True)
         host = Path(point.point)
         for part in real.relative_to(point.point).parts:
-            host, goal = host / part, goal / part
-            if not os.path.lexists(goal):
-                goal.mkdir()
-                _take_likeness(host, goal)
-            elif not stat.S_ISDIR(goal.lstat().st_mode):
+            host, target = host / part, target / part
+            if not os.path.lexists(target):
+                target.mkdir()
+                _take_likeness(host, target)
+            elif not stat.S_ISDIR(target.lstat().st_mode):
                 # A link that was laid before would lead out of the layer, into the host.
                 raise UsageError(f"nothing can be laid over {str(path)!r}", cause=f"{part!r} is no directory")
-        return goal / name
+        return target / name
 
     def _is_apart(self, path: Path) -> bool:
         below_a_mount = any(Path(point.point) == path for point in self.points)
@@ -78,20 +78,20 @@ class Laying:
             raise UsageError(
                 f"there is no file {str(source)!r}", remedy="name the file to be laid over the path"
             )
-        goal = self.place(path)
-        shutil.copyfile(source, goal)
+        target = self.place(path)
+        shutil.copyfile(source, target)
         model = Path(path) if Path(path).exists() else Path(path).parent
         if model.exists():
             facts = model.stat()
-            os.chown(goal, facts.st_uid, facts.st_gid)
-            goal.chmod(stat.S_IMODE(facts.st_mode) if model.is_file() else 0o644)
-        self.samples.append((path, goal))
+            os.chown(target, facts.st_uid, facts.st_gid)
+            target.chmod(stat.S_IMODE(facts.st_mode) if model.is_file() else 0o644)
+        self.samples.append((path, target))
 
     def hide(self, path: str | Path) -> None:
         """Have a file of the host not be there; raises as ``place``."""
-        goal = self.place(path)
-        if not os.path.lexists(goal):
-            os.mknod(goal, stat.S_IFCHR, _WHITEOUT)
+        target = self.place(path)
+        if not os.path.lexists(target):
+            os.mknod(target, stat.S_IFCHR, _WHITEOUT)
 
     def check(self, root: Path) -> None:
         """Prove, below the mounted root of the sandbox, that what was laid is seen; raises OSError."""

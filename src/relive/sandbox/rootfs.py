@@ -233,12 +233,12 @@ class RootBuilder:
         return numbered
 
     def _mount(self, point: CoveredPoint, lower: list[Path], upper: Path, work: Path) -> None:
-        goal = self.inside(point.point)
+        target = self.inside(point.point)
         if self._volatile:
             with contextlib.suppress(OSError):  # an older kernel
-                mount_overlay(goal, lower=lower, upper=upper, work=work, flags=self._flags, volatile=True)
+                mount_overlay(target, lower=lower, upper=upper, work=work, flags=self._flags, volatile=True)
                 return
-        mount_overlay(goal, lower=lower, upper=upper, work=work, flags=self._flags)
+        mount_overlay(target, lower=lower, upper=upper, work=work, flags=self._flags)
 
     def _see_through(self, point: CoveredPoint) -> Path:
         # Overlayfs refuses a lower directory that lies below another one of the same file system, as the files of a
@@ -277,8 +277,8 @@ class RootBuilder:
             "newinstance,ptmxmode=0666,mode=620",
         )
         (dev / "ptmx").symlink_to("pts/ptmx")
-        for name, goal in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
-            (dev / name).symlink_to(f"/proc/self/fd{goal}")
+        for name, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
+            (dev / name).symlink_to(f"/proc/self/fd{target}")
         self._private_memory()
 
     def _private_memory(self) -> None:

@@ -78,15 +78,15 @@ class FreshFile:
             rest = rest[os.write(self._file, rest) :]
         self.size += len(data)
 
-    def publish(self, goal: Path, *, mode: int = 0o600) -> None:
+    def publish(self, target: Path, *, mode: int = 0o600) -> None:
         """Put it at its place, replacing what is there; durable on return."""
         assert self._path is not None
         os.fchmod(self._file, mode)
         os.fsync(self._file)
-        self._path.replace(goal)
+        self._path.replace(target)
         self._path = None
         os.close(self._file)
-        sync_directory(goal.parent)
+        sync_directory(target.parent)
 
     def discard(self) -> None:
         """Remove it, unless it was published."""

@@ -254,10 +254,10 @@ class Keyring:
 
     def _write(self, name: str, data: bytes) -> None:
         """Put a file there, replacing what is there; durable on return."""
-        goal = self._directory / name
+        target = self._directory / name
         with self._draft(data) as draft:
-            draft.replace(goal)
-        sync_directory(goal.parent)
+            draft.replace(target)
+        sync_directory(target.parent)
         sync_directory(self._directory)
 
     @contextlib.contextmanager

@@ -81,11 +81,11 @@ class LayerCache:
             name: a hash of all that decides what is in it.
             make: fills an empty directory; what it raises comes out, and nothing is left.
         """
-        goal = self._directory / name
+        target = self._directory / name
         with self._locked(fcntl.LOCK_SH):
-            if goal.exists() and is_as_sealed(goal / _TREE, goal / _SEAL):
-                goal.chmod(goal.stat().st_mode)  # its change time says when it was asked for last
-                return goal / _TREE
+            if target.exists() and is_as_sealed(target / _TREE, target / _SEAL):
+                target.chmod(target.stat().st_mode)  # its change time says when it was asked for last
+                return target / _TREE
         self._put_aside(name)
         fresh = Path(tempfile.mkdtemp(prefix=".making-", dir=self._directory))
         fresh.chmod(0o755)  # a branch's users walk through it
@@ -93,25 +93,25 @@ class LayerCache:
             (fresh / _TREE).mkdir()
             make(fresh / _TREE)
             seal(fresh / _TREE, fresh / _SEAL)
-            fresh.rename(goal)
+            fresh.rename(target)
         except FileExistsError:
             shutil.rmtree(fresh)
         except OSError:
             shutil.rmtree(fresh, ignore_errors=True)
-            if not goal.exists():  # another process may have finished it first (ENOTEMPTY)
+            if not target.exists():  # another process may have finished it first (ENOTEMPTY)
                 raise
         except BaseException:
             shutil.rmtree(fresh, ignore_errors=True)
             raise
-        return goal / _TREE
+        return target / _TREE
 
     def _put_aside(self, name: str, *, every_byte: bool = False) -> None:
         """Make room for one that is whole; a branch may still read what was there."""
         with self._locked(fcntl.LOCK_EX):
-            goal = self._directory / name
+            target = self._directory / name
             # Another process may have been quicker.
-            if goal.exists() and not is_as_sealed(goal / _TREE, goal / _SEAL, every_byte=every_byte):
-                goal.rename(self._directory / f"{name}{_DAMAGED}{uuid.uuid4().hex}")
+            if target.exists() and not is_as_sealed(target / _TREE, target / _SEAL, every_byte=every_byte):
+                target.rename(self._directory / f"{name}{_DAMAGED}{uuid.uuid4().hex}")
 
     def damaged(self) -> list[str]:
         """The names of those that are not as they were made; every byte is read."""

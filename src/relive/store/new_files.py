@@ -73,11 +73,11 @@ class NewFiles:
         """A file that holds a content, and nothing else."""
         content = self._contents[name]
         if content.is_part:
-            goal = self._free_place()
+            target = self._free_place()
             with content.path.open("rb") as file:
                 file.seek(content.begin)
-                goal.write_bytes(file.read(content.size))
-            content = self._contents[name] = replace(content, path=goal, begin=0, is_part=False)
+                target.write_bytes(file.read(content.size))
+            content = self._contents[name] = replace(content, path=target, begin=0, is_part=False)
         return content.path
 
     def compared(self, before: Callable[[Place], str | None]) -> dict[str, NewContent]:

@@ -61,15 +61,15 @@ class Objects:
         The file is gone from where it was, also when the store had its content already.
         """
         name = hash_file(file)
-        goal = self.path(name)
+        target = self.path(name)
         finish_file(file)
-        if not goal.parent.exists():
-            goal.parent.mkdir(exist_ok=True)
+        if not target.parent.exists():
+            target.parent.mkdir(exist_ok=True)
             sync_directory(self._directory)
         # Also over an object that is there already: this one is known to be whole, that one may have rotted, or been
         # put there a moment ago by a process that has not synced the directory yet.
-        file.replace(goal)
-        sync_directory(goal.parent)
+        file.replace(target)
+        sync_directory(target.parent)
         return name
 
     def verified(self, name: str) -> Path:

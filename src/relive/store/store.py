@@ -532,7 +532,7 @@ class Store:
                 return held
             made = self._layer_cache.made(
                 hash_bytes(f"content {name}".encode()),
-                lambda goal: self._write_content(name, goal / _CONTENT),
+                lambda target: self._write_content(name, target / _CONTENT),
             )
             return made / _CONTENT
 

@@ -282,10 +282,10 @@ class Transfers:
         return []
 
     def _take_pack(self, part: TransferPart) -> None:
-        arrived, goal = self.arriving(part), self._place(part)
+        arrived, target = self.arriving(part), self._place(part)
         finish_file(arrived)
-        arrived.replace(goal)
-        sync_directory(goal.parent)
+        arrived.replace(target)
+        sync_directory(target.parent)
 
     def _check_opens(self, commit: TransferCommit) -> None:
         if not has_placement(commit.manifest):

@@ -28,7 +28,7 @@ from relive.config import Settings
 from relive.errors import HostIncapable, ReliveError, TargetUnknown
 from relive.model.incident import Sighting
 from relive.recording.events import Event
-from relive.watching.engine import Engine, OutputGoal
+from relive.watching.engine import Engine, OutputTarget
 from relive.watching.life import Watch, service_of
 from relive.watching.public_port import PublicPort
 from relive.watching.restarts import Restarts
@@ -81,8 +81,8 @@ class ContainerAgent:
         self._supervisor = Supervisor(settings, paths)
         self._bounding = Bounding([*paths.logs, paths.agent_log], settings.output_keep)
         self._drain = self._drain_rings(Path(facts.rings)) if facts.rings is not None else None
-        goal = OutputGoal(paths.logs, paths.output_position, facts.began, self._hear_line)
-        self._output = engine.output(facts.id, goal)
+        target = OutputTarget(paths.logs, paths.output_position, facts.began, self._hear_line)
+        self._output = engine.output(facts.id, target)
 
     def _drain_rings(self, rings: Path) -> InsideDrain:
         loop, paths, settings = asyncio.get_running_loop(), self._watch.paths, self._settings

@@ -12,7 +12,7 @@ from relive.containers.docker.api import get, open_stream
 from relive.containers.docker.target import docker_target
 from relive.errors import TargetUnknown
 from relive.model.capsule import LifePaths
-from relive.watching.engine import Output, OutputGoal
+from relive.watching.engine import Output, OutputTarget
 from relive.watching.output import OutputFollower
 from relive.watching.state import ContainerState, read_environment, read_state
 from relive.watching.target import FoundContainer
@@ -68,9 +68,9 @@ class Docker:
         code = json.loads(line)["Actor"]["Attributes"].get("exitCode") if line.strip() else None
         return int(code) if code is not None else None
 
-    def output(self, container: str, goal: OutputGoal) -> Output:
+    def output(self, container: str, target: OutputTarget) -> Output:
         """See ``Engine``."""
-        return OutputFollower(lambda since: _log_command(container, since), goal)
+        return OutputFollower(lambda since: _log_command(container, since), target)
 
     def taker(self, settings: Settings, container: str, name: str, paths: LifePaths) -> Dumper:
         """See ``Engine``; it knows the name itself."""

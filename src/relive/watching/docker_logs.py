@@ -51,9 +51,9 @@ def main() -> int:
                 sys.stdout.buffer.flush()
         else:
             for is_stderr, content in frames(answer):
-                goal = sys.stderr.buffer if is_stderr else sys.stdout.buffer
-                goal.write(content)
-                goal.flush()
+                target = sys.stderr.buffer if is_stderr else sys.stdout.buffer
+                target.write(content)
+                target.flush()
     return 0
 
 

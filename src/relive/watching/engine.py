@@ -13,11 +13,11 @@ from relive.config import Settings
 from relive.model.capsule import LifePaths
 from relive.watching.state import ContainerState
 
-__all__ = ["Engine", "Output", "OutputGoal"]
+__all__ = ["Engine", "Output", "OutputTarget"]
 
 
 @dataclass(frozen=True, slots=True)
-class OutputGoal:
+class OutputTarget:
     """Where a watch wants the output of what it watches.
 
     Attributes:
@@ -70,7 +70,7 @@ class Engine(Protocol):
     def last_exit(self, container: str, since: str) -> int | None:
         """Exit code of the first end since a time (as ``ContainerState.started`` has it); None where nobody knows it any more."""
 
-    def output(self, container: str, goal: OutputGoal) -> Output:
+    def output(self, container: str, target: OutputTarget) -> Output:
         """What follows its output."""
 
     def taker(self, settings: Settings, container: str, name: str, paths: LifePaths) -> Dumper:

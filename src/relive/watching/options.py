@@ -36,7 +36,7 @@ def creation_options(settings: Settings, engine: Engine, image: str) -> list[str
         mounts = [(place, RINGS_DIRECTORY, ""), (INPROCESS_FILES, INPROCESS_DIRECTORY, ":ro")]
         for source in (*(one for one, _, _ in mounts), variables):
             _refuse_odd(source)
-        volumes = [f"--volume={source}:{goal}{mode}" for source, goal, mode in mounts]
+        volumes = [f"--volume={source}:{target}{mode}" for source, target, mode in mounts]
         return [*volumes, f"--env-file={variables}"]
     except ReliveError:
         remove_place(settings, place)

@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 import structlog
 
-from relive.watching.engine import OutputGoal
+from relive.watching.engine import OutputTarget
 from relive.watching.timestamps import moment
 
 __all__ = ["OutputFollower", "split_line"]
@@ -38,17 +38,17 @@ class OutputFollower:
 
     Args:
         command: gives the command, for what was written from a time on.
-        goal: its ``position`` keeps the time of the last line; an agent that died may have lines of its last moments twice.
+        target: its ``position`` keeps the time of the last line; an agent that died may have lines of its last moments twice.
 
     Attributes:
         idle: set while nothing is followed: all that the container has written is in the files.
     """
 
-    def __init__(self, command: Callable[[str], Sequence[str]], goal: OutputGoal) -> None:
+    def __init__(self, command: Callable[[str], Sequence[str]], target: OutputTarget) -> None:
         self._command = command
-        self._streams = goal.streams
-        self._position = goal.position
-        self._on_line = goal.on_line
+        self._streams = target.streams
+        self._position = target.position
+        self._on_line = target.on_line
         self._log = structlog.get_logger()
         self._noted = 0.0
         for path in self._streams:
@@ -56,9 +56,9 @@ class OutputFollower:
         self.idle = asyncio.Event()
         self.idle.set()
         try:
-            self._last = self._position.read_text().strip() or goal.since
+            self._last = self._position.read_text().strip() or target.since
         except FileNotFoundError:
-            self._last = goal.since
+            self._last = target.since
 
     async def follow(self, has_started: asyncio.Event) -> None:
         """Follow until it is cancelled; ``has_started`` is set whenever there is a new start to follow."""
@@ -96,8 +96,8 @@ class OutputFollower:
                 await process.wait()
             self._note()
 
-    async def _copy(self, reader: asyncio.StreamReader, goal: Path, behind: int) -> None:
-        with goal.open("ab", buffering=0) as file:
+    async def _copy(self, reader: asyncio.StreamReader, target: Path, behind: int) -> None:
+        with target.open("ab", buffering=0) as file:
             while line := await _next_line(reader):
                 time_text, text = split_line(line)
                 if not time_text:

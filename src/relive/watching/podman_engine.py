@@ -15,7 +15,7 @@ from relive.containers.podman.container import find_container
 from relive.containers.podman.target import container_target
 from relive.errors import HostIncapable, TargetUnknown
 from relive.model.capsule import LifePaths
-from relive.watching.engine import Output, OutputGoal
+from relive.watching.engine import Output, OutputTarget
 from relive.watching.output import OutputFollower
 from relive.watching.state import ContainerState, read_environment, read_state
 from relive.watching.target import FoundContainer
@@ -66,9 +66,9 @@ class Podman:
                 return int(json.loads(line).get("ContainerExitCode") or 0)  # podman leaves a 0 out
         return None
 
-    def output(self, container: str, goal: OutputGoal) -> Output:
+    def output(self, container: str, target: OutputTarget) -> Output:
         """See ``Engine``."""
-        return OutputFollower(lambda since: _log_command(container, since), goal)
+        return OutputFollower(lambda since: _log_command(container, since), target)
 
     def taker(self, settings: Settings, container: str, name: str, paths: LifePaths) -> Dumper:
         """See ``Engine``; it knows the name itself."""

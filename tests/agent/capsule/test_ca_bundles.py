@@ -56,7 +56,7 @@ def test_the_certificate_stands_on_a_line_of_its_own(
     inside = root / system.relative_to("/")
     inside.parent.mkdir(parents=True)
     mounted: list[tuple[Path, Path]] = []
-    monkeypatch.setattr(tested, "bind", lambda source, goal: mounted.append((source, goal)))
+    monkeypatch.setattr(tested, "bind", lambda source, target: mounted.append((source, target)))
     bundles, _ = plan_bundles({})
     lay_bundles(bundles, b"authority\n", laid, root)
     assert (laid / "roots-0.pem").read_bytes() == b"roots of the system\nauthority\n"

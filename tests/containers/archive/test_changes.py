@@ -19,7 +19,7 @@ def layer(*entries: FileEntry) -> Layer:
 def test_entries_keep_what_they_say(tmp_path: Path) -> None:
     content = tmp_path / "content"
     content.write_bytes(b"text")
-    goal = tmp_path / "made.tar"
+    target = tmp_path / "made.tar"
     changed_files(
         layer(
             FileEntry(path="a", kind=EntryKind.DIRECTORY, mode=0o750, uid=5, gid=6),
@@ -38,9 +38,9 @@ def test_entries_keep_what_they_say(tmp_path: Path) -> None:
             FileEntry(path="a/sock", kind=EntryKind.SOCKET),
         ),
         lambda _: content,
-        goal,
+        target,
     )
-    with tarfile.open(goal) as tar:
+    with tarfile.open(target) as tar:
         found = {one.name: one for one in tar}
         file = tar.extractfile("a/f")
         assert file is not None and file.read() == b"text"

@@ -256,18 +256,20 @@ def test_a_manifest_that_contradicts_itself_is_refused(sender, change):
 def test_it_is_written_back_the_same(sender, receiver, tmp_path, suffix):
     """Contents, modes, owners and times of the container's own members, and all images; equal commits make equal files."""
     taken = take(sender, FIRST).commit
-    goal, again = tmp_path / f"x{suffix}", tmp_path / f"y{suffix}"
-    for path in (goal, again):
+    target, again = tmp_path / f"x{suffix}", tmp_path / f"y{suffix}"
+    for path in (target, again):
         write(sender, taken, path, by_suffix(path))
-    assert goal.read_bytes() == again.read_bytes()
-    wanted, got = ({entry.name: entry for entry in entries_of(data)} for data in (plain(FIRST), plain(goal)))
+    assert target.read_bytes() == again.read_bytes()
+    wanted, got = (
+        {entry.name: entry for entry in entries_of(data)} for data in (plain(FIRST), plain(target))
+    )
     images = {name for name in wanted if name.endswith(".img")}
     assert {name: entry.data for name, entry in got.items()} == {n: e.data for n, e in wanted.items()}
     assert {n: e for n, e in got.items() if n not in images} == {
         n: e for n, e in wanted.items() if n not in images
     }
-    assert take(sender, goal).commit == taken
-    assert take(receiver, goal).is_new
+    assert take(sender, target).commit == taken
+    assert take(receiver, target).is_new
 
 
 def test_a_name_that_asks_for_no_compression_is_refused(tmp_path):

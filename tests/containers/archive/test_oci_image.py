@@ -85,13 +85,13 @@ def test_skopeo_copies_it_by_its_name_with_layer_and_annotations(sender, tmp_pat
     assert (shown["Os"], shown["Architecture"]) == ("linux", "amd64")
     assert shown["Layers"] == [layer["digest"] for layer in manifest["layers"]]
 
-    goal = tmp_path / "copy"
-    skopeo("--insecure-policy", "copy", "--quiet", "--dest-decompress", source, f"dir:{goal}")
-    copied = json.loads((goal / "manifest.json").read_bytes())
-    config = json.loads((goal / copied["config"]["digest"].removeprefix("sha256:")).read_bytes())
+    target = tmp_path / "copy"
+    skopeo("--insecure-policy", "copy", "--quiet", "--dest-decompress", source, f"dir:{target}")
+    copied = json.loads((target / "manifest.json").read_bytes())
+    config = json.loads((target / copied["config"]["digest"].removeprefix("sha256:")).read_bytes())
     (layer,) = copied["layers"]
     assert config["rootfs"]["diff_ids"] == [layer["digest"]]
-    tar = (goal / layer["digest"].removeprefix("sha256:")).read_bytes()
+    tar = (target / layer["digest"].removeprefix("sha256:")).read_bytes()
     assert contents_of(tar) == contents_of(plain(FIRST))
     assert copied["annotations"] == manifest["annotations"]
 

@@ -196,11 +196,11 @@ def test_an_archive_that_is_cut_off_anywhere_is_refused(sender, tmp_path, pack):
     data = plain(FIRST)
     end = len(data.rstrip(b"\0"))
     packed = pack(data[: end + -end % 512 + 1024])
-    goal = tmp_path / "x"
+    target = tmp_path / "x"
     for size in [*range(0, len(packed) - 1024, len(packed) // 60), len(packed) - 1030]:
-        goal.write_bytes(packed[:size])
+        target.write_bytes(packed[:size])
         with pytest.raises(ArchiveInvalid):
-            take(sender.store, goal)
+            take(sender.store, target)
     assert kept(sender.store) == []
 
 

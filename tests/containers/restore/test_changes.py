@@ -22,28 +22,28 @@ from relive.errors import ObjectCorrupt
 
 
 @pytest.fixture
-def goal(tmp_path: Path) -> Path:
-    made = tmp_path / "goal"
+def target(tmp_path: Path) -> Path:
+    made = tmp_path / "target"
     made.mkdir()
     return made
 
 
 def unpacked(
-    goal: Path, entries: Iterable[Entry], like: list[Path] | None = None, *, layer: bool = False
+    target: Path, entries: Iterable[Entry], like: list[Path] | None = None, *, layer: bool = False
 ) -> None:
-    tar = goal.with_name("some.tar")
+    tar = target.with_name("some.tar")
     tar.write_bytes(tar_of(entries))
     if layer:
-        unpack_layer(tar, goal)
+        unpack_layer(tar, target)
     else:
-        unpack_tar(tar, goal, likeness_of(like or []))
+        unpack_tar(tar, target, likeness_of(like or []))
 
 
 def link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> Entry:
     return Entry(name, kind=kind, facts={"linkname": target})
 
 
-def test_files_come_with_owner_mode_time_and_attributes(goal: Path) -> None:
+def test_files_come_with_owner_mode_time_and_attributes(target: Path) -> None:
     facts = {
         "mode": 0o4751,
         "uid": 7,
@@ -52,7 +52,7 @@ def test_files_come_with_owner_mode_time_and_attributes(goal: Path) -> None:
         "pax_headers": {"SCHILY.xattr.user.one": "two"},
     }
     unpacked(
-        goal,
+        target,
         [
             Entry("etc/", kind=tarfile.DIRTYPE, facts={"mode": 0o750, "mtime": 3}),
             Entry("etc/file", b"text", facts=facts),
@@ -61,16 +61,16 @@ def test_files_come_with_owner_mode_time_and_attributes(goal: Path) -> None:
             Entry("etc/pipe", kind=tarfile.FIFOTYPE, facts={"mode": 0o600}),
         ],
     )
-    found = (goal / "etc/file").stat()
+    found = (target / "etc/file").stat()
     assert (found.st_mode, found.st_uid, found.st_gid) == (stat.S_IFREG | 0o4751, 7, 8)
     assert found.st_mtime_ns == 12_500_000_000 and found.st_nlink == 2
-    assert os.getxattr(goal / "etc/file", "user.one") == b"two"
-    assert (goal / "etc/link").readlink() == Path("/outside")
-    assert (goal / "etc").stat().st_mtime_ns == 3_000_000_000
-    assert stat.S_ISFIFO((goal / "etc/pipe").stat().st_mode)
+    assert os.getxattr(target / "etc/file", "user.one") == b"two"
+    assert (target / "etc/link").readlink() == Path("/outside")
+    assert (target / "etc").stat().st_mtime_ns == 3_000_000_000
+    assert stat.S_ISFIFO((target / "etc/pipe").stat().st_mode)
 
 
-def test_a_directory_that_it_does_not_tell_of_looks_as_below(goal: Path, tmp_path: Path) -> None:
+def test_a_directory_that_it_does_not_tell_of_looks_as_below(target: Path, tmp_path: Path) -> None:
     """Else the mode of /tmp would change with the first file in it: an overlay shows its topmost directory."""
     upper, lower = tmp_path / "upper", tmp_path / "lower"
     for place, mode in ((upper / "var", 0o711), (lower / "tmp", 0o1777), (lower / "var", 0o700)):
@@ -78,10 +78,10 @@ def test_a_directory_that_it_does_not_tell_of_looks_as_below(goal: Path, tmp_pat
         place.chmod(mode)
         os.chown(place, 5, 6)
     (lower / "led").symlink_to("tmp")
-    unpacked(goal, [Entry(name, b"x") for name in ("tmp/a", "var/b", "led/c")], [upper, lower])
-    modes = [stat.S_IMODE((goal / name).stat().st_mode) for name in ("tmp", "var", "led")]
+    unpacked(target, [Entry(name, b"x") for name in ("tmp/a", "var/b", "led/c")], [upper, lower])
+    modes = [stat.S_IMODE((target / name).stat().st_mode) for name in ("tmp", "var", "led")]
     assert modes == [0o1777, 0o711, 0o755]
-    assert (goal / "tmp").stat().st_gid == 6 and (goal / "led").stat().st_gid == 0
+    assert (target / "tmp").stat().st_gid == 6 and (target / "led").stat().st_gid == 0
 
 
 @pytest.mark.parametrize(
@@ -99,51 +99,51 @@ def test_a_directory_that_it_does_not_tell_of_looks_as_below(goal: Path, tmp_pat
     ],
     ids=lambda entries: "-".join(entry.name for entry in entries),
 )
-def test_what_leads_out_is_refused(goal: Path, entries: list[Entry]) -> None:
+def test_what_leads_out_is_refused(target: Path, entries: list[Entry]) -> None:
     with pytest.raises(ObjectCorrupt):
-        unpacked(goal, entries)
-    assert not goal.with_name("out").exists()
+        unpacked(target, entries)
+    assert not target.with_name("out").exists()
 
 
-def test_an_absolute_path_is_one_in_the_tree(goal: Path) -> None:
-    unpacked(goal, [Entry("/etc/file", b"x")])
-    assert (goal / "etc/file").read_bytes() == b"x"
+def test_an_absolute_path_is_one_in_the_tree(target: Path) -> None:
+    unpacked(target, [Entry("/etc/file", b"x")])
+    assert (target / "etc/file").read_bytes() == b"x"
 
 
-def test_a_link_is_replaced_and_never_written_through(goal: Path, tmp_path: Path) -> None:
+def test_a_link_is_replaced_and_never_written_through(target: Path, tmp_path: Path) -> None:
     (tmp_path / "outside").write_text("mine")
-    unpacked(goal, [link("a", str(tmp_path / "outside")), Entry("a", b"theirs")])
-    assert (tmp_path / "outside").read_text() == "mine" and (goal / "a").read_text() == "theirs"
+    unpacked(target, [link("a", str(tmp_path / "outside")), Entry("a", b"theirs")])
+    assert (tmp_path / "outside").read_text() == "mine" and (target / "a").read_text() == "theirs"
 
 
-def test_overlayfs_is_not_told_to_look_elsewhere(goal: Path) -> None:
+def test_overlayfs_is_not_told_to_look_elsewhere(target: Path) -> None:
     facts = {"pax_headers": {"SCHILY.xattr.trusted.overlay.redirect": "/etc"}}
     whiteout = {"devmajor": 0, "devminor": 0}
-    unpacked(goal, [Entry("a", b"x", facts=facts), Entry("w", kind=tarfile.CHRTYPE, facts=whiteout)])
-    assert os.listxattr(goal / "a") == [] and not (goal / "w").exists()
+    unpacked(target, [Entry("a", b"x", facts=facts), Entry("w", kind=tarfile.CHRTYPE, facts=whiteout)])
+    assert os.listxattr(target / "a") == [] and not (target / "w").exists()
 
 
 @pytest.mark.parametrize("cut", [100, 700, 1200])
-def test_what_is_cut_off_or_no_tar_is_refused(goal: Path, cut: int) -> None:
-    tar = goal.with_name("some.tar")
+def test_what_is_cut_off_or_no_tar_is_refused(target: Path, cut: int) -> None:
+    tar = target.with_name("some.tar")
     tar.write_bytes(tar_of([Entry("a", b"x" * 2000)])[:cut])
     with pytest.raises(ObjectCorrupt):
-        unpack_tar(tar, goal, likeness_of([]))
+        unpack_tar(tar, target, likeness_of([]))
 
 
-def test_a_layer_hides_what_lies_below_it(goal: Path) -> None:
-    unpacked(goal, [Entry("a/.wh.gone"), Entry("b/.wh..wh..opq"), Entry("b/new", b"x")], layer=True)
-    hidden = (goal / "a/gone").lstat()
+def test_a_layer_hides_what_lies_below_it(target: Path) -> None:
+    unpacked(target, [Entry("a/.wh.gone"), Entry("b/.wh..wh..opq"), Entry("b/new", b"x")], layer=True)
+    hidden = (target / "a/gone").lstat()
     assert stat.S_ISCHR(hidden.st_mode) and hidden.st_rdev == 0
-    assert os.getxattr(goal / "b", "trusted.overlay.opaque") == b"y"
-    assert sorted(path.name for path in (goal / "b").iterdir()) == ["new"]
+    assert os.getxattr(target / "b", "trusted.overlay.opaque") == b"y"
+    assert sorted(path.name for path in (target / "b").iterdir()) == ["new"]
     with pytest.raises(ObjectCorrupt):
-        unpacked(goal, [Entry("a/.wh...")], layer=True)
+        unpacked(target, [Entry("a/.wh...")], layer=True)
 
 
-def test_deleted_files_are_hidden(goal: Path) -> None:
-    delete_files(deleted_paths(b'["/etc/gone", "top"]'), goal, likeness_of([]))
-    assert all(stat.S_ISCHR((goal / name).lstat().st_mode) for name in ("etc/gone", "top"))
+def test_deleted_files_are_hidden(target: Path) -> None:
+    delete_files(deleted_paths(b'["/etc/gone", "top"]'), target, likeness_of([]))
+    assert all(stat.S_ISCHR((target / name).lstat().st_mode) for name in ("etc/gone", "top"))
     assert deleted_paths(b"null") == []
 
 
@@ -153,6 +153,6 @@ def test_a_list_of_deleted_files_that_is_none_is_refused(data: bytes) -> None:
         deleted_paths(data)
 
 
-def test_no_deleted_file_leads_out(goal: Path) -> None:
+def test_no_deleted_file_leads_out(target: Path) -> None:
     with pytest.raises(ObjectCorrupt):
-        delete_files(["../out"], goal, likeness_of([]))
+        delete_files(["../out"], target, likeness_of([]))

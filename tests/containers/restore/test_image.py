@@ -32,11 +32,11 @@ class Held:
         return self.archive
 
     def lay_out_tree(self, name: str, make: Callable[[Path], None]) -> Path:
-        goal = self.archive.with_name(name)
-        if not goal.exists():
-            goal.mkdir()
-            make(goal)
-        return goal
+        target = self.archive.with_name(name)
+        if not target.exists():
+            target.mkdir()
+            make(target)
+        return target
 
 
 def digest(data: bytes) -> str:

@@ -31,14 +31,14 @@ class Network:
     def within(self, action: Callable[[], Result]) -> Result:
         return in_network_of(self.pid, action)
 
-    def connect(self, goal: tuple[str, int], timeout: float = 20.0) -> socket.socket:
+    def connect(self, destination: tuple[str, int], timeout: float = 20.0) -> socket.socket:
         """A connected socket; raises OSError."""
 
         def made() -> socket.socket:
-            sock = socket.socket(socket.AF_INET6 if ":" in goal[0] else socket.AF_INET)
+            sock = socket.socket(socket.AF_INET6 if ":" in destination[0] else socket.AF_INET)
             sock.settimeout(timeout)
             try:
-                sock.connect(goal)
+                sock.connect(destination)
             except BaseException:
                 sock.close()
                 raise
@@ -46,10 +46,10 @@ class Network:
 
         return self.within(made)
 
-    def outcome(self, goal: tuple[str, int], timeout: float = 20.0) -> str:
+    def outcome(self, destination: tuple[str, int], timeout: float = 20.0) -> str:
         """What becomes of connecting."""
         try:
-            self.connect(goal, timeout).close()
+            self.connect(destination, timeout).close()
         except OSError as error:
             return type(error).__name__
         return "connected"

@@ -88,7 +88,7 @@ def test_what_cannot_go_on_is_closed_and_told() -> None:
         assert words in stubs(other).plan([position(known, 6, 6)]).notes[0]
 
 
-def test_a_goal_is_as_each_next_attempt_found_it() -> None:
+def test_a_destination_is_as_each_next_attempt_found_it() -> None:
     when = iter(range(1, 99))
 
     def attempt(to: tuple[str, int], error: str | None = None, before: bool = False) -> Dialogue:
@@ -96,7 +96,7 @@ def test_a_goal_is_as_each_next_attempt_found_it() -> None:
         opened = TAKEN + (number - 50 if before else number) * SECOND
         return dialogue(number, to, opened_ns=opened, error=error, connect_ns=number)
 
-    goals = {
+    destinations = {
         **stubs(
             attempt(HERE, before=True),
             attempt(HERE, "ECONNREFUSED"),
@@ -107,13 +107,16 @@ def test_a_goal_is_as_each_next_attempt_found_it() -> None:
             attempt(("10.0.0.9", 1), "EHOSTUNREACH"),
         )
         .plan([])
-        .goals
+        .destinations
     }
-    assert [one.door for one in goals[HERE].attempts] == [Door.REFUSES, Door.SILENT, Door.OPEN]
-    assert goals[HERE].attempt(1).took_ns == 3 and goals[HERE].attempt(7).door is Door.OPEN
-    assert goals[THERE].attempt(0).door is Door.REFUSES
-    assert goals["fd00::5", 1].attempt(0).door is Door.OPEN
-    assert ("10.0.0.9", 1) not in goals  # no address: the kernel says that it cannot be reached, as it did
+    assert [one.door for one in destinations[HERE].attempts] == [Door.REFUSES, Door.SILENT, Door.OPEN]
+    assert destinations[HERE].attempt(1).took_ns == 3 and destinations[HERE].attempt(7).door is Door.OPEN
+    assert destinations[THERE].attempt(0).door is Door.REFUSES
+    assert destinations["fd00::5", 1].attempt(0).door is Door.OPEN
+    assert (
+        "10.0.0.9",
+        1,
+    ) not in destinations  # no address: the kernel says that it cannot be reached, as it did
 
 
 def test_a_connection_that_goes_on_is_no_attempt() -> None:
@@ -121,7 +124,7 @@ def test_a_connection_that_goes_on_is_no_attempt() -> None:
     plan = stubs(held, dialogue(2, HERE, error="ECONNREFUSED", opened_ns=TAKEN + 2)).plan(
         [position(held, 6, 6)]
     )
-    assert [one.door for one in plan.goals[HERE].attempts] == [Door.REFUSES]
+    assert [one.door for one in plan.destinations[HERE].attempts] == [Door.REFUSES]
 
 
 def test_name_servers_are_there() -> None:

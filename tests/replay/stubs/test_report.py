@@ -32,7 +32,9 @@ class Done:
 
 
 DONE = cast(StubServer, Done())
-PLAN = StubPlan(goals={}, names=(), lookups=[], resumes={}, calls=[], used=[], notes=["a note of the plan"])
+PLAN = StubPlan(
+    destinations={}, names=(), lookups=[], resumes={}, calls=[], used=[], notes=["a note of the plan"]
+)
 
 
 def test_what_was_to_be_asked_after_the_failure_is_not_missing() -> None:

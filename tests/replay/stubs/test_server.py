@@ -78,12 +78,12 @@ def test_a_new_connection_is_answered_and_what_was_not_asked_is_left(inside: Net
 
     done = served(inside, EgressWindow(TAKEN, [later(1, HERE, *said)]), service)
     assert (done.given, done.missed) == (1, 1)
-    ((goal, found),) = done.misses
-    assert goal == HERE and found.nearest is not None and found.differs
+    ((destination, found),) = done.misses
+    assert destination == HERE and found.nearest is not None and found.differs
     assert [call.extra["question"] for call in done.left()] == [b"two"]
 
 
-def test_a_goal_is_refused_or_silent_when_its_turn_comes(inside: Network) -> None:
+def test_a_destination_is_refused_or_silent_when_its_turn_comes(inside: Network) -> None:
     """GIVEN attempts that were taken, refused twice, taken, in silence for a second, and taken
     WHEN the service tries again and again
     THEN the same becomes of it.
@@ -106,7 +106,7 @@ def test_a_goal_is_refused_or_silent_when_its_turn_comes(inside: Network) -> Non
     assert outcomes == [taken, refused, refused, taken, silent, taken]
 
 
-def test_goals_that_were_never_recorded_are_counted(inside: Network) -> None:
+def test_destinations_that_were_never_recorded_are_counted(inside: Network) -> None:
     def service(server: StubServer) -> None:
         for _ in range(3):
             assert inside.outcome(("10.0.0.6", 7)) == "ConnectionRefusedError"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from relive.agent.failures.log_files import LogFile
-from relive.watching.engine import OutputGoal
+from relive.watching.engine import OutputTarget
 from relive.watching.processes.output import FileOutput
 
 
@@ -20,7 +20,7 @@ class Heard:
         self.lines: list[bytes] = []
         streams = [directory / "stdout.log", directory / "stderr.log"]
         self.streams = streams
-        self.goal = OutputGoal(
+        self.target = OutputTarget(
             streams,
             directory / "position",
             "2026-11-22T02:43:20Z",
@@ -28,7 +28,7 @@ class Heard:
         )
 
     def made(self) -> FileOutput:
-        return FileOutput(lambda: [LogFile(str(self.log), 1)], self.goal)
+        return FileOutput(lambda: [LogFile(str(self.log), 1)], self.target)
 
     async def until(self, check: Callable[[], bool]) -> None:
         async with asyncio.timeout(20):

@@ -38,18 +38,18 @@ _REASONS = {
 def descriptors(seen: Snapshot) -> Iterator[Finding]:
     """Of each descriptor once."""
     for process, held in seen.opened():
-        if held.goal.startswith("anon_inode:") or held.goal.startswith("pidfd:"):
+        if held.target.startswith("anon_inode:") or held.target.startswith("pidfd:"):
             yield from _nameless(seen, process, held)
         elif stat.S_ISCHR(held.mode) or stat.S_ISBLK(held.mode):
             yield from _device(process, held)
-        elif stat.S_ISFIFO(held.mode) and held.goal.startswith("pipe:"):
+        elif stat.S_ISFIFO(held.mode) and held.target.startswith("pipe:"):
             yield from _pipe(seen, process, held)
-        elif _SPACES.match(held.goal):
+        elif _SPACES.match(held.target):
             yield from _namespace(seen, process, held)
 
 
 def _nameless(seen: Snapshot, process: Process, held: HeldDescriptor) -> Iterator[Finding]:
-    match = _NAMELESS.match(held.goal)
+    match = _NAMELESS.match(held.target)
     kind = match["kind"] if match else "pidfd"
     if kind == "io_uring":
         yield blocks(
@@ -102,7 +102,7 @@ def _epoll(process: Process, held: HeldDescriptor) -> Iterator[Finding]:
 
 def _device(process: Process, held: HeldDescriptor) -> Iterator[Finding]:
     major, minor = os.major(held.special), os.minor(held.special)
-    if held.goal.startswith(GPU):
+    if held.target.startswith(GPU):
         yield blocks(
             "gpu",
             process,
@@ -145,7 +145,7 @@ def _device(process: Process, held: HeldDescriptor) -> Iterator[Finding]:
 
 def _pipe(seen: Snapshot, process: Process, held: HeldDescriptor) -> Iterator[Finding]:
     """A pipe with both ends inside has one that reads and one that writes."""
-    ends = {one.flags & 3 for _, one in seen.opened() if one.goal == held.goal}
+    ends = {one.flags & 3 for _, one in seen.opened() if one.target == held.target}
     if ends == {os.O_WRONLY}:
         yield note_finding(
             "pipe-outside",

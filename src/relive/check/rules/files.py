@@ -42,16 +42,16 @@ def _place(
         not held.has_path
         or held.mount < 0
         or held.mount in seen.mounts
-        or (process.pid, held.goal) in reported
+        or (process.pid, held.target) in reported
     ):
         return
-    if stat.S_ISCHR(held.mode) and held.goal.startswith(("/dev/pts/", "/dev/tty", "/dev/console")):
+    if stat.S_ISCHR(held.mode) and held.target.startswith(("/dev/pts/", "/dev/tty", "/dev/console")):
         return  # CRIU is told that it is outside
     if process.spaces.get("mnt", 0) != seen.root.spaces.get("mnt", 0):
         return  # that itself is a finding
     if _is_below_a_root(seen):
         return  # in a mount namespace of its own, of which only a part can be seen
-    reported.add((process.pid, held.goal))
+    reported.add((process.pid, held.target))
     yield blocks(
         "outside-mount",
         process,
@@ -64,12 +64,12 @@ def _place(
 
 def _is_below_a_root(seen: Snapshot) -> bool:
     """The tree's root is in a chroot, in another mount namespace than Relive's, whose other mounts nobody here can list."""
-    changed = any(one.goal != "/" for one in seen.root.bound[2:])
+    changed = any(one.target != "/" for one in seen.root.bound[2:])
     return changed and seen.root.spaces.get("mnt", 0) != seen.limits.spaces.get("mnt", 0)
 
 
 def _deleted(seen: Snapshot, process: Process, held: HeldDescriptor) -> Iterator[Finding]:
-    if not (held.has_path and held.goal.endswith(_DELETED) and stat.S_ISREG(held.mode)):
+    if not (held.has_path and held.target.endswith(_DELETED) and stat.S_ISREG(held.mode)):
         return
     if held.homeless and seen.kind is TargetKind.PROCESS:
         yield blocks(
@@ -114,9 +114,9 @@ def copied_files(seen: Snapshot) -> list[HeldDescriptor]:
     """Open files whose content a commit of a plain process copies, each once; ``checkpoint.open_files`` does it."""
     found: dict[tuple[int, int], HeldDescriptor] = {}
     for _, held in seen.opened():
-        if not (stat.S_ISREG(held.mode) and held.has_path) or held.goal.endswith(_DELETED):
+        if not (stat.S_ISREG(held.mode) and held.has_path) or held.target.endswith(_DELETED):
             continue
-        if held.is_writable or not held.goal.startswith(SYSTEM):
+        if held.is_writable or not held.target.startswith(SYSTEM):
             found.setdefault((held.device, held.inode), held)
     return list(found.values())
 
@@ -129,7 +129,7 @@ def _of_plain_process(seen: Snapshot) -> Iterator[Finding]:
         yield left_out(
             "open-files-too-large",
             None,
-            f"{len(copied)} open files with {size(total)}, the largest {largest.goal} ({size(largest.size)})",
+            f"{len(copied)} open files with {size(total)}, the largest {largest.target} ({size(largest.size)})",
             f"a commit of a plain process copies at most {size(seen.limits.open_files)}; a branch sees the rest as it is then",
             "raise `open_file_limit` in relive.toml (bytes)",
         )

@@ -94,11 +94,11 @@ def _stays_inside(
 
 
 def _outgoing(process: Process, held: HeldDescriptor, peer: tuple[str, int]) -> Finding:
-    goal = Dependency(to=address_of(peer), service=service_at(peer[1]))
+    destination = Dependency(to=address_of(peer), service=service_at(peer[1]))
     return lost(
         "connection-outside",
         process,
-        f"descriptor {held.number} (connection to {goal.words})",
+        f"descriptor {held.number} (connection to {destination.words})",
         "a branch reaches nobody, so connections that the service opened are closed when it begins to run, and a replay "
         "lacks what it asks there, but for what the recorder inside Python processes knows",
         "`relive run --record-egress` records them, and a branch goes on with them",

@@ -51,7 +51,7 @@ def layer_archives(manifest: Manifest) -> dict[str, Layer]:
     return found
 
 
-def changed_files(layer: Layer, copy_of: Callable[[FileEntry], Path], goal: Path) -> None:
+def changed_files(layer: Layer, copy_of: Callable[[FileEntry], Path], target: Path) -> None:
     """Write a layer as a new tar.
 
     Args:
@@ -61,7 +61,7 @@ def changed_files(layer: Layer, copy_of: Callable[[FileEntry], Path], goal: Path
         ObjectCorrupt: an entry names a path outside of it.
         OSError: it could not be written.
     """
-    with goal.open("xb") as file, tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
+    with target.open("xb") as file, tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for entry in layer.entries:
             if entry.kind not in _TYPES:
                 continue

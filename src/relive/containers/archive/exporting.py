@@ -49,7 +49,7 @@ _STATS_HEAD = struct.Struct("<III")  # both magic numbers, the length of the mes
 def export_checkpoint(
     store: Store,
     commit_id: CommitId,
-    goal: Path,
+    target: Path,
     compression: Compression,
     *,
     only_to_inspect: bool,
@@ -72,7 +72,7 @@ def export_checkpoint(
         raise _no_container(manifest)
     staging = store.stage()
     try:
-        with store.transfers.hold(commit_id) as outgoing, writing(goal, force=force) as fresh:
+        with store.transfers.hold(commit_id) as outgoing, writing(target, force=force) as fresh:
             store.lay_out_images(manifest, staging.images)
             if only_to_inspect:
                 count_for_older_readers(staging.images)
@@ -104,16 +104,16 @@ class ArchiveChanges:
 
 
 def write_checkpoint(
-    manifest: Manifest, staging: Staging, outgoing: Outgoing, goal: Path, changes: ArchiveChanges
+    manifest: Manifest, staging: Staging, outgoing: Outgoing, target: Path, changes: ArchiveChanges
 ) -> None:
-    """Write a container's archive for podman on this host to ``goal``; the images have been laid out in ``staging``.
+    """Write a container's archive for podman on this host to ``target``; the images have been laid out in ``staging``.
 
     Raises:
         StoreError: the commit cannot be read.
         OSError: the file could not be written.
     """
     archive = _Archive(manifest, outgoing, staging, changes)
-    with goal.open("xb") as file:
+    with target.open("xb") as file:
         archive.write(file.write, lambda _: None)
 
 

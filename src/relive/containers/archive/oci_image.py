@@ -44,7 +44,7 @@ _MODE = 0o644
 
 
 def export_image(
-    store: Store, commit_id: CommitId, goal: Path, compression: Compression, *, force: bool, show: Show
+    store: Store, commit_id: CommitId, target: Path, compression: Compression, *, force: bool, show: Show
 ) -> Exported:
     """Write the image, which is there whole and durable on return, or not at all.
 
@@ -62,7 +62,7 @@ def export_image(
         raise _no_container(manifest)
     staging = store.stage()
     try:
-        with store.transfers.hold(commit_id) as outgoing, writing(goal, force=force) as fresh:
+        with store.transfers.hold(commit_id) as outgoing, writing(target, force=force) as fresh:
             store.lay_out_images(manifest, staging.images)
             with disk_errors("writing an image", staging.directory):
                 plain, packed = staging.files / "layer.tar", staging.files / "layer.blob"
@@ -91,11 +91,11 @@ def _pack(
 ) -> tuple[str, str]:
     """Compress the layer; (SHA-256 of its tar, SHA-256 of what was written)."""
     inner, outer = hashlib.sha256(), hashlib.sha256()
-    with packed.open("xb") as goal:
+    with packed.open("xb") as target:
 
         def keep(data: bytes) -> None:
             outer.update(data)
-            goal.write(data)
+            target.write(data)
 
         with packing(keep, compression) as write:
             for chunk in _chunks(plain):

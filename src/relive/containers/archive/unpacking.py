@@ -84,11 +84,11 @@ def unpack(name: str, reader: TarReader, staging: Staging) -> Unpacked:
                 bundled += member.size
         if bundled > _BUNDLED_MOST:
             raise invalid(name, f"its images besides memory take more than {_BUNDLED_MOST >> 20} MiB")
-        goal = staging.files / f"{len(files):06}" if image is None else staging.images / image
+        target = staging.files / f"{len(files):06}" if image is None else staging.images / image
         _refuse_too_large(name, member, staging)
-        names[member.path] = _write(goal, reader.chunks())
+        names[member.path] = _write(target, reader.chunks())
         if image is None:
-            files.append(UnpackedFile(member, goal))
+            files.append(UnpackedFile(member, target))
         else:
             images[image] = member.mtime_ns
     for needed in (CONFIG, SPEC):
@@ -124,10 +124,10 @@ def _refuse_too_large(name: str, member: Member, staging: Staging) -> None:
         )
 
 
-def _write(goal: Path, chunks: Iterator[bytes]) -> bytes:
+def _write(target: Path, chunks: Iterator[bytes]) -> bytes:
     """Write a new file; returns the BLAKE3 of its bytes."""
     hasher = blake3()
-    with goal.open("xb") as file:
+    with target.open("xb") as file:
         for chunk in chunks:
             hasher.update(chunk)
             file.write(chunk)

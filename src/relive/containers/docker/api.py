@@ -77,9 +77,9 @@ def _ask(
 ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
     where = socket_path()
     connection = _Connection(where, limit)
-    goal = "/".join([API, *(quote(one, safe="") for one in path)])
+    target = "/".join([API, *(quote(one, safe="") for one in path)])
     try:
-        connection.request("GET", f"{goal}?{urlencode(query)}" if query else goal)
+        connection.request("GET", f"{target}?{urlencode(query)}" if query else target)
         return connection, connection.getresponse()
     except (OSError, http.client.HTTPException) as error:
         connection.close()

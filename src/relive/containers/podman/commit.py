@@ -73,12 +73,12 @@ def _held_image(store: Store, before: StoredCommit | None, image: str) -> FileEn
 
 
 def _saved_image(container: PodmanContainer, directory: Path) -> Path:
-    goal = directory / "image.tar"
-    answer = ask("image", "save", "--quiet", "--format=oci-archive", "--output", goal, container.image_id)
+    target = directory / "image.tar"
+    answer = ask("image", "save", "--quiet", "--format=oci-archive", "--output", target, container.image_id)
     if answer.status != 0:
         raise CommitFailed(
             f"the image of container {container.name} could not be saved",
             cause=f"podman says: {answer.said}",
             remedy="free space where RELIVE_HOME lies, or commit without --with-image",
         )
-    return goal
+    return target

@@ -74,15 +74,15 @@ def _resolved(pid: int, path: str) -> str:
             done = done.rpartition("/")[0]
             continue
         try:
-            goal = os.readlink(f"/proc/{pid}/root{done}/{part}")
+            target = os.readlink(f"/proc/{pid}/root{done}/{part}")
         except OSError:
             done = f"{done}/{part}"
             continue
         links += 1
         if links > _LINKS_MOST:
             return path
-        done = "" if goal.startswith("/") else done
-        parts = goal.split("/") + parts
+        done = "" if target.startswith("/") else done
+        parts = target.split("/") + parts
     return done or "/"
 
 

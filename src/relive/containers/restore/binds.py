@@ -118,16 +118,16 @@ class Binds:
         return self._bound(entry, bind)
 
     def _shared_memory(self, options: str) -> Path:
-        goal = self._fresh()
-        goal.mkdir()
+        target = self._fresh()
+        target.mkdir()
         found = _SIZE.search(options)
         room = f"size={found[1]}" if found else _ROOM
-        mount("tmpfs", goal, "tmpfs", MountFlag.NO_SUID | MountFlag.NO_DEVICES, f"mode=1777,{room}")
+        mount("tmpfs", target, "tmpfs", MountFlag.NO_SUID | MountFlag.NO_DEVICES, f"mode=1777,{room}")
         held = self._contents.trees.get(SHARED_MEMORY)
         if held is not None:
-            copy_tree(held, goal)
-            goal.chmod(0o1777)
-        return goal
+            copy_tree(held, target)
+            target.chmod(0o1777)
+        return target
 
     def _bound(self, entry: pb.MntEntry, bind: BindMount) -> Path:
         held = self._contents.trees.get(entry.mountpoint)
@@ -140,14 +140,14 @@ class Binds:
             return self._made(bind)
         if kind == stat.S_IFDIR:
             return self._overlay(source)
-        goal = self._fresh()
+        target = self._fresh()
         if kind == stat.S_IFREG:
-            shutil.copy2(source, goal)
+            shutil.copy2(source, target)
             facts = source.stat()
-            os.chown(goal, facts.st_uid, facts.st_gid)
+            os.chown(target, facts.st_uid, facts.st_gid)
         else:
-            goal.touch()  # a socket or a device of the host: its place is there, it is not
-        return goal
+            target.touch()  # a socket or a device of the host: its place is there, it is not
+        return target
 
     def _made(self, bind: BindMount) -> Path:
         """For a file that engines make for each container, and remove with it."""
@@ -167,10 +167,10 @@ class Binds:
                 cause=f"it was {bind.source} of the host, which is not here, and the commit does not hold it",
                 remedy=f"put {bind.source} there again, or restore where it is",
             )
-        goal = self._fresh()
-        goal.write_text(content)
-        goal.chmod(0o644)
-        return goal
+        target = self._fresh()
+        target.write_text(content)
+        target.chmod(0o644)
+        return target
 
     def _users(self, path: str, line: str) -> str:
         """The image's list, and behind it the container's own user, as podman adds it."""
@@ -189,15 +189,15 @@ class Binds:
 
     def _overlay(self, lower: Path) -> Path:
         """A directory that is seen, with a layer over it for what the branch writes."""
-        goal = self._fresh()
-        upper, work = (goal.with_name(f"{goal.name}-{part}") for part in ("upper", "work"))
-        for path in (goal, upper, work):
+        target = self._fresh()
+        upper, work = (target.with_name(f"{target.name}-{part}") for part in ("upper", "work"))
+        for path in (target, upper, work):
             path.mkdir()
         facts = lower.stat()
         os.chown(upper, facts.st_uid, facts.st_gid)
         upper.chmod(stat.S_IMODE(facts.st_mode))
         try:
-            mount_overlay(goal, lower=[lower], upper=upper, work=work, flags=MountFlag.NO_DEVICES)
+            mount_overlay(target, lower=[lower], upper=upper, work=work, flags=MountFlag.NO_DEVICES)
         except OSError as error:
             # To show it as it is would not do: even where nothing can be written, the host's unix sockets could be reached.
             raise RestoreFailed(
@@ -205,7 +205,7 @@ class Binds:
                 cause=f"overlayfs refuses it: {error.strerror}",
                 remedy="keep the container's volumes on a disk of this host, and not in an overlay",
             ) from error
-        return goal
+        return target
 
     def _fresh(self) -> Path:
         self._count += 1

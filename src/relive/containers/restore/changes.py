@@ -42,8 +42,8 @@ def likeness_of(layers: Sequence[Path]) -> Likeness:
     return look
 
 
-def unpack_tar(tar: Path, goal: Path, like: Likeness) -> None:
-    """Unpack a tar below the existing directory ``goal``; directories that it does not tell of look as ``like`` says.
+def unpack_tar(tar: Path, target: Path, like: Likeness) -> None:
+    """Unpack a tar below the existing directory ``target``; directories that it does not tell of look as ``like`` says.
 
     Device nodes are left out where they are whiteouts to an overlay.
 
@@ -51,16 +51,16 @@ def unpack_tar(tar: Path, goal: Path, like: Likeness) -> None:
         ObjectCorrupt: it is no tar, or an entry leads out of it.
         OSError: the disk is full.
     """
-    _Unpacking(goal, like).all_of(tar)
+    _Unpacking(target, like).all_of(tar)
 
 
-def unpack_layer(tar: Path, goal: Path) -> None:
+def unpack_layer(tar: Path, target: Path) -> None:
     """As ``unpack_tar``, of an image's layer, packed with gzip or not: it also says what of the layers below it is gone.
 
     Raises:
         ObjectCorrupt, OSError: as ``unpack_tar``.
     """
-    _Unpacking(goal, lambda _: None, has_whiteouts=True).all_of(tar)
+    _Unpacking(target, lambda _: None, has_whiteouts=True).all_of(tar)
 
 
 def deleted_paths(data: bytes) -> list[str]:
@@ -76,13 +76,13 @@ def deleted_paths(data: bytes) -> list[str]:
     return found
 
 
-def delete_files(paths: Sequence[str], goal: Path, like: Likeness) -> None:
+def delete_files(paths: Sequence[str], target: Path, like: Likeness) -> None:
     """Have the paths, in a tree that will lie over others, hide what is there in those.
 
     Raises:
         ObjectCorrupt: a path leads out of the tree.
     """
-    unpacking = _Unpacking(goal, like)
+    unpacking = _Unpacking(target, like)
     for path in paths:
         place = unpacking.place(path)
         if not os.path.lexists(place):
@@ -94,8 +94,8 @@ def _hide(place: Path) -> None:
 
 
 class _Unpacking:
-    def __init__(self, goal: Path, like: Likeness, *, has_whiteouts: bool = False) -> None:
-        self._goal = goal
+    def __init__(self, target: Path, like: Likeness, *, has_whiteouts: bool = False) -> None:
+        self._target = target
         self._like = like
         self._has_whiteouts = has_whiteouts
         self._directories: list[tuple[Path, int]] = []
@@ -103,8 +103,8 @@ class _Unpacking:
     def all_of(self, tar: Path) -> None:
         top = self._like(PurePosixPath())
         if top is not None:
-            os.chown(self._goal, top.st_uid, top.st_gid)
-            self._goal.chmod(stat.S_IMODE(top.st_mode))
+            os.chown(self._target, top.st_uid, top.st_gid)
+            self._target.chmod(stat.S_IMODE(top.st_mode))
         try:
             with tarfile.open(tar) as source:
                 for member in source:
@@ -119,7 +119,7 @@ class _Unpacking:
         path = PurePosixPath(name.lstrip("/"))
         if not path.parts or ".." in path.parts or "\0" in name:
             raise _untrusted(name, "such a path leads out of the tree")
-        here, inside = self._goal, PurePosixPath()
+        here, inside = self._target, PurePosixPath()
         for part in path.parts[:-1]:
             here, inside = here / part, inside / part
             if not os.path.lexists(here):
@@ -139,7 +139,7 @@ class _Unpacking:
         name = PurePosixPath(member.name.lstrip("/"))
         if not name.parts:
             if member.isdir():
-                self._furnish(member, self._goal)  # the tree itself
+                self._furnish(member, self._target)  # the tree itself
             return
         place = self.place(member.name)
         if self._has_whiteouts and name.name.startswith(_WHITEOUT):

@@ -170,7 +170,7 @@ def _held_layers(store: Store, archive: Path, name: str, image: str) -> list[Pat
             found = []
             for digest in digests:
                 key = blake3(f"image layer {name} {digest}".encode()).hexdigest()
-                found.append(store.lay_out_tree(key, lambda goal, one=digest: reader.unpack(one, goal)))  # type: ignore[misc]
+                found.append(store.lay_out_tree(key, lambda target, one=digest: reader.unpack(one, target)))  # type: ignore[misc]
     except (tarfile.TarError, EOFError, ValueError, KeyError, TypeError, zlib.error) as error:
         raise ObjectCorrupt(
             "the image that the commit holds is damaged",
@@ -195,9 +195,9 @@ class _OciArchive:
             raise ValueError(f"it has {len(layers)} layers")
         return _digest(manifest["config"]), layers
 
-    def unpack(self, digest: str, goal: Path) -> None:
+    def unpack(self, digest: str, target: Path) -> None:
         """Unpack one layer; raises ValueError where its content is not what its name says."""
-        blob = goal.with_name(goal.name + ".blob")
+        blob = target.with_name(target.name + ".blob")
         hasher = hashlib.sha256()
         try:
             with self._open(f"blobs/sha256/{digest}") as source, blob.open("wb") as file:
@@ -206,7 +206,7 @@ class _OciArchive:
                     file.write(data)
             if hasher.hexdigest() != digest:
                 raise ValueError(f"the layer {digest[:12]} has other content than its name says")
-            unpack_layer(blob, goal)
+            unpack_layer(blob, target)
         finally:
             blob.unlink(missing_ok=True)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from blake3 import blake3
@@ -56,13 +55,13 @@ def _changes(
     like = likeness_of(image)
     changed, deleted = specification.members.get(_CHANGES), specification.members.get(_DELETED)
 
-    def make(goal: Path) -> None:
+    def make(target: Path) -> None:
         top = image[0].stat()
-        goal.chmod(top.st_mode & 0o7777)
+        target.chmod(top.st_mode & 0o7777)
         if changed is not None:
-            unpack_tar(store.content_file(changed), goal, like)
+            unpack_tar(store.content_file(changed), target, like)
         if deleted is not None:
-            delete_files(deleted_paths(store.content(deleted)), goal, like)
+            delete_files(deleted_paths(store.content(deleted)), target, like)
 
     parts = (str(one.object) if one is not None else "" for one in (changed, deleted))
     return store.lay_out_tree(_name("changes", *parts, *map(str, image)), make)
@@ -86,7 +85,10 @@ def _contents(store: Store, manifest: Manifest, specification: ContainerSpecific
 
 def _tree(store: Store, specification: ContainerSpecification, path: str) -> Path:
     entry = specification.members[path]
-    make: Callable[[Path], None] = lambda goal: unpack_tar(store.content_file(entry), goal, lambda _: None)  # noqa: E731
+
+    def make(target: Path) -> None:
+        unpack_tar(store.content_file(entry), target, lambda _: None)
+
     return store.lay_out_tree(_name("tree", str(entry.object)), make)
 
 

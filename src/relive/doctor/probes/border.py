@@ -21,7 +21,7 @@ from relive.sandbox.capsule_network import HostNetwork, raise_border
 __all__ = ["border"]
 
 _WITHIN = 2.0  # [s]
-_GOAL = ("127.0.0.1", 9)  # of the connection; nobody needs to listen there, since it is never made
+_DESTINATION = ("127.0.0.1", 9)  # of the connection; nobody needs to listen there, since it is never made
 _READY = b"ready"
 
 
@@ -45,14 +45,16 @@ def border(_ground: ProbeContext) -> ProbeResult:
         _wait(inner.queue.fileno(), "no packet came to the queue (NFQUEUE)")
         (waiting,) = inner.queue.waiting()
         packet = read_packet(waiting.data)
-        if packet is None or packet.goal != _GOAL:
-            raise Obstacle("another packet came", cause=f"{packet} instead of one to {_GOAL}")
+        if packet is None or packet.destination != _DESTINATION:
+            raise Obstacle("another packet came", cause=f"{packet} instead of one to {_DESTINATION}")
         inner.queue.let_pass(waiting.number, Mark.RECORDED)
         _wait(inner.entrances[0].fileno(), "the connection did not come to the entrance (TPROXY)")
         taken, _ = inner.entrances[0].accept()
         with taken:
-            if taken.getsockname() != _GOAL:
-                raise Obstacle("it came to another address", cause=f"{taken.getsockname()} is not {_GOAL}")
+            if taken.getsockname() != _DESTINATION:
+                raise Obstacle(
+                    "it came to another address", cause=f"{taken.getsockname()} is not {_DESTINATION}"
+                )
             next_sent(taken)
             taken.sendall(b"x")
             if ours.recv(1) != b"x":
@@ -75,7 +77,7 @@ def _be_the_service(host: HostNetwork, line: socket.socket) -> None:
             os._exit(1)
         line.sendall(_READY)
         line.recv(1024)  # now somebody waits for its packet
-        with socket.create_connection(_GOAL, timeout=_WITHIN) as sock:
+        with socket.create_connection(_DESTINATION, timeout=_WITHIN) as sock:
             line.sendall(sock.recv(1))
     os._exit(0)
 

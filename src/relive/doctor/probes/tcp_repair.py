@@ -56,13 +56,13 @@ def _described(local: tuple[str, int], peer: tuple[str, int], *, sends: int, exp
     return TcpConnection(socket.AF_INET, local, peer, _ESTABLISHED, stream)
 
 
-def _pass(source: socket.socket, goal: socket.socket, data: bytes) -> None:
-    for end in (source, goal):
+def _pass(source: socket.socket, target: socket.socket, data: bytes) -> None:
+    for end in (source, target):
         end.settimeout(_ANSWER)
     source.sendall(data)
     got = b""
     try:
-        while len(got) < len(data) and (part := goal.recv(len(data))):
+        while len(got) < len(data) and (part := target.recv(len(data))):
             got += part
     except OSError as error:
         raise Obstacle(

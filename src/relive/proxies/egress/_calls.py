@@ -1,6 +1,6 @@
 """Connections that the service begins: each waits with its first packet until the real one stands, or has failed.
 
-Every goal is local in the capsule's network, so a SYN would be answered at once. Hence a netfilter queue holds it
+Every destination is local in the capsule's network, so a SYN would be answered at once. Hence a netfilter queue holds it
 (``kernel.nfqueue``) while the real connection is made from the host: when that stands, the SYN goes on to our listener; when it
 fails, the service gets the same error after the same time. ``connect`` means to the service what it means without a recorder.
 
@@ -36,7 +36,7 @@ from relive.recording.writer import RecordingWriter
 
 __all__ = ["EgressConnections"]
 
-Key: TypeAlias = tuple[tuple[str, int], tuple[str, int]]  # own end, goal
+Key: TypeAlias = tuple[tuple[str, int], tuple[str, int]]  # own end, destination
 Stands: TypeAlias = Callable[[Opening, socket.socket, socket.socket], None]
 
 _IN_PROGRESS = (errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK)
@@ -76,7 +76,7 @@ class EgressConnections:
 
     def begins(self, waiting: WaitingPacket, packet: Packet) -> None:
         """The first packet of a connection, or its repetition."""
-        key = (packet.origin, packet.goal)
+        key = (packet.origin, packet.destination)
         attempt = self._attempts.get(key)
         if attempt is not None and attempt.sequence == packet.sequence:
             attempt.repeated(waiting.number)

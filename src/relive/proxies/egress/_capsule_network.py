@@ -31,7 +31,7 @@ class InnerNetwork:
 
     Attributes:
         queue: where connections that begin, and datagrams, wait.
-        entrances: listening sockets, at which connections to any goal come in; their own address is then the goal.
+        entrances: listening sockets, at which connections to any destination come in; their own address is then the destination.
         sockets: which sockets there are.
     """
 
@@ -70,9 +70,13 @@ class InnerNetwork:
         """The capsule's (and so the host's) own address."""
         return address in self._own or ipaddress.ip_address(address).is_loopback
 
-    def is_taken(self, origin: tuple[str, int], goal: tuple[str, int]) -> bool:
-        """The service itself listens at the goal."""
-        return self.is_own(goal[0]) and goal[1] != ENTRANCE and self.sockets.accepts(origin, goal)
+    def is_taken(self, origin: tuple[str, int], destination: tuple[str, int]) -> bool:
+        """The service itself listens at the destination."""
+        return (
+            self.is_own(destination[0])
+            and destination[1] != ENTRANCE
+            and self.sockets.accepts(origin, destination)
+        )
 
     def takes_datagrams(self, address: str, port: int) -> bool:
         """The service itself has bound a UDP socket there."""

@@ -27,7 +27,7 @@ _LARGEST = 65535
 _IP_RECVERR, _IPV6_RECVERR = 11, 25
 _MOST_PORTS = 4096
 _MOST_HELD = 4096  # datagrams while the gate is closed; what comes on top is lost, as on a full line
-_MOST_NOTED = 256  # goals that a note is made of
+_MOST_NOTED = 256  # destinations that a note is made of
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class _Port:
 
     Attributes:
         asked: questions by (name server, number of the question): when (monotonic, wall [ns]), and the question.
-        refused: the last packet to each goal, which an error quotes.
+        refused: the last packet to each destination, which an error quotes.
     """
 
     sock: socket.socket
@@ -70,8 +70,8 @@ class Datagrams:
         """Go on."""
         self._frozen = False
         held, self._held = self._held, []
-        for goal, packet in held:
-            self._put_in(goal, packet)
+        for destination, packet in held:
+            self._put_in(destination, packet)
 
     def report(self) -> dict[str, int | None] | None:
         """Nothing."""
@@ -82,7 +82,7 @@ class Datagrams:
 
     def leaves(self, waiting: WaitingPacket, packet: Packet) -> None:
         """A datagram waits in the queue."""
-        if self._inner.takes_datagrams(*packet.goal):
+        if self._inner.takes_datagrams(*packet.destination):
             self._inner.queue.let_pass(waiting.number)
             return
         self._inner.queue.drop(waiting.number)
@@ -90,18 +90,18 @@ class Datagrams:
         if port is None:
             return
         port.used = self._loop.time()
-        port.sent[packet.goal] = waiting.data[:1280]
-        if packet.goal[1] == _NAMES:
+        port.sent[packet.destination] = waiting.data[:1280]
+        if packet.destination[1] == _NAMES:
             when = (time.monotonic_ns(), time.time_ns())
-            port.asked[packet.goal, packet.data[:2]] = (when, packet.data)
+            port.asked[packet.destination, packet.data[:2]] = (when, packet.data)
         else:
-            self._note(packet.goal)
+            self._note(packet.destination)
         try:
-            port.sock.sendto(packet.data, packet.goal)
+            port.sock.sendto(packet.data, packet.destination)
         except (BlockingIOError, InterruptedError):
             pass  # a full line drops datagrams
         except OSError as error:
-            self._refused(port, packet.goal, error)
+            self._refused(port, packet.destination, error)
             self._errors(port)
 
     def close(self) -> None:
@@ -161,35 +161,37 @@ class Datagrams:
         """Take what the host's kernel heard of datagrams that did not arrive."""
         while True:
             try:
-                _, _, _, goal = port.sock.recvmsg(0, 512, socket.MSG_ERRQUEUE)
+                _, _, _, destination = port.sock.recvmsg(0, 512, socket.MSG_ERRQUEUE)
             except OSError:
                 return
-            if goal:
-                self._refused(port, (goal[0], goal[1]), ConnectionRefusedError(errno.ECONNREFUSED, ""))
+            if destination:
+                self._refused(
+                    port, (destination[0], destination[1]), ConnectionRefusedError(errno.ECONNREFUSED, "")
+                )
 
-    def _refused(self, port: _Port, goal: tuple[str, int], error: OSError) -> None:
-        packet = port.sent.pop(goal, None)
+    def _refused(self, port: _Port, destination: tuple[str, int], error: OSError) -> None:
+        packet = port.sent.pop(destination, None)
         if packet is not None and error.errno == errno.ECONNREFUSED:
             self._put_in(port.origin, unreachable_port(packet))
 
-    def _put_in(self, goal: tuple[str, int], packet: bytes) -> None:
+    def _put_in(self, destination: tuple[str, int], packet: bytes) -> None:
         if self._frozen:
             if len(self._held) < _MOST_HELD:
-                self._held.append((goal, packet))
+                self._held.append((destination, packet))
             return
-        family = socket.AF_INET6 if ":" in goal[0] else socket.AF_INET
+        family = socket.AF_INET6 if ":" in destination[0] else socket.AF_INET
         raw = self._raw.get(family)
         if raw is None:
             raw = self._raw[family] = self._inner.raw(family)
         with contextlib.suppress(OSError):
-            raw.sendto(packet, (goal[0], 0))
+            raw.sendto(packet, (destination[0], 0))
 
-    def _note(self, goal: tuple[str, int]) -> None:
-        if goal in self._noted or len(self._noted) >= _MOST_NOTED:
+    def _note(self, destination: tuple[str, int]) -> None:
+        if destination in self._noted or len(self._noted) >= _MOST_NOTED:
             return
-        self._noted.add(goal)
-        text = f"datagrams to {goal[0]} port {goal[1]} are carried and not recorded"
-        self._writer.append(EventKind.NOTE, fields={"about": "datagrams", "text": text, "to": goal})
+        self._noted.add(destination)
+        text = f"datagrams to {destination[0]} port {destination[1]} are carried and not recorded"
+        self._writer.append(EventKind.NOTE, fields={"about": "datagrams", "text": text, "to": destination})
         self._writer.flush()
 
     def _sweep_up(self) -> None:
@@ -205,8 +207,8 @@ class Datagrams:
         if self._ports:
             self._sweep = self._loop.call_later(_ANSWERED_WITHIN, self._sweep_up)
 
-    def _unanswered(self, goal: tuple[str, int], when: tuple[int, int], question: bytes) -> None:
-        fields = {"to": goal, "question": question, "ns": time.monotonic_ns() - when[0]}
+    def _unanswered(self, destination: tuple[str, int], when: tuple[int, int], question: bytes) -> None:
+        fields = {"to": destination, "question": question, "ns": time.monotonic_ns() - when[0]}
         self._writer.append(EventKind.NAME_LOOKUP, fields=fields, at=when)
         self._writer.flush()
 
@@ -214,5 +216,5 @@ class Datagrams:
         self._loop.remove_reader(port.sock.fileno())
         port.sock.close()
         del self._ports[port.origin]
-        for (goal, _), (when, question) in port.asked.items():
-            self._unanswered(goal, when, question)
+        for (destination, _), (when, question) in port.asked.items():
+            self._unanswered(destination, when, question)

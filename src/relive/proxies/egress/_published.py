@@ -114,21 +114,21 @@ class Reach:
                 self._loop.call_later(_PAUSE, self._reopen, door)
                 return
             client.setblocking(False)
-            goal = client.getsockname()
+            destination = client.getsockname()
             family = client.family
-            if family == socket.AF_INET6 and goal[0].startswith("::ffff:") and "." in goal[0]:
+            if family == socket.AF_INET6 and destination[0].startswith("::ffff:") and "." in destination[0]:
                 family = socket.AF_INET
-                goal = (goal[0].removeprefix("::ffff:"), goal[1])
+                destination = (destination[0].removeprefix("::ffff:"), destination[1])
                 peer = (peer[0].removeprefix("::ffff:"), peer[1])
             try:
-                service = self._dial(family, peer, goal)
+                service = self._dial(family, peer, destination)
             except OSError:
                 client.close()
                 continue
             carried = _Carried(self._loop, client, service, self._carried.discard)
             self._carried.add(carried)
 
-    def _dial(self, family: int, peer: tuple[str, int], goal: tuple[str, int]) -> socket.socket:
+    def _dial(self, family: int, peer: tuple[str, int], destination: tuple[str, int]) -> socket.socket:
         """A connection in the capsule; it stands at once, as nothing is between its ends, or is refused."""
         sock = self._inner.stream(family)
         try:
@@ -138,9 +138,9 @@ class Reach:
             except OSError:
                 with contextlib.suppress(OSError):
                     sock.bind((peer[0], 0))
-            code = sock.connect_ex(goal[:2])
+            code = sock.connect_ex(destination[:2])
             if code in _IN_PROGRESS:
-                code = sock.connect_ex(goal[:2])
+                code = sock.connect_ex(destination[:2])
             if code not in (0, errno.EISCONN, *_IN_PROGRESS):
                 raise OSError(code, os.strerror(code))
         except BaseException:

@@ -178,7 +178,7 @@ class Opened:
         self._carry(Way.DOWN)
 
     def _carry(self, way: Way) -> None:
-        source, goal = self._end(way), self._end(_other(way))
+        source, destination = self._end(way), self._end(_other(way))
         while way not in self._finished:
             try:
                 plain = source.tls.read(_READ)
@@ -196,7 +196,7 @@ class Opened:
             if plain:
                 self._has_said = self._has_said or way is Way.UP
                 self._passage.said(way, plain)
-                goal.tls.write(plain)
+                destination.tls.write(plain)
                 continue
             self._finished.add(way)
             self._flush()
@@ -206,7 +206,7 @@ class Opened:
                 return
             self._passage.finished(way)
             with contextlib.suppress(ssl.SSLError):
-                goal.tls.unwrap()
+                destination.tls.unwrap()
         self._flush()
 
     def _end(self, way: Way) -> _End:

@@ -174,10 +174,10 @@ def _lay_commit(repository: Repository, commit: str, laying: Laying) -> list[str
             raise UsageError(
                 "the revision is too large to be checked out", cause=f"more than {_BYTES_MOST} bytes"
             )
-        goal = laying.place(repository.root / path)
-        _write(goal, mode, data)
-        os.chown(goal, owner.st_uid, owner.st_gid, follow_symlinks=False)
-        laying.samples.append((str(repository.root / path), goal))
+        target = laying.place(repository.root / path)
+        _write(target, mode, data)
+        os.chown(target, owner.st_uid, owner.st_gid, follow_symlinks=False)
+        laying.samples.append((str(repository.root / path), target))
     present = {path for _, _, path in files}
     for path in repository.tracked():
         if path not in present and os.path.lexists(repository.root / path):
@@ -214,13 +214,13 @@ def _check_name(path: str) -> None:
         raise UsageError("the revision cannot be checked out", cause=f"it holds a file called {path!r}")
 
 
-def _write(goal: Path, mode: str, data: bytes) -> None:
-    if os.path.lexists(goal):
-        raise UsageError("the revision cannot be checked out", cause=f"it holds {goal.name!r} twice")
+def _write(target: Path, mode: str, data: bytes) -> None:
+    if os.path.lexists(target):
+        raise UsageError("the revision cannot be checked out", cause=f"it holds {target.name!r} twice")
     if mode == _LINK:
-        goal.symlink_to(os.fsdecode(data))
+        target.symlink_to(os.fsdecode(data))
         return
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(goal, flags, 0o600), "wb") as file:
+    with os.fdopen(os.open(target, flags, 0o600), "wb") as file:
         os.fchmod(file.fileno(), 0o755 if mode == _PROGRAM else 0o644)
         file.write(data)

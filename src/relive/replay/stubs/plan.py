@@ -7,12 +7,12 @@ Which calls may be given, and which are used up by then:
 2. On all other connections, those that were asked after the commit.
 
 All of them up to the incident's end and a moment beyond. Used ones are known all the same: they tell how one begins to talk to
-a goal, and may be the nearest to a question that was not recorded.
+a destination, and may be the nearest to a question that was not recorded.
 
 Which connections go on: those whose dialogue was recorded from its beginning, as they were on the wire. The others are closed,
 as if the other side had gone away, and told of.
 
-How a goal is at first follows from what became of the first attempt to connect to it after the commit, how it is then from
+How a destination is at first follows from what became of the first attempt to connect to it after the commit, how it is then from
 the next ones; beyond the last it stays as it was then.
 """
 
@@ -38,7 +38,7 @@ __all__ = ["ConnectAttempt", "Position", "StubEndpoint", "StubPlan", "Stubs", "p
 
 _ESTABLISHED = 1
 _WORD = 0xFFFFFFFF
-_MOST_GOALS = 2000
+_MOST_DESTINATIONS = 2000
 _MOST_NOTES = 20
 _SILENT_ERRORS = frozenset({"ETIMEDOUT", "EINPROGRESS", "EALREADY"})
 # The address itself could not be reached: it is left away, and the kernel says the same.
@@ -109,7 +109,7 @@ class StubPlan:
         notes: what is not as it was, in sentences.
     """
 
-    goals: dict[Address, StubEndpoint]
+    destinations: dict[Address, StubEndpoint]
     names: tuple[Address, ...]
     lookups: list[Event]
     resumes: dict[tuple[Address, Address], Resume]
@@ -123,7 +123,9 @@ class StubPlan:
         """The same for the sandbox."""
         return Outside(
             continued=frozenset(self.resumes),
-            goals={address: goal.attempt(0).door for address, goal in self.goals.items()},
+            destinations={
+                address: destination.attempt(0).door for address, destination in self.destinations.items()
+            },
             names=self.names,
         )
 
@@ -177,7 +179,7 @@ class Stubs:
         held = {where.dialogue.number: where for where in resumes.values()}
         calls = self.calls()
         return StubPlan(
-            goals=self._goals(held),
+            destinations=self._destinations(held),
             names=self._names(),
             lookups=self.egress.lookups,
             resumes=resumes,
@@ -229,21 +231,23 @@ class Stubs:
             why = why or where
         return why
 
-    # -- goals -----------------------------------------------------------------------------------------------------------
+    # -- destinations -----------------------------------------------------------------------------------------------------------
 
-    def _goals(self, held: dict[int, Resume]) -> dict[Address, StubEndpoint]:
-        by_goal: dict[Address, list[_Spoken]] = defaultdict(list)
+    def _destinations(self, held: dict[int, Resume]) -> dict[Address, StubEndpoint]:
+        by_destination: dict[Address, list[_Spoken]] = defaultdict(list)
         for spoken in self._spoken:
             with_address = _plain_or_none(spoken.dialogue.to)
             if with_address is not None:
-                by_goal[with_address].append(spoken)
-        latest = sorted(by_goal, key=lambda goal: by_goal[goal][-1].dialogue.opened_mono_ns)[-_MOST_GOALS:]
-        goals = {}
+                by_destination[with_address].append(spoken)
+        latest = sorted(
+            by_destination, key=lambda destination: by_destination[destination][-1].dialogue.opened_mono_ns
+        )[-_MOST_DESTINATIONS:]
+        destinations = {}
         for address in sorted(latest):
-            attempts = self._attempts(by_goal[address], held)
+            attempts = self._attempts(by_destination[address], held)
             if attempts:
-                goals[address] = StubEndpoint(attempts, _spoken_there(by_goal[address]))
-        return goals
+                destinations[address] = StubEndpoint(attempts, _spoken_there(by_destination[address]))
+        return destinations
 
     def _attempts(self, there: list[_Spoken], held: dict[int, Resume]) -> tuple[ConnectAttempt, ...]:
         if all(one.dialogue.error in _UNREACHABLE for one in there):
@@ -261,9 +265,9 @@ class Stubs:
         found: set[Address] = set()
         for event in self.egress.lookups:
             host, port = event.fields["to"]
-            goal = _plain_or_none((str(host), int(port)))
-            if goal is not None:
-                found.add(goal)
+            destination = _plain_or_none((str(host), int(port)))
+            if destination is not None:
+                found.add(destination)
         return tuple(sorted(found))
 
     # -- calls -----------------------------------------------------------------------------------------------------------

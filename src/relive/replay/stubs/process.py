@@ -80,7 +80,7 @@ def answer_branch(
         log=str(stubs_log(branch)),
     )
     kept = [
-        *(fd for held in (ends.continued, ends.goals, ends.names) for fd in held.values()),
+        *(fd for held in (ends.continued, ends.destinations, ends.names) for fd in held.values()),
         *(*ends.fillers, *ends.handshakes),
     ]
     ours, theirs = socket.socketpair()

@@ -38,24 +38,26 @@ def stubbed(server: StubServer, plan: StubPlan, until_ns: int | None) -> Stubbed
         missed=server.missed,
         left=len(left) if left is not None else None,
         unasked=[_unasked(call) for call in (left or [])[:_MOST_UNASKED]],
-        strangers=[Stranger(to=_text(goal), times=times) for goal, times in server.strangers.items()],
+        strangers=[
+            Stranger(to=_text(destination), times=times) for destination, times in server.strangers.items()
+        ],
         notes=[*plan.notes, *server.notes],
     )
 
 
 def misses_of_stubs(server: StubServer) -> list[Miss]:
     """The first hundred."""
-    return [_miss(goal, found) for goal, found in server.misses]
+    return [_miss(destination, found) for destination, found in server.misses]
 
 
-def _miss(goal: Address | None, found: PoolMatch) -> Miss:
+def _miss(destination: Address | None, found: PoolMatch) -> Miss:
     return Miss(
         kind=found.kind.value,
         asked=_kept(found.asked),
         nearest=_kept(found.nearest.asked) if found.nearest is not None else None,
         differs=list(found.differs[:_MOST_NAMES]),
         policy="fail",
-        to=_text(goal) if goal is not None else None,
+        to=_text(destination) if destination is not None else None,
         connection=found.connection,
     )
 
@@ -64,8 +66,12 @@ def _unasked(call: Call) -> Unasked:
     return Unasked(kind=call.kind.value, asked=_kept(call.asked), to=_text(call.to), connection=call.dialogue)
 
 
-def _text(goal: Address) -> str:
-    return f"[{goal[0]}]:{goal[1]}" if ":" in goal[0] else f"{goal[0]}:{goal[1]}"
+def _text(destination: Address) -> str:
+    return (
+        f"[{destination[0]}]:{destination[1]}"
+        if ":" in destination[0]
+        else f"{destination[0]}:{destination[1]}"
+    )
 
 
 def _kept(value: Any) -> Any:

@@ -45,11 +45,11 @@ _RESET_AT_CLOSE = struct.pack("ii", 1, 0)  # struct linger
 
 @dataclass(slots=True)
 class _Door:
-    """A goal's socket and how far its attempts are used up."""
+    """A destination's socket and how far its attempts are used up."""
 
     address: Address
     sock: socket.socket
-    goal: StubEndpoint
+    destination: StubEndpoint
     now: Door = Door.REFUSES
     fillers: list[socket.socket] = field(default_factory=list)
 
@@ -66,13 +66,13 @@ class StubServer:
         own_ports: where the service itself listens; who connects there is no affair of the stubs.
 
     Attributes:
-        misses: the first hundred questions without a recorded answer, each with the goal of its connection.
+        misses: the first hundred questions without a recorded answer, each with the destination of its connection.
         given, simulated, missed: how many questions were answered from the recording, how many with what was worked out from
             it, and how many were not.
         given_calls: (dialogue, index) of those that were answered from the recording.
         opened: how many connections were taken.
-        strangers: goals that were never recorded, with how often somebody wanted to connect to them.
-        attempted: how many attempts to connect to a goal are over.
+        strangers: destinations that were never recorded, with how often somebody wanted to connect to them.
+        attempted: how many attempts to connect to a destination are over.
         notes: what went wrong, in sentences.
     """
 
@@ -105,7 +105,7 @@ class StubServer:
         for call in plan.used:
             self._pool.use_up(call)
         self._numbers = itertools.count(1)
-        self._goal_of: dict[int, Address] = {}
+        self._destination_of: dict[int, Address] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._seen: OrderedDict[Handshake, None] = OrderedDict()
         self._taken: OrderedDict[tuple[Address, Address], None] = OrderedDict()
@@ -122,14 +122,14 @@ class StubServer:
         fillers = [_own(descriptor) for descriptor in ends.fillers]
         for filler in fillers:
             self._taken[_name_of(filler)] = None
-        for address, descriptor in ends.goals.items():
-            goal = self._plan.goals[address]
-            door = _Door(address, _own(descriptor), goal, now=goal.attempt(0).door)
+        for address, descriptor in ends.destinations.items():
+            destination = self._plan.destinations[address]
+            door = _Door(address, _own(descriptor), destination, now=destination.attempt(0).door)
             door.fillers = [one for one in fillers if _name_of(one)[1] == address]
             self._doors[address] = door
         self._watches = [_own(descriptor) for descriptor in ends.handshakes]
         self._names = {address: _own(descriptor) for address, descriptor in ends.names.items()}
-        ends.continued, ends.goals, ends.names, ends.fillers, ends.handshakes = {}, {}, {}, [], []
+        ends.continued, ends.destinations, ends.names, ends.fillers, ends.handshakes = {}, {}, {}, [], []
 
     def start(self) -> None:
         """Begin to answer; what the service did since it runs waits in the sockets."""
@@ -173,9 +173,9 @@ class StubServer:
 
     # -- connections -----------------------------------------------------------------------------------------------------
 
-    def _number(self, goal: Address) -> int:
+    def _number(self, destination: Address) -> int:
         number = next(self._numbers)
-        self._goal_of[number] = goal
+        self._destination_of[number] = destination
         return number
 
     def _listen(self, door: _Door) -> None:
@@ -184,7 +184,7 @@ class StubServer:
             asyncio.get_running_loop().add_reader(door.sock, self._accept, door)
 
     def _accept(self, door: _Door) -> None:
-        """Take whoever waits, as long as the goal takes anybody."""
+        """Take whoever waits, as long as the destination takes anybody."""
         address = door.address
         while door.now is Door.OPEN:
             try:
@@ -201,13 +201,13 @@ class StubServer:
                 continue
             self.opened += 1
             sock.setblocking(False)
-            protocol = self._known.protocol_of(door.goal.example)
+            protocol = self._known.protocol_of(door.destination.example)
             session = protocol.open(self._pool, self._number(address), to=address)
             self._converse(self._line(sock, door), session, session.begin())
             self._attempted(door)
 
     def _line(self, sock: socket.socket, door: _Door) -> Transport:
-        example = door.goal.example
+        example = door.destination.example
         if example.tls is not Tls.OPENED or self._authority is None:
             return Transport(sock)
         trust = StubAuthority(self._authority, speaks_http2=example.text(Way.UP, 0, len(_HTTP_2)) == _HTTP_2)
@@ -249,23 +249,23 @@ class StubServer:
 
     def _saw(self, seen: Handshake) -> None:
         """An attempt to connect that the kernel has refused, lets wait, or has put into a queue."""
-        door = self._doors.get(seen.goal)
+        door = self._doors.get(seen.destination)
         if door is None:
-            is_own = seen.goal[1] in self._own_ports
-            if not is_own and (len(self.strangers) < _MOST_STRANGERS or seen.goal in self.strangers):
-                self.strangers[seen.goal] = self.strangers.get(seen.goal, 0) + 1
-        elif door.now is Door.REFUSES and (seen.origin, seen.goal) not in self._taken:
+            is_own = seen.destination[1] in self._own_ports
+            if not is_own and (len(self.strangers) < _MOST_STRANGERS or seen.destination in self.strangers):
+                self.strangers[seen.destination] = self.strangers.get(seen.destination, 0) + 1
+        elif door.now is Door.REFUSES and (seen.origin, seen.destination) not in self._taken:
             self._attempted(door)
-        elif door.now is Door.SILENT and (seen.origin, seen.goal) not in self._taken:
+        elif door.now is Door.SILENT and (seen.origin, seen.destination) not in self._taken:
             # It has to be silent for as long as it was: the kernel of the service goes on asking.
-            took = door.goal.attempt(self.attempted[door.address]).took_ns / 1e9
+            took = door.destination.attempt(self.attempted[door.address]).took_ns / 1e9
             asyncio.get_running_loop().call_later(took, self._attempted, door)
 
     def _attempted(self, door: _Door) -> None:
         """One attempt is over; the next may end otherwise."""
         if door.sock.fileno() < 0:
             return
-        now = door.goal.attempt(self.attempted[door.address] + 1).door
+        now = door.destination.attempt(self.attempted[door.address] + 1).door
         if now is not door.now:
             self._change(door, now)
         self.attempted[door.address] += 1
@@ -278,7 +278,7 @@ class StubServer:
         try:
             door.fillers = in_network_of(self._init, lambda: set_door(door.sock, now))
         except OSError as error:  # the branch has just ended
-            self._note(f"a goal could not be made {now.value}: {error}")
+            self._note(f"a destination could not be made {now.value}: {error}")
             return
         door.now = now
         for filler in door.fillers:
@@ -303,7 +303,7 @@ class StubServer:
             return
         self.missed += 1
         if len(self.misses) < _MOST_MISSES:
-            self.misses.append((self._goal_of.get(found.connection), found))
+            self.misses.append((self._destination_of.get(found.connection), found))
 
     def _note(self, text: str) -> None:
         if len(self.notes) < _MOST_NOTES and text not in self.notes:

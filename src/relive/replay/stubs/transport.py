@@ -54,7 +54,7 @@ class StubAuthority:
 
     Args:
         directory: of the life's authority.
-        speaks_http2: what is spoken at the goal begins as HTTP/2 does.
+        speaks_http2: what is spoken at the destination begins as HTTP/2 does.
     """
 
     def __init__(self, directory: Path, *, speaks_http2: bool = False) -> None:
@@ -77,7 +77,7 @@ class TlsTransport(Transport):
     """As a line, and what is inside where the service begins TLS.
 
     Args:
-        address: of the goal, which is its name where the service gives none.
+        address: of the destination, which is its name where the service gives none.
     """
 
     def __init__(self, sock: socket.socket, trust: StubAuthority, address: str) -> None:

@@ -82,11 +82,11 @@ class Missing:
         self.pages -= sum(one.pages for one in dropped)
         return dropped
 
-    def move(self, first: int, goal: int, pages: int) -> None:
-        """A range of the memory is somewhere else now; what had been at its goal is gone."""
+    def move(self, first: int, destination: int, pages: int) -> None:
+        """A range of the memory is somewhere else now; what had been at its destination is gone."""
         moved = self.drop(first, pages)
-        self.drop(goal, pages)
-        by = goal - first
+        self.drop(destination, pages)
+        by = destination - first
         self._stretches += [Stretch(one.first + by, one.end + by, one.content) for one in moved]
         self._stretches.sort()
         self.pages += sum(one.pages for one in moved)

@@ -80,7 +80,7 @@ class LazyMemory:
                 case FaultEventKind.FORK:
                     on_child(LazyMemory(UserFault(event.child), self.missing.fork(), self._pages))
                 case FaultEventKind.REMAP:
-                    self.missing.move(event.first, event.goal, event.pages)
+                    self.missing.move(event.first, event.destination, event.pages)
                     self.fault.wake(event.first, event.pages)
                 case FaultEventKind.REMOVE:  # its pages read as zeros from now on
                     self.missing.drop(event.first, event.pages)

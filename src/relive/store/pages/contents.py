@@ -182,10 +182,10 @@ class ContentIntake:
         ours, theirs = np.array(pairs, np.int64).T
         counts = found.begins[ours + 1] - found.begins[ours]
         within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-        goal = np.repeat(found.begins[ours], counts) + within
+        target = np.repeat(found.begins[ours], counts) + within
         source = np.repeat(self._before.begins[theirs], counts) + within
-        found.table.full[goal] = self._before.table.full[source]
-        found.table.xor[goal] = self._before.table.xor[source]
+        found.table.full[target] = self._before.table.full[source]
+        found.table.xor[target] = self._before.table.xor[source]
 
     def _keep_anew(self, table: PageTable, *, is_key: bool, fold: Numbers) -> None:
         """Write what was inherited and shall not be referred to any more; what cannot be read stays as it is."""
@@ -338,8 +338,8 @@ def _read(file: int, numbers: Numbers) -> Pages:
     begin = 0
     for end in ends:
         if begin < end:
-            goal, at = data[begin * PAGE : end * PAGE], int(numbers[begin]) * PAGE
-            while goal and (count := os.preadv(file, [goal], at)):
-                goal, at = goal[count:], at + count
+            target, at = data[begin * PAGE : end * PAGE], int(numbers[begin]) * PAGE
+            while target and (count := os.preadv(file, [target], at)):
+                target, at = target[count:], at + count
         begin = end
     return pages

@@ -90,9 +90,9 @@ class HeldWords:
             found, mask = self.expanded()
             pages[numbers] = np.where(mask[rows], found[rows], pages[numbers])
             return
-        goal = np.full(self.count, -1, np.int64)
-        goal[rows] = numbers
-        numbers = goal[self.at // WORDS]
+        target = np.full(self.count, -1, np.int64)
+        target[rows] = numbers
+        numbers = target[self.at // WORDS]
         wanted = numbers >= 0
         pages.reshape(-1)[numbers[wanted] * WORDS + self.at[wanted] % WORDS] = self.words[wanted]
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable
 
 from relive.agent.failures.log_files import FollowedFile, LogFile
-from relive.watching.engine import OutputGoal
+from relive.watching.engine import OutputTarget
 
 __all__ = ["FileOutput"]
 
@@ -22,15 +22,17 @@ class FileOutput:
         find: the files of the start that runs now.
     """
 
-    def __init__(self, find: Callable[[], list[LogFile]], goal: OutputGoal) -> None:
+    def __init__(self, find: Callable[[], list[LogFile]], target: OutputTarget) -> None:
         self._find = find
-        self._goal = goal
+        self._target = target
         self._followed: dict[str, FollowedFile] = {}
         self._positions: dict[str, tuple[int, int]] = {}
-        for path in goal.streams:
+        for path in target.streams:
             path.touch()
         with contextlib.suppress(OSError, ValueError, TypeError):
-            self._positions = {path: tuple(at) for path, at in json.loads(goal.position.read_text()).items()}
+            self._positions = {
+                path: tuple(at) for path, at in json.loads(target.position.read_text()).items()
+            }
         self.idle = asyncio.Event()  # set for a moment after each look, for who waits until all is read
         self._look_for_files()  # before the watch is said to have begun
 
@@ -59,11 +61,11 @@ class FileOutput:
     def _read(self) -> None:
         lines = [(one.log.stream, line) for one in self._followed.values() for line in one.lines()]
         for stream, line in lines:
-            begin = self._goal.streams[-1].stat().st_size
-            with self._goal.streams[stream].open("ab") as file:
+            begin = self._target.streams[-1].stat().st_size
+            with self._target.streams[stream].open("ab") as file:
                 file.write(line)
-            self._goal.on_line(line.rstrip(b"\r\n"), begin)
+            self._target.on_line(line.rstrip(b"\r\n"), begin)
         positions = {path: at for path, one in self._followed.items() if (at := one.position()) is not None}
         if positions != self._positions:
             self._positions = positions
-            self._goal.position.write_text(json.dumps(positions))
+            self._target.position.write_text(json.dumps(positions))

@@ -111,7 +111,7 @@ def _sockets(pid: int) -> list[int]:
     with contextlib.suppress(OSError):
         for name in os.listdir(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):
-                goal = os.readlink(f"/proc/{pid}/fd/{name}")
-                if goal.startswith("socket:["):
-                    found.append(int(goal[8:-1]))
+                target = os.readlink(f"/proc/{pid}/fd/{name}")
+                if target.startswith("socket:["):
+                    found.append(int(target[8:-1]))
     return found

@@ -11,7 +11,7 @@ from relive.errors import TargetUnknown, UsageError
 from relive.kernel import procfs
 from relive.model.capsule import LifePaths
 from relive.model.watched import WatchSpec
-from relive.watching.engine import Output, OutputGoal
+from relive.watching.engine import Output, OutputTarget
 from relive.watching.processes.answering import answering_of
 from relive.watching.processes.output import FileOutput
 from relive.watching.processes.running import ended_state, life_of, name_of, read_life, running_state
@@ -78,9 +78,9 @@ class Processes:
         """See ``Engine``: only the tracer can have seen it."""
         return None
 
-    def output(self, container: str, goal: OutputGoal) -> Output:
+    def output(self, container: str, target: OutputTarget) -> Output:
         """See ``Engine``."""
-        return FileOutput(lambda: find_logs(self.inspect(container).pid, self._spec), goal)
+        return FileOutput(lambda: find_logs(self.inspect(container).pid, self._spec), target)
 
     def taker(self, settings: Settings, container: str, name: str, paths: LifePaths) -> Dumper:
         """See ``Engine``."""

@@ -13,7 +13,7 @@ from relive.errors import HostIncapable, TargetUnknown, ToolMissing
 from relive.kernel import procfs
 from relive.model.capsule import LifePaths
 from relive.model.watched import WatchSpec
-from relive.watching.engine import Output, OutputGoal
+from relive.watching.engine import Output, OutputTarget
 from relive.watching.output import OutputFollower
 from relive.watching.processes.answering import answering_of
 from relive.watching.processes.output import FileOutput
@@ -69,14 +69,16 @@ class Units:
         """See ``Engine``: systemd tells only of the last end, and another start has begun since."""
         return None
 
-    def output(self, container: str, goal: OutputGoal) -> Output:
+    def output(self, container: str, target: OutputTarget) -> Output:
         """See ``Engine``: files where there are some, else the journal."""
         if self._spec is not None and self._spec.log_files:
-            return FileOutput(lambda: find_logs(self.inspect(container).pid, self._spec), goal)
+            return FileOutput(lambda: find_logs(self.inspect(container).pid, self._spec), target)
         if _shown(container).get("StandardOutput") in _JOURNALED:
             module = "relive.watching.processes.journald"
-            return OutputFollower(lambda since: [sys.executable, "-P", "-m", module, container, since], goal)
-        return FileOutput(lambda: find_logs(self.inspect(container).pid, self._spec), goal)
+            return OutputFollower(
+                lambda since: [sys.executable, "-P", "-m", module, container, since], target
+            )
+        return FileOutput(lambda: find_logs(self.inspect(container).pid, self._spec), target)
 
     def taker(self, settings: Settings, container: str, name: str, paths: LifePaths) -> Dumper:
         """See ``Engine``."""

@@ -25,9 +25,9 @@ if [ -d checkpoint ]; then
 fi
 # Page files are linked in here: they need not go through an archive.
 for pages in {images}/pages-*.img; do
-    goal=checkpoint/${{pages##*/}}
-    [ -e "$pages" ] && [ -d checkpoint ] && [ ! -e "$goal" ] || continue
-    ln "$pages" "$goal" 2>/dev/null || cp --reflink=auto "$pages" "$goal" || exit 1
+    target=checkpoint/${{pages##*/}}
+    [ -e "$pages" ] && [ -d checkpoint ] && [ ! -e "$target" ] || continue
+    ln "$pages" "$target" 2>/dev/null || cp --reflink=auto "$pages" "$target" || exit 1
 done
 # The log lies in the bundle, which podman removes with a container that failed; what was linked before it is opened stays.
 : >> restore.log && ln -f restore.log {log} 2>/dev/null

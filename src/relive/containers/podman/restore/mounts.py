@@ -36,25 +36,25 @@ def own_copies(
     found: dict[str, Path] = {}
     directory.mkdir()
     for number, mount in enumerate(mounts):
-        goal = directory / str(number)
+        target = directory / str(number)
         entry = archived.get(volume_archive(mount.volume)) if mount.volume else None
         if mount.destination in layers:
-            goal.mkdir()
-            store.lay_out_files(layers[mount.destination], goal)
+            target.mkdir()
+            store.lay_out_files(layers[mount.destination], target)
         elif entry is not None:
-            goal.mkdir()
-            _unpack(store, entry, goal)
+            target.mkdir()
+            _unpack(store, entry, target)
         elif mount.writable and not shared:
             raise _would_share(manifest, mount)
         else:
             continue
-        found[mount.destination] = goal
+        found[mount.destination] = target
     return found
 
 
-def _unpack(store: Store, entry: FileEntry, goal: Path) -> None:
+def _unpack(store: Store, entry: FileEntry, target: Path) -> None:
     with tarfile.open(store.content_file(entry)) as tar:
-        tar.extractall(goal, filter="tar")
+        tar.extractall(target, filter="tar")
 
 
 def _would_share(manifest: Manifest, mount: ContainerMount) -> RestoreUnsupported:
