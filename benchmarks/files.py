@@ -164,7 +164,7 @@ class Kept:
             entries = [FileEntry(path=name, kind=EntryKind.DIRECTORY, mode=0o755) for name in folders]
             for name in names:
                 if name in copies:
-                    self._names[name] = self.store.take_file(copies[name], ("/", name))
+                    self._names[name] = self.store.ingest_file(copies[name], ("/", name))
                 assert self.store.has_object(self._names[name])
                 entries.append(
                     FileEntry(path=name, kind=EntryKind.FILE, mode=0o644, size=facts[name].st_size,

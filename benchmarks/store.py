@@ -60,7 +60,7 @@ class ReliveStore:
         parents = self._commits[-1:]
         began = time.perf_counter()
         with self._store.taking_in():
-            taken = self._store.take_images(staging.images, parents[0] if parents else None)
+            taken = self._store.ingest_images(staging.images, parents[0] if parents else None)
             changes = {"images": taken.images, "layers": [], "listing": None, "parents": parents}
             manifest = self._manifests[number].model_copy(update=changes)
             self._commits.append(self._store.add(manifest, taken).id)

@@ -21,7 +21,7 @@ from relive.model.capsule import CapsuleFacts, CapsuleSpec, LifePaths, parse_eve
 from relive.model.outcome import End, Outcome, Replay, Run, Verdict, VerdictKind
 from relive.model.pace import PaceState
 from relive.model.protection import Trouble
-from relive.operations.runs import keep_replay
+from relive.operations.runs import save_replay
 from relive.operations.targets import RunningTarget
 from relive.store import Store
 from store.builders import SECOND, commit
@@ -331,7 +331,7 @@ def test_a_run_tells_its_verdict_and_what_differed_without_secrets(look, home):
         for number, verdict in enumerate(verdicts, 1)
     ]
     result = Replay(service="pay", incident=1, request=7, commit="c" * 64, recorded=outcome, runs=runs)
-    keep_replay(Settings(home=home), result, BEGAN_NS, 2.0)
+    save_replay(Settings(home=home), result, BEGAN_NS, 2.0)
     assert "diverged, reproduced 1 of 2" in said(look("runs"))
     told = said(look("run", number=1))
     assert "Verdict: diverged, reproduced 1 of 2" in told

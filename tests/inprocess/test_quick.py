@@ -219,7 +219,7 @@ def test_rows_are_told_the_same(benches, rows):
     quickly, slowly = benches()
     for bench in (quickly, slowly):
         with bench:
-            query.tell_rows(5, list(rows))
+            query.record_rows(5, list(rows))
     assert quickly.records() == slowly.records()
 
 

@@ -106,7 +106,7 @@ def test_a_commit_on_its_way_in_is_waited_for(store, home):
     store_commits: list[CommitId] = []
     with store.taking_in():
         object.__setattr__(other, "_lock", type("Lock", (), {"held": staticmethod(held)})())
-        store.take_file(staging.files / "0")
+        store.ingest_file(staging.files / "0")
         assert kinds(foresee(other, grace=0).decision.delete) == []
     (staging.files / "0").write_bytes(b"on its way")
     done = collect(other, grace=0)

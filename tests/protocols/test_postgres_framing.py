@@ -24,7 +24,7 @@ from relive.protocols.postgres.messages import (
     read_startup,
     read_status,
 )
-from relive.protocols.postgres.statements import is_read, split, state_after, told_statement, words_of
+from relive.protocols.postgres.statements import describe_statement, is_read, split, state_after, words_of
 
 from .conversations import OPENING, STARTUP, bind, execute, parse, query, selected
 
@@ -128,9 +128,11 @@ def test_what_only_reads_is_told_from_what_may_write(statement, reads):
 
 
 def test_names_that_libraries_make_are_not_compared():
-    assert told_statement("SAVEPOINT __asyncpg_savepoint_1f__;") == "SAVEPOINT <name>;"
-    assert told_statement('DECLARE "c_7f00_1" CURSOR FOR SELECT 1') == 'DECLARE "<name>" CURSOR FOR SELECT 1'
-    assert told_statement("select 's1_x1'") == "select 's1_x1'"
+    assert describe_statement("SAVEPOINT __asyncpg_savepoint_1f__;") == "SAVEPOINT <name>;"
+    assert (
+        describe_statement('DECLARE "c_7f00_1" CURSOR FOR SELECT 1') == 'DECLARE "<name>" CURSOR FOR SELECT 1'
+    )
+    assert describe_statement("select 's1_x1'") == "select 's1_x1'"
 
 
 def test_statements_of_a_query_are_split_outside_of_quotes():
@@ -160,4 +162,4 @@ def test_the_state_after_a_statement_follows_its_tags(state, statement, tags, af
 @settings(deadline=None)
 @given(st.text(max_size=200))
 def test_no_text_makes_it_raise(text):
-    is_read(text), split(text), told_statement(text), words_of(text)
+    is_read(text), split(text), describe_statement(text), words_of(text)

@@ -20,7 +20,7 @@ from relive.recording.reader import Recording
 from relive.recording.writer import RecordingWriter
 from relive.remotes import case_file
 from relive.remotes.case_file import CaseFacts, read_case, write_case
-from relive.remotes.case_transfer import incident_id, pack_case, take_case
+from relive.remotes.case_transfer import incident_id, ingest_case, pack_case
 from relive.store import Store
 from relive.store.keyring import Keyring
 from store.builders import SECOND, commit
@@ -126,7 +126,7 @@ class Home:
 
     def take(self, case: Path, directory: Path) -> tuple[int, bool]:
         directory.mkdir()
-        taken = take_case(self.settings, self.store, case, b"s" * 32, directory)
+        taken = ingest_case(self.settings, self.store, case, b"s" * 32, directory)
         return taken.number, taken.is_new
 
 

@@ -99,7 +99,7 @@ def take_in(store: Store, staging: Staging, files: Mapping[str, bytes], **facts:
         parents: list[CommitId] = facts.get("parents") or []  # type: ignore[assignment]
         with store.taking_in(parents[0] if parents else None):
             layer = take_layer(store, staging.files, files, as_objects=facts.get("version") == OLD)
-            taken = store.take_images(staging.images)
+            taken = store.ingest_images(staging.images)
             manifest = make_manifest(images=taken.images, layers=[layer], **facts)  # type: ignore[arg-type]
             return store.add(manifest, taken)
     finally:
@@ -111,7 +111,7 @@ def take_layer(store: Store, staging: Path, files: Mapping[str, bytes], *, as_ob
     entries = [FileEntry(path=path, kind=EntryKind.DIRECTORY, mode=0o755) for path in directories]
     for number, (path, data) in enumerate(files.items()):
         staged = staging / f"{number}"
-        name = store.internals.objects.take(staged) if as_objects else store.take_file(staged, ("/", path))
+        name = store.internals.objects.take(staged) if as_objects else store.ingest_file(staged, ("/", path))
         entries.append(FileEntry(path=path, kind=EntryKind.FILE, mode=0o640, size=len(data), object=name))
     return Layer(point="/", kind=LayerKind.OVERLAY, entries=sorted(entries, key=lambda entry: entry.path))
 

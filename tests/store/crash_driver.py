@@ -82,7 +82,7 @@ class Scenario:
 
 
 class Add(Scenario):
-    """take_file, take_images and add."""
+    """ingest_file, ingest_images and add."""
 
     def act(self, home: Path) -> None:
         commit(Store(home / "store"), **self.facts())

@@ -72,7 +72,7 @@ def take(store: Store, service: Service, parent: CommitId | None, name: str = "p
         (staging.images / image).write_bytes(data)
     try:
         with store.taking_in():
-            taken = store.take_images(staging.images, parent)
+            taken = store.ingest_images(staging.images, parent)
             manifest = make_manifest(
                 name=name,
                 images=taken.images,

@@ -191,7 +191,7 @@ def test_what_was_a_hole_is_one_again_page_by_page(tmp_path):
     wanted = staged.read_bytes()
     store = Store(tmp_path / "store")
     with store.taking_in():
-        entry = FileEntry(path="a", kind=EntryKind.FILE, size=len(wanted), object=store.take_file(staged))
+        entry = FileEntry(path="a", kind=EntryKind.FILE, size=len(wanted), object=store.ingest_file(staged))
         layer = Layer(point="/", kind=LayerKind.OVERLAY, entries=[entry])
         store.add(make_manifest(layers=[layer]))
     store.write_content(entry, tmp_path / "back")

@@ -445,7 +445,7 @@ def test_facts_that_no_capture_writes_give_a_declared_error(store, evil, facts):
     if "object" not in facts:
         staging = store.stage()
         (staging.files / "f").write_bytes(b"x")
-        value["object"] = store.take_file(staging.files / "f")
+        value["object"] = store.ingest_file(staging.files / "f")
         staging.discard()
     layer = Layer(point="/", kind=LayerKind.OVERLAY, entries=[entry("f", **value)])
     with pytest.raises((StoreError, RefUnknown)):

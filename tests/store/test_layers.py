@@ -49,7 +49,7 @@ class Round:
         for entry, content in scanned:
             if content is not None and content.object is None:
                 assert content.copy is not None
-                content.object = self.store.take_file(content.copy, None, content.part)
+                content.object = self.store.ingest_file(content.copy, None, content.part)
                 content.copy = content.part = None
             name = content.object if content is not None else None
             entries.append(entry.model_copy(update={"object": name}))

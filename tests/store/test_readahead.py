@@ -49,7 +49,7 @@ def take(store: Store, memory: np.ndarray, parent: CommitId | None) -> CommitId:
     (staging.images / "pagemap-7.img").write_bytes(map_)
     (staging.images / "pages-1.img").write_bytes(memory.tobytes())
     with store.taking_in():
-        taken = store.take_images(staging.images, parent)
+        taken = store.ingest_images(staging.images, parent)
         manifest = make_manifest(images=taken.images, capture=str(parent), parents=[parent] if parent else [])
         stored = store.add(manifest, taken)
     staging.discard()

@@ -76,7 +76,7 @@ def test_the_store_gives_back_what_was_taken_of_such_a_file(tmp_path: Path, turn
             order = list(enumerate(parts))
             with store.taking_in(parent[0] if parent else None):
                 objects = {
-                    number: store.take_file(small.path, ("/", str(number)), part)
+                    number: store.ingest_file(small.path, ("/", str(number)), part)
                     for number, part in (reversed(order) if turned else order)
                 }
                 entries = [
@@ -95,7 +95,7 @@ def test_the_store_gives_back_what_was_taken_of_such_a_file(tmp_path: Path, turn
 def test_a_part_can_be_read_by_itself_before_its_commit_is_stored(tmp_path: Path) -> None:
     small, parts = spooled(tmp_path, sources(tmp_path))
     with contextlib.closing(Store(tmp_path / "store")) as store, store.taking_in():
-        name = store.take_file(small.path, None, parts[2])
+        name = store.ingest_file(small.path, None, parts[2])
         entry = FileEntry(path="a", kind=EntryKind.FILE, size=parts[2].size, object=name)
         assert store.content(entry) == CONTENTS[2]
         assert small.path.exists()

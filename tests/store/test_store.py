@@ -124,8 +124,8 @@ def test_files_of_a_commit_that_failed_are_removed(store, home):
         with store.taking_in():
             for number, data in enumerate((b"limit=5\n", b"new content")):
                 (staging.files / str(number)).write_bytes(data)
-                store.take_file(staging.files / str(number))
-            store.take_images(staging.images)
+                store.ingest_file(staging.files / str(number))
+            store.ingest_images(staging.images)
             raise ReliveError("the manifest cannot be made")
 
     with pytest.raises(ReliveError, match="cannot be made"):

@@ -22,7 +22,7 @@ from relive.agent.capsule.leftovers import in_use
 from relive.agent.capsule.lives import Capsule
 from relive.agent.capsule.memory_cgroup import MemoryGroup
 from relive.agent.capsule.starting import start_service
-from relive.agent.control.process import log_to, note_pid, tell_starter
+from relive.agent.control.process import log_to, note_pid, notify_starter
 from relive.agent.failures.watch import hold_limit
 from relive.config import load_settings
 from relive.errors import ReliveError
@@ -71,11 +71,11 @@ def main() -> int:
     except ReliveError as error:
         if tracer is not None:
             tracer.close()
-        tell_starter(arguments.ready, {"error": error.as_json()})
+        notify_starter(arguments.ready, {"error": error.as_json()})
         return error.exit_status
     # A supervisor that tells all processes of a unit to end means the service, with which the agent ends by itself.
     signal.signal(signal.SIGTERM, lambda _number, _frame: None)
-    tell_starter(arguments.ready, {"ok": True})
+    notify_starter(arguments.ready, {"ok": True})
 
     async def serve() -> None:
         await Agent(settings, Capsule(paths, facts), group, tracer).run()

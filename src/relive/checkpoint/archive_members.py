@@ -34,7 +34,7 @@ def store_members(store: Store, staging: Path, contained: Contained, layers: lis
         else:
             copy = content
         length = copy.stat().st_size
-        name = store.take_file(copy, ("", path))
+        name = store.ingest_file(copy, ("", path))
         entries.append(FileEntry(path=path, kind=EntryKind.FILE, mode=0o600, size=length, object=name))
     return Layer(point="", kind=LayerKind.ARCHIVE, entries=entries)
 

@@ -89,7 +89,7 @@ def criu_failure(
     explanation = explain(lines)
     if explanation.reason == "no-space":
         return no_space(images, explanation.sentence)
-    return _as_error(target, explanation, _keep_log(log, settings.home / "logs", name))
+    return _as_error(target, explanation, _save_log(log, settings.home / "logs", name))
 
 
 def dump_stats(target: str, images: Path) -> pb.StatsEntry:
@@ -120,7 +120,7 @@ def _as_error(target: str, explanation: CriuExplanation, log: Path | None) -> Co
     )
 
 
-def _keep_log(log: Path, directory: Path, name: str) -> Path | None:
+def _save_log(log: Path, directory: Path, name: str) -> Path | None:
     if not log.exists():
         return None
     kept = directory / f"commit-{name[:12]}.log"

@@ -120,7 +120,7 @@ class Capture:
         contained = self.target.contained
         if contained is not None:
             layers = [store_members(store, self.staging.files, contained, layers), *layers]
-        taken = store.take_images(images)
+        taken = store.ingest_images(images)
         manifest = Manifest(
             version=MANIFEST_VERSION,
             capture=self.name,
@@ -153,7 +153,7 @@ class Capture:
 
     def _store_content(self, store: Store, source: EntrySource, path: str, content: CapturedFile) -> str:
         if content.object is None and content.copy is not None and content.copy.exists():
-            content.object = store.take_file(content.copy, (source.point, path), content.part)
+            content.object = store.ingest_file(content.copy, (source.point, path), content.part)
             content.copy = content.part = None
             self._moved.add(id(content))
         if content.object is None or not store.has_object(content.object):
@@ -179,7 +179,7 @@ class Capture:
             opened = []
             for path, entry in sorted(self.open_files.entries.items()):
                 copy = self.open_files.copies.get(path)
-                found = None if copy is None else store.take_file(copy, (_ROOT, path))
+                found = None if copy is None else store.ingest_file(copy, (_ROOT, path))
                 opened.append(entry.model_copy(update={"object": found}))
             left_out = self.open_files.left_out
             layers.append(Layer(point=_ROOT, kind=LayerKind.OVERLAY, entries=opened, left_out=left_out))

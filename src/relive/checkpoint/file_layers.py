@@ -243,7 +243,7 @@ class LayerScanner:
         ):
             return None
         if kind is EntryKind.FILE:
-            self._keep_content(child.path, path, facts, staging, always)
+            self._save_content(child.path, path, facts, staging, always)
         return self._entry(child.path, path, kind, facts)
 
     def _entry(self, source: str, path: str, kind: EntryKind, facts: os.stat_result) -> FileEntry:
@@ -261,7 +261,7 @@ class LayerScanner:
         self._described[path] = (now, described_ns, entry)
         return entry
 
-    def _keep_content(
+    def _save_content(
         self, source: str, path: str, facts: os.stat_result, staging: Path, always: bool
     ) -> None:
         fingerprint = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)

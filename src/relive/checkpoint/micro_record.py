@@ -173,7 +173,7 @@ def read_record(path: Path, *, is_look: bool = False) -> MicroRecord:
                     if kind in (_AHEAD_RUNS, _RUNS):
                         runs = list(_REGION.iter_unpack(data))
                     else:
-                        _take(record, kind, data)
+                        _parse(record, kind, data)
                 at += size
     except (OSError, struct.error, ValueError, IndexError) as error:
         raise _damaged(path, str(error)) from error
@@ -183,7 +183,7 @@ def read_record(path: Path, *, is_look: bool = False) -> MicroRecord:
     return record
 
 
-def _take(record: MicroRecord, kind: int, data: bytes) -> None:
+def _parse(record: MicroRecord, kind: int, data: bytes) -> None:
     if kind in (_TEXT, _AFTERWARDS):
         record.seen.read(data.decode(errors="surrogateescape"))
     elif kind == _THREAD:

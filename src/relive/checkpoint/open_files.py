@@ -55,7 +55,7 @@ class OpenFiles:
         """
         self._leased = leased_files()
         for name, source in opened_files(root).items():
-            self._take(name, source, staging)
+            self._copy(name, source, staging)
 
     def discard(self) -> None:
         """Remove the copies: the files are to be copied once more."""
@@ -79,7 +79,7 @@ class OpenFiles:
                 self.entries[str(path).lstrip("/")] = entry_of(str(path).lstrip("/"), kind, facts, link=link)
                 return True
         if stat.S_ISREG(facts.st_mode):
-            return self._take(str(path), path, staging)
+            return self._copy(str(path), path, staging)
         if not stat.S_ISDIR(facts.st_mode) or path.is_mount():
             return False  # a device, or what a layer of this file system cannot hide
         self._parents(str(path / "x"))
@@ -90,7 +90,7 @@ class OpenFiles:
             self.entries[name] = self.entries[name].model_copy(update={"opaque": True})
         return all(taken)
 
-    def _take(self, name: str, source: Path, staging: Path) -> bool:
+    def _copy(self, name: str, source: Path, staging: Path) -> bool:
         """Whether it is among the copies now."""
         path = name.lstrip("/")
         if path in self.copies:

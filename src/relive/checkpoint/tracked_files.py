@@ -403,7 +403,7 @@ class FollowedFiles:
             self._entries.pop(path, None)  # a device node: branches have their own
             return
         same = f"/proc/self/fd/{found}"
-        if kind is EntryKind.FILE and not self._keep_content(path, same, facts):
+        if kind is EntryKind.FILE and not self._save_content(path, same, facts):
             self._entries.pop(path, None)
             return
         relative = path.removeprefix((self._point_of(path) or "/").rstrip("/") + "/")
@@ -419,7 +419,7 @@ class FollowedFiles:
         )
         self._facts[path] = (_numbers(facts), described_ns)
 
-    def _keep_content(self, path: str, same: str, facts: os.stat_result) -> bool:
+    def _save_content(self, path: str, same: str, facts: os.stat_result) -> bool:
         """Whether the commit holds it; copied unless the last copy is as good."""
         held = facts.st_blocks * 512
         if held > self._largest:

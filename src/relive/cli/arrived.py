@@ -7,17 +7,17 @@ from collections.abc import Collection
 from relive.cli.terminal import Terminal
 from relive.model.commit import CommitId
 
-__all__ = ["tell_incidents", "tell_untagged"]
+__all__ = ["report_incidents", "report_untagged"]
 
 
-def tell_incidents(terminal: Terminal, numbers: Collection[int], new: Collection[int]) -> None:
+def report_incidents(terminal: Terminal, numbers: Collection[int], new: Collection[int]) -> None:
     """Of each incident that came along how it is looked at; ``new``: numbers of those that were not here."""
     for number in numbers:
         came = "came with it" if number in new else "is here already"
         terminal.status(f"Incident {number} {came}: `relive show {number}`, `relive replay {number}`.")
 
 
-def tell_untagged(terminal: Terminal, commit: CommitId, tag: str | None) -> None:
+def report_untagged(terminal: Terminal, commit: CommitId, tag: str | None) -> None:
     """How it is kept, where no tag does."""
     if tag is None:
         terminal.hint(f"keep it with `relive tag NAME {commit[:10]}`")

@@ -36,11 +36,11 @@ def fixture(wish: FixtureWish, as_json: AsJson = False) -> None:
     """
     terminal = Terminal(as_json=as_json)
     made = make_fixture(load_settings(), wish, terminal)
-    _tell(terminal, made)
+    _report(terminal, made)
     raise typer.Exit(0 if made.satisfied else _UNSATISFIED)
 
 
-def _tell(terminal: Terminal, made: FixtureMade) -> None:
+def _report(terminal: Terminal, made: FixtureMade) -> None:
     compared = [one for one in made.queries if one.compared]
     failed = [one for one in made.queries if not one.satisfied]
     if terminal.as_json:

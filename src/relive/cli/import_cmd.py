@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relive.cli.arrived import tell_incidents, tell_untagged
+from relive.cli.arrived import report_incidents, report_untagged
 from relive.cli.terminal import AsJson, Terminal
 from relive.cli.wish_options import from_wish
 from relive.config import load_settings
@@ -33,5 +33,5 @@ def import_(wish: ImportWish, as_json: AsJson = False) -> None:
         )
     else:
         terminal.status("It is here already.")
-    tell_incidents(terminal, done.incidents, done.new_incidents)
-    tell_untagged(terminal, done.id, done.tag)
+    report_incidents(terminal, done.incidents, done.new_incidents)
+    report_untagged(terminal, done.id, done.tag)

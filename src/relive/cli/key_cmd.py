@@ -39,7 +39,7 @@ def new(wish: StoreKeyFileWish, as_json: AsJson = False) -> None:
     What was committed before stays as it is. From then on nothing is written unsealed, also when the key is lost.
     """
     terminal = Terminal(as_json=as_json)
-    _tell(terminal, make_store_key(load_settings(), wish, terminal), "sealed with")
+    _report(terminal, make_store_key(load_settings(), wish, terminal), "sealed with")
 
 
 @key.command("rotate")
@@ -50,10 +50,10 @@ def rotate(wish: StoreKeyFileWish, as_json: AsJson = False) -> None:
     The old key moves to `keys/old`; keep it as long as a commit from before is kept.
     """
     terminal = Terminal(as_json=as_json)
-    _tell(terminal, rotate_store_key(load_settings(), wish, terminal), "sealed with the new key")
+    _report(terminal, rotate_store_key(load_settings(), wish, terminal), "sealed with the new key")
 
 
-def _tell(terminal: Terminal, made: StoreKey, words: str) -> None:
+def _report(terminal: Terminal, made: StoreKey, words: str) -> None:
     terminal.answer(made, made.store_key)
     terminal.status(f"What is committed from now on is {words} {made.store_key}.")
 

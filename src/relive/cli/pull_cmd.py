@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from relive.cli.arrived import tell_incidents, tell_untagged
+from relive.cli.arrived import report_incidents, report_untagged
 from relive.cli.terminal import AsJson, Terminal
 from relive.cli.wish_options import from_wish
 from relive.config import load_settings
@@ -30,8 +30,8 @@ def pull(wish: PullWish, as_json: AsJson = False) -> None:
     pulled = fetch(load_settings(), wish, terminal)
     terminal.answer(pulled, pulled.id)
     terminal.status(_sentence(pulled, time.monotonic() - began))
-    tell_incidents(terminal, pulled.incidents, pulled.new_incidents)
-    tell_untagged(terminal, pulled.id, pulled.tag)
+    report_incidents(terminal, pulled.incidents, pulled.new_incidents)
+    report_untagged(terminal, pulled.id, pulled.tag)
 
 
 def _sentence(pulled: Pulled, seconds: float) -> str:

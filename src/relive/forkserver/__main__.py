@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from relive.forkserver.attributes import leave_control_groups
-from relive.forkserver.become import run_child, take_default_signals
+from relive.forkserver.become import reset_signals, run_child
 from relive.forkserver.ending import run_and_end
 from relive.forkserver.entries import preload
 from relive.forkserver.modules import ModuleFiles
@@ -39,7 +39,7 @@ def main() -> int:
     os.setsid()
     os.chdir("/")
     os.umask(0o077)
-    take_default_signals()
+    reset_signals()
     leave_control_groups()  # those of who happens to be the first to ask; its children have their own
     # Two descriptors for each child; a child has the limits of who asks.
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -21,7 +21,7 @@ from relive.forkserver.request import HERE, Request, receive_request, say
 from relive.forkserver.successor import replace_asker
 from relive.kernel.process_title import set_title
 
-__all__ = ["run_child", "take_default_signals"]
+__all__ = ["reset_signals", "run_child"]
 
 # Python ignores them from its start on.
 _PYTHON_IGNORES = {signal.SIGPIPE, signal.SIGXFSZ}
@@ -63,7 +63,7 @@ def run_child(connection: socket.socket) -> int:
         if request.ends_with_asker:
             replace_asker(talks.dup())
             _end_with(talks.dup())
-    _take_streams()
+    _attach_streams()
     gc.enable()
     return entry(request.module)() or 0
 
@@ -73,12 +73,12 @@ def _become(request: Request) -> None:
         raise _Refused(f"nobody runs {request.module} so")
     if request.new_session:
         os.setsid()
-    _take_environment(request.environment)
+    _apply_environment(request.environment)
     words = [sys.executable, "-P", "-m", request.module, *request.options]
     set_title(list(map(os.fsencode, words)), os.environb)
     sys.orig_argv = words
     sys.argv = [sys.modules[ENTRIES[request.module]].__file__ or request.module, *request.options]
-    _take_signals(request)
+    _apply_signals(request)
     different = take_on(request.attributes)
     if different:
         raise _Refused(f"different here: {', '.join(different)}")
@@ -106,13 +106,13 @@ def _end_with(talks: socket.socket) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _take_environment(environment: Mapping[str, str]) -> None:
+def _apply_environment(environment: Mapping[str, str]) -> None:
     os.environ.clear()
     os.environ.update(environment)
     time.tzset()
 
 
-def take_default_signals() -> None:
+def reset_signals() -> None:
     """Every signal has its default again, as Python's start has it, and none is blocked."""
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP} - _PYTHON_IGNORES:
         with contextlib.suppress(OSError, ValueError):  # of the C library's own
@@ -120,7 +120,7 @@ def take_default_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _take_signals(request: Request) -> None:
+def _apply_signals(request: Request) -> None:
     for number in request.ignored:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, request.blocked)
@@ -140,7 +140,7 @@ def _place(connection: socket.socket, descriptors: Sequence[int], numbers: Seque
     return talks
 
 
-def _take_streams() -> None:
+def _attach_streams() -> None:
     """Python's streams, as it makes them at its start for what the descriptors are now."""
     sys.stdin = sys.__stdin__ = _stream(0, "r", sys.stdin)  # type: ignore[misc]
     sys.stdout = sys.__stdout__ = _stream(1, "w", sys.stdout)  # type: ignore[misc]

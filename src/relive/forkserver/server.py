@@ -52,7 +52,7 @@ class ForkServer:
                     poller.unregister(descriptor)
                     self._bury(descriptor)
                 elif not self._is_retired:
-                    connection = self._take(poller)
+                    connection = self._accept(poller)
                     if connection is not None:
                         return connection
         return None
@@ -63,7 +63,7 @@ class ForkServer:
         self._is_retired = True
         self.retire()
 
-    def _take(self, poller: select.poll) -> socket.socket | None:
+    def _accept(self, poller: select.poll) -> socket.socket | None:
         """Take a request; returns its connection in the child only."""
         try:
             connection, _ = self.listener.accept()

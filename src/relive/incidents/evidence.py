@@ -98,7 +98,7 @@ def store_evidence(directory: Path, number: int, evidence: Evidence) -> None:
             _replace(_beside(directory, number, "request"), [evidence.request])
         if evidence.bodies is not None:
             named = [*evidence.events, *evidence.beginning]
-            _keep_bodies(evidence.bodies, _beside(directory, number, "bodies"), named)
+            _copy_bodies(evidence.bodies, _beside(directory, number, "bodies"), named)
         if evidence.package is not None:
             _replace(package, [evidence.package])
         sync_directory(directory)
@@ -279,7 +279,7 @@ def event_line(event: Event, *, with_data: bool = True) -> bytes:
     return json.dumps(line, separators=(",", ":")).encode() + b"\n"
 
 
-def _keep_bodies(source: Path, target: Path, events: Iterable[Event]) -> None:
+def _copy_bodies(source: Path, target: Path, events: Iterable[Event]) -> None:
     names = {name for name in (event.fields.get("file") for event in events) if is_body_name(name)}
     held = 0
     for name in sorted(names):

@@ -12,7 +12,7 @@ from pathlib import Path
 from relive.errors import IncidentUnknown, RecordingCorrupt
 from relive.incidents.checksums import decode_incident, encode_incident
 from relive.incidents.index import StoredIncident, ask, enter_quietly
-from relive.incidents.numbers import take_number
+from relive.incidents.numbers import allocate_number
 from relive.incidents.query import IncidentOrder, IncidentQuery
 from relive.kernel.atomic_write import Durability, replace_file
 from relive.model.commit import CommitId
@@ -46,7 +46,7 @@ class Incidents:
         """Write a new incident under the next free number, durable on return."""
         with disk_errors("writing an incident"):
             self._directory.mkdir(parents=True, exist_ok=True)
-            number = take_number(self._directory)
+            number = allocate_number(self._directory)
             incident = Incident(
                 number=number,
                 service=service,
@@ -77,7 +77,7 @@ class Incidents:
         """
         with disk_errors("writing an incident"):
             self._directory.mkdir(parents=True, exist_ok=True)
-            own = number if number is not None else take_number(self._directory)
+            own = number if number is not None else allocate_number(self._directory)
             lay(own)
         self.save(incident.model_copy(update={"number": own}))
         return own

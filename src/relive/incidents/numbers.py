@@ -13,12 +13,12 @@ from pathlib import Path
 
 from relive.model.text import is_number
 
-__all__ = ["take_number"]
+__all__ = ["allocate_number"]
 
 _NAME = re.compile(r"([0-9]{1,18})\.json")
 
 
-def take_number(directory: Path) -> int:
+def allocate_number(directory: Path) -> int:
     """The next number, durable on return; ``NUMBER.json`` is then there, empty, so that a Relive without this file sees it."""
     descriptor = os.open(directory / "last-number", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -100,7 +100,7 @@ def read_state(memory: CommitMemory, commit: CommitId, manifest: Manifest, mask:
     shared = sum(pages for key, file in memory.files.items() if "shmem" in key for _, pages in file.runs)
     for one in processes:
         _learn(one, mask)
-    told = [_told(images, memory, one, open_files, sharers, mask) for one in processes]
+    told = [_described(images, memory, one, open_files, sharers, mask) for one in processes]
     state = CommitState(
         commit=commit,
         target=manifest.target.name,
@@ -172,7 +172,7 @@ def _learn(process: _Process, mask: Mask) -> None:
     mask.learn_command(_command(process))
 
 
-def _told(
+def _described(
     images: SmallImages,
     memory: CommitMemory,
     process: _Process,

@@ -12,7 +12,7 @@ from relive.intervention.changing import Changed, unread
 from relive.intervention.grammar import Change
 from relive.intervention.judging import LACKING, effect_of, fails_as_recorded, probability_left
 from relive.intervention.steps import Step
-from relive.intervention.telling import told_changes
+from relive.intervention.telling import describe_changes
 from relive.model.intervention import Tested
 from relive.model.outcome import Run, VerdictKind
 from relive.model.trial import FixRun
@@ -109,7 +109,7 @@ class Lab:
         lived = self.live(changed, times)
         effect, why = effect_of(control, lived.runs, lived.unread)
         return Tested(
-            changes=told_changes(case, changes, steps),
+            changes=describe_changes(case, changes, steps),
             commit=case.commit,
             effect=effect,
             why=why,

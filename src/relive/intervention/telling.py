@@ -27,7 +27,7 @@ from relive.protocols.matching import PathStep, path_step
 from relive.recording.exchanges import Exchange
 from relive.replay.replay_input import ReplayInput
 
-__all__ = ["changeables", "path_text", "request_words", "told_changes"]
+__all__ = ["changeables", "describe_changes", "path_text", "request_words"]
 
 _LONG = 160  # [characters] of a value that is told
 _ORDERS = {
@@ -84,7 +84,7 @@ def _line(exchange: Exchange) -> str:
     return f"{exchange.method} {exchange.target}"
 
 
-def told_changes(
+def describe_changes(
     case: ReplayInput, changes: Sequence[Change], steps: Sequence[Step]
 ) -> list[ChangeDescription]:
     """Each change with what it was before."""

@@ -114,12 +114,12 @@ def addresses() -> set[str]:
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as channel:
         body = struct.pack("BBBBi", socket.AF_UNSPEC, 0, 0, 0, 0)
         channel.send(struct.pack("IHHII", 16 + len(body), _RTM_GETADDR, _NLM_F_REQUEST_DUMP, 1, 0) + body)
-        while not _take_addresses(channel.recv(1 << 16), found):
+        while not _read_addresses(channel.recv(1 << 16), found):
             pass
     return found
 
 
-def _take_addresses(data: bytes, found: set[str]) -> bool:
+def _read_addresses(data: bytes, found: set[str]) -> bool:
     """Read one packet of the answer; True when it was the last."""
     offset = 0
     while offset + 16 <= len(data):

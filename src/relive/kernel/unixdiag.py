@@ -45,7 +45,7 @@ def unix_sockets() -> dict[int, UnixSocket]:
         asking.send(_HEADER.pack(_HEADER.size + len(body), _BY_FAMILY, _DUMP, 1, 0) + body)
         found: dict[int, UnixSocket] = {}
         waiting: dict[int, int] = {}
-        while _take(asking.recv(1 << 17), found, waiting):
+        while _parse(asking.recv(1 << 17), found, waiting):
             pass
     return {
         inode: UnixSocket(inode, one.kind, one.listens, one.name, one.peer or waiting.get(inode, 0))
@@ -53,7 +53,7 @@ def unix_sockets() -> dict[int, UnixSocket]:
     }
 
 
-def _take(data: bytes, found: dict[int, UnixSocket], waiting: dict[int, int]) -> bool:
+def _parse(data: bytes, found: dict[int, UnixSocket], waiting: dict[int, int]) -> bool:
     """One packet of the answer; False when it was the last. ``waiting``: who connects -> who listens."""
     offset = 0
     while offset + _HEADER.size <= len(data):

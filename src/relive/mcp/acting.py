@@ -31,8 +31,8 @@ class _ClientProgress:
 
     @contextmanager
     def progress(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
-        self._tell(0, total, what)
-        yield lambda done: self._tell(done, total, what)
+        self._report_progress(0, total, what)
+        yield lambda done: self._report_progress(done, total, what)
 
     @contextmanager
     def transfer(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
@@ -41,15 +41,15 @@ class _ClientProgress:
         def advance(count: int) -> None:
             nonlocal done
             done += count
-            self._tell(done, total, what)
+            self._report_progress(done, total, what)
 
-        self._tell(0, total, what)
+        self._report_progress(0, total, what)
         yield advance
 
     def status(self, text: str) -> None:
-        self._tell(0, None, text)
+        self._report_progress(0, None, text)
 
-    def _tell(self, done: int, total: int | None, what: str) -> None:
+    def _report_progress(self, done: int, total: int | None, what: str) -> None:
         anyio.from_thread.run(self._context.report_progress, done, total, what)
 
 

@@ -28,7 +28,7 @@ from relive.model.signals import parse_signal
 from relive.operations.foreground import Foreground
 from relive.operations.progress import Progress
 from relive.operations.respawning import tend_capsules
-from relive.operations.running import RunWish, ServiceWish, check_ports, spec_of, take_umask, tell_start
+from relive.operations.running import RunWish, ServiceWish, check_ports, report_start, spec_of, take_umask
 
 __all__ = ["ForegroundWish", "check_supervision", "run_in_foreground"]
 
@@ -119,7 +119,7 @@ def run_in_foreground(
     capsule = earlier or launch(settings, spec, handed, prepare)
     handed.close()
     if not given.is_supervised:  # else all that is said is the service's
-        tell_start(progress, capsule)
+        report_start(progress, capsule)
     if relay is not None:
         relay.begin(capsule.facts.root)
         if earlier is not None:  # it said so to the command before
@@ -130,7 +130,7 @@ def run_in_foreground(
     if relay is not None:
         relay.close()
     if not given.is_supervised:
-        _tell_incidents(progress, Incidents(settings.incidents), capsule.facts.life)
+        _report_incidents(progress, Incidents(settings.incidents), capsule.facts.life)
     return status
 
 
@@ -171,7 +171,7 @@ def _earlier(settings: Settings, spec: CapsuleSpec) -> Capsule | None:
     return None
 
 
-def _tell_incidents(progress: Progress, incidents: Incidents, life: str) -> None:
+def _report_incidents(progress: Progress, incidents: Incidents, life: str) -> None:
     for incident in reversed(incidents.list()):
         if incident.life == life:
             progress.status(f"Incident {incident.number}: {incident.sighting.summary}.")

@@ -82,7 +82,7 @@ def make_store_key(settings: Settings, wish: StoreKeyWish, _progress: Progress) 
     keyring = store.internals.keyring
     brought = _brought(wish)
     if brought is not None:
-        keyring.take_store_key(brought)
+        keyring.adopt_store_key(brought)
     elif not keyring.is_given and keyring.store_key() is not None:
         raise UsageError("there is a store key already", remedy="`relive key rotate` changes it")
     elif store.internals.format.noted_key is not None:

@@ -27,7 +27,7 @@ from relive.operations.operation import Effect, Faces, Operation, Tool, Wish
 from relive.operations.policies import check_ignore, parse_stub_policy
 from relive.operations.progress import Progress
 from relive.operations.resuming import Unfinished, digest
-from relive.operations.runs import keep_replay, marked_run
+from relive.operations.runs import marked_run, save_replay
 from relive.operations.targets import tend
 from relive.replay.answers import Calls
 from relive.replay.plan import Pace
@@ -123,7 +123,7 @@ def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
         replaying = run_replay(settings, store, case, wishes, done, had=had, ended=keep)
         result = asyncio.run(replaying)
     result = mask.model(masked_replay(result, mask))
-    keep_replay(settings, result, unfinished.began_wall_ns, unfinished.seconds)
+    save_replay(settings, result, unfinished.began_wall_ns, unfinished.seconds)
     return result
 
 

@@ -22,7 +22,7 @@ from relive.operations.operation import Effect, Face, Faces, Only, Operation, To
 from relive.operations.policies import check_ignore, parse_policy
 from relive.operations.progress import Progress
 from relive.operations.resuming import Unfinished, digest
-from relive.operations.runs import keep_reproduction, marked_run
+from relive.operations.runs import marked_run, save_reproduction
 from relive.replay.fresh.attempt_plan import ReproduceOptions
 from relive.replay.fresh.environment import parse_variable, read_variables
 from relive.replay.fresh.reproduce import What, prepare
@@ -137,7 +137,7 @@ def reproduce(settings: Settings, wish: ReproduceWish, progress: Progress) -> Re
             ended=lambda attempt: unfinished.keep(masked(attempt)),
         )
     result = mask.model(result.model_copy(update={"attempts": list(map(masked, result.attempts))}))
-    keep_reproduction(settings, result, unfinished.began_wall_ns, unfinished.seconds)
+    save_reproduction(settings, result, unfinished.began_wall_ns, unfinished.seconds)
     return result
 
 

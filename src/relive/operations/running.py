@@ -33,10 +33,10 @@ __all__ = [
     "Running",
     "ServiceWish",
     "check_ports",
+    "report_start",
     "run",
     "spec_of",
     "take_umask",
-    "tell_start",
 ]
 
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -130,7 +130,7 @@ def run(settings: Settings, wish: RunWish, progress: Progress) -> Running:
     limits = tuple(parse_limit(text) for text in wish.limit)
     tend_capsules(settings)
     capsule = _run_apart(settings, spec, InheritedDescriptors(umask=take_umask(), limits=limits), wish)
-    lacks = tell_start(progress, capsule)
+    lacks = report_start(progress, capsule)
     return Running(name=spec.name, life=capsule.facts.life, pid=capsule.lead, replay_lacks=lacks)
 
 
@@ -173,7 +173,7 @@ def take_umask() -> int:
     return os.umask(0o022)
 
 
-def tell_start(progress: Progress, capsule: Capsule) -> str | None:
+def report_start(progress: Progress, capsule: Capsule) -> str | None:
     """Say what runs, and what a replay of it will lack; that is returned, too."""
     from relive.check.lacking import replay_lacks
 

@@ -22,10 +22,10 @@ __all__ = [
     "RunRecord",
     "RunVerdict",
     "RunsWish",
-    "keep_replay",
-    "keep_reproduction",
     "list_runs",
     "marked_run",
+    "save_replay",
+    "save_reproduction",
     "show_run",
     "verdicts_of",
 ]
@@ -169,19 +169,19 @@ def verdicts_of(settings: Settings, number: int) -> list[RunVerdict]:
     ]
 
 
-def keep_replay(settings: Settings, result: Replay, began_wall_ns: int, seconds: float) -> None:
+def save_replay(settings: Settings, result: Replay, began_wall_ns: int, seconds: float) -> None:
     """Keep what a replay showed."""
     kinds = [run.verdict.kind.value for run in result.runs]
-    _keep(settings, RunKind.REPLAY, result, kinds, began_wall_ns, seconds)
+    _save(settings, RunKind.REPLAY, result, kinds, began_wall_ns, seconds)
 
 
-def keep_reproduction(settings: Settings, result: Reproduction, began_wall_ns: int, seconds: float) -> None:
+def save_reproduction(settings: Settings, result: Reproduction, began_wall_ns: int, seconds: float) -> None:
     """Keep what a reproduction showed."""
     kinds = [attempt.kind.value for attempt in result.attempts]
-    _keep(settings, RunKind.REPRODUCE, result, kinds, began_wall_ns, seconds)
+    _save(settings, RunKind.REPRODUCE, result, kinds, began_wall_ns, seconds)
 
 
-def _keep(
+def _save(
     settings: Settings,
     kind: RunKind,
     result: Replay | Reproduction,

@@ -58,12 +58,12 @@ def stop(settings: Settings, wish: StopWish, progress: Progress) -> Stopped:
         limit=wish.timeout,
     )
     if wish.all_branches:
-        _tell_left(progress, "capsule", set(capsules) - set(names))
-        _tell_left(progress, "watch", set(watches) - set(names))
+        _report_left(progress, "capsule", set(capsules) - set(names))
+        _report_left(progress, "watch", set(watches) - set(names))
     return done
 
 
-def _tell_left(progress: Progress, what: str, left: set[str]) -> None:
+def _report_left(progress: Progress, what: str, left: set[str]) -> None:
     if left:
         plural = "watches" if what == "watch" else "capsules"
         runs = f"{plural} go on" if len(left) > 1 else f"{what} goes on"

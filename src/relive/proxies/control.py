@@ -86,7 +86,7 @@ class ControlLink(asyncio.Protocol):
             return
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
-            self._take_line(line)
+            self._handle_line(line)
         if len(self._rest) > _MAX_LINE_BYTES:
             self.send_line(_line(error_reply("bad-message", "a line is too long")))
             self._transport.close()
@@ -107,7 +107,7 @@ class ControlLink(asyncio.Protocol):
             return
         self._transport.write(line)
 
-    def _take_line(self, line: bytes) -> None:
+    def _handle_line(self, line: bytes) -> None:
         if not line.strip():
             return
         try:

@@ -58,11 +58,11 @@ class ChunkedBody:
                 return None
             self._line = b""
             at = end
-            if self._take_line(line):
+            if self._read_line(line):
                 return at
         return None
 
-    def _take_line(self, line: bytes) -> bool:
+    def _read_line(self, line: bytes) -> bool:
         """Go on to what follows the line; True if the body ends with it."""
         if self._state == _SIZE:
             match = _SIZE_LINE.fullmatch(line)

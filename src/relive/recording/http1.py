@@ -127,7 +127,7 @@ class _Framer:
         if state == _UNTIL_CLOSE:
             return [_END]
         if state in (_LENGTH, _CHUNKED) or (state == _HEAD and self._held.strip(b"\r\n")):
-            return [Cut(self._take_held())]
+            return [Cut(self._drain_held())]
         return []
 
     def go_on_with_body(self, left: int) -> None:
@@ -137,7 +137,7 @@ class _Framer:
     def become_stream(self) -> list[Piece]:
         """From here on there are no messages (101, or CONNECT was granted). Gives out what was held."""
         self._state = _STREAM
-        held = self._take_held()
+        held = self._drain_held()
         return [Stream(held)] if held else []
 
     def _feed_head(self, data: bytes, pieces: list[Piece]) -> bytes:
@@ -146,30 +146,30 @@ class _Framer:
             self._held += data
             found = _END_OF_HEAD.search(self._held, self._head_search_start())
             if found is None:
-                self._keep_incomplete(b"", pieces)
+                self._buffer_incomplete(b"", pieces)
                 return b""
-            data = self._take_held()
+            data = self._drain_held()
         else:
             found = _END_OF_HEAD.search(data, self._skipped_lines(data))
             if found is None:
-                self._keep_incomplete(data, pieces)
+                self._buffer_incomplete(data, pieces)
                 return b""
         end = found.end()
         if end > self._max_head_bytes:
             return self._refuse_start(data, pieces)
         try:
-            self._take_head(data[:end], pieces)
+            self._read_head(data[:end], pieces)
         except HeadError as error:
             if not self._may_become_head(data):  # as it would have been refused had it come byte by byte
                 return self._refuse_start(data, pieces)
             return self._die(error.status, error.reason, data, pieces)
         return data[end:]
 
-    def _keep_incomplete(self, data: bytes, pieces: list[Piece]) -> None:
+    def _buffer_incomplete(self, data: bytes, pieces: list[Piece]) -> None:
         self._held += data
         self._searched = max(len(self._held) - 2, 0)
         if len(self._held) > self._max_head_bytes or not self._may_become_head(self._held):
-            self._refuse_start(self._take_held(), pieces)
+            self._refuse_start(self._drain_held(), pieces)
 
     def _refuse_start(self, data: bytes, pieces: list[Piece]) -> bytes:
         if not self._may_become_head(data):
@@ -216,7 +216,7 @@ class _Framer:
         pieces.append(Violation(status, reason, raw))
         return b""
 
-    def _take_held(self) -> bytes:
+    def _drain_held(self) -> bytes:
         held = bytes(self._held)
         self._held.clear()
         self._searched = 0
@@ -233,7 +233,7 @@ class _Framer:
     def _may_become_head(self, held: bytes | bytearray) -> bool:  # noqa: ARG002  only requests are judged so early
         return True
 
-    def _take_head(self, raw: bytes, pieces: list[Piece]) -> None:
+    def _read_head(self, raw: bytes, pieces: list[Piece]) -> None:
         raise NotImplementedError
 
 
@@ -256,9 +256,9 @@ class RequestFramer(_Framer):
         if self._state != _WAITING:
             return []
         self._state = _HEAD
-        return self.feed(self._take_held())
+        return self.feed(self._drain_held())
 
-    def _take_head(self, raw: bytes, pieces: list[Piece]) -> None:
+    def _read_head(self, raw: bytes, pieces: list[Piece]) -> None:
         head = parse_request_head(raw)
         pieces.append(head)
         self._asks_upgrade = head.asks_upgrade
@@ -294,7 +294,7 @@ class AnswerFramer(_Framer):
         """A request of this method was sent: one more final answer is to come."""
         self._methods.append(method)
 
-    def _take_head(self, raw: bytes, pieces: list[Piece]) -> None:
+    def _read_head(self, raw: bytes, pieces: list[Piece]) -> None:
         head = parse_answer_head(raw)
         if not self._methods:
             raise HeadError(400, "an answer to no request")

@@ -146,7 +146,7 @@ class RecordingWriter:
         if self._retry_at is not None and not self._resumed():
             self.last_seq += 1
             self._lost += 1
-            self._tell_head()
+            self._publish_head()
             return self.last_seq
         self.last_seq = seq = self.last_seq + 1
         mono_ns, wall_ns = at or (time.monotonic_ns(), time.time_ns())
@@ -178,7 +178,7 @@ class RecordingWriter:
             self._lost = 0
         except OSError as error:
             self._switch_off(error, events)
-        self._tell_head()
+        self._publish_head()
 
     def close(self) -> None:
         """Flush and say that no writer is there any more. May be called multiple times."""
@@ -215,7 +215,7 @@ class RecordingWriter:
             os.ftruncate(self._head_fd, layout.HEAD_BYTES)
         return mmap.mmap(self._head_fd, layout.HEAD_BYTES)
 
-    def _tell_head(self) -> None:
+    def _publish_head(self) -> None:
         head = self._head
         head[layout.HEAD_REQUEST] = self.last_request
         head[layout.HEAD_CONNECTION] = self.last_connection
@@ -261,7 +261,7 @@ class RecordingWriter:
         if self._fd >= 0:
             os.close(self._fd)
         self._fd, self._first_seq, self._offset = fd, first, layout.SEGMENT_HEADER_BYTES
-        self._tell_head()
+        self._publish_head()
         if self._keep_seconds is not None:
             self._full_at = time.monotonic() + self._keep_seconds / 8
         if self._keep_bytes is not None or self._keep_seconds is not None:

@@ -32,7 +32,15 @@ from relive.remotes.case_file import CaseFacts, read_case, write_case
 from relive.store import Store
 from relive.store.objects import hash_bytes
 
-__all__ = ["ReceivedIncident", "commits_of", "incident_id", "incidents_of", "meant", "pack_case", "take_case"]
+__all__ = [
+    "ReceivedIncident",
+    "commits_of",
+    "incident_id",
+    "incidents_of",
+    "ingest_case",
+    "meant",
+    "pack_case",
+]
 
 _AFTER_NS = 5_000_000_000  # more than ``replay`` looks beyond a failure
 _STDERR_MOST = 8 << 20  # [bytes]
@@ -235,7 +243,7 @@ def _text(name: str, data: bytes) -> Piece:
 # -- coming ----------------------------------------------------------------------------------------------------------------
 
 
-def take_case(
+def ingest_case(
     settings: Settings, store: Store, path: Path, signer: bytes, directory: Path
 ) -> ReceivedIncident:
     """Take in the incident of a case file that ``signer`` has signed; durable on return.

@@ -9,7 +9,7 @@ from relive.config import Settings
 from relive.errors import ObjectCorrupt, ObjectMissing
 from relive.model.commit import CommitId, HostFacts
 from relive.remotes.archive import ArchiveContents, ArchiveReader, case_name, entry_name, invalid, record_name
-from relive.remotes.case_transfer import ReceivedIncident, take_case
+from relive.remotes.case_transfer import ReceivedIncident, ingest_case
 from relive.remotes.compatibility import refuse_unfit
 from relive.remotes.imported import Imported
 from relive.remotes.incident_records import IncidentRecord, here_already, read_record
@@ -50,7 +50,7 @@ class ArchiveImport:
             wanted = read if settings is not None else read[:1]
             for commit, _, new_bytes in wanted:
                 self._receive(commit, new_bytes)
-            taken = [self._take(settings, *case) for case in cases] if settings is not None else []
+            taken = [self._ingest_case(settings, *case) for case in cases] if settings is not None else []
         parts = sum(len(commit.parts) for commit, _, _ in read)
         arrived = len(self._arrived)
         return Imported(first, arrived, self._bytes, parts - arrived, read[0][1], tuple(taken))
@@ -72,7 +72,7 @@ class ArchiveImport:
         size = 0
         for part in commit.parts:
             if part not in self._passed:
-                size += _take(self._transfers, self._reader, part, part in missing, done)
+                size += _receive_part(self._transfers, self._reader, part, part in missing, done)
         self._arrived |= missing - self._passed
         self._passed |= set(commit.parts)
         self._bytes += size
@@ -107,14 +107,14 @@ class ArchiveImport:
                 remedy="run it again",
             )
 
-    def _take(self, settings: Settings, record: IncidentRecord, staging: Staging) -> ReceivedIncident:
+    def _ingest_case(self, settings: Settings, record: IncidentRecord, staging: Staging) -> ReceivedIncident:
         here = here_already(settings, self._store, record)
         if here is not None:
             return here
-        return take_case(settings, self._store, staging.files / "case", record.signer, staging.images)
+        return ingest_case(settings, self._store, staging.files / "case", record.signer, staging.images)
 
 
-def _take(
+def _receive_part(
     transfers: Transfers,
     reader: ArchiveReader,
     part: TransferPart,

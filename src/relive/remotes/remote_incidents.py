@@ -14,7 +14,7 @@ from relive.config import Settings
 from relive.errors import ArchiveInvalid
 from relive.model.commit import CommitId
 from relive.model.incident import Incident
-from relive.remotes.case_transfer import ReceivedIncident, commits_of, incident_id, take_case
+from relive.remotes.case_transfer import ReceivedIncident, commits_of, incident_id, ingest_case
 from relive.remotes.incident_records import (
     IncidentRecord,
     damaged_incident,
@@ -125,7 +125,7 @@ def fetch_incident(
                 raise damaged_incident(
                     f"the incident {record.id[:10]} at {remote.url}", "its case file was changed"
                 )
-            return take_case(settings, store, case, record.signer, staging.images)
+            return ingest_case(settings, store, case, record.signer, staging.images)
     finally:
         staging.discard()
 

@@ -44,9 +44,9 @@ class BranchDrain:
         for path in sorted(self._rings.glob("*.ring")):
             match = _RING.fullmatch(path.name)
             if match is not None:
-                self._take(path, int(match["pid"]))
+                self._collect(path, int(match["pid"]))
 
-    def _take(self, path: Path, pid: int) -> None:
+    def _collect(self, path: Path, pid: int) -> None:
         try:
             if path.name not in self._readers:
                 self._readers[path.name] = RingReader(path)

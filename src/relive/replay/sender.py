@@ -154,7 +154,7 @@ class Sender:
         self._sent = {step.exchange.number: asyncio.Event() for step in plan.steps}
         self._follow_each_other(plan.steps)
         tasks = [
-            asyncio.create_task(self._take(step, plan.subject, began, on_subject)) for step in plan.steps
+            asyncio.create_task(self._send_step(step, plan.subject, began, on_subject)) for step in plan.steps
         ]
         hangups = [asyncio.create_task(self._hang_up(hangup, began)) for hangup in plan.hangups]
         death = asyncio.create_task(died.wait())
@@ -194,7 +194,7 @@ class Sender:
         for sock in self._forged.values():
             sock.close()
 
-    async def _take(
+    async def _send_step(
         self, step: ReplayStep, subject: int | None, began: float, on_subject: Callable[[], None]
     ) -> None:
         exchange = step.exchange

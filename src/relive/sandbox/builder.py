@@ -221,11 +221,11 @@ class BranchBuilder:
         check_sealed()
         seal_us = (time.monotonic_ns() - began) // 1000
         # CRIU opens names that the commit gives it. From a directory of the host they could lead out by "..".
-        images = _keep(stack, detached(self._directory / "images"))
-        status = _keep(
+        images = _close_at_end(stack, detached(self._directory / "images"))
+        status = _close_at_end(
             stack, os.open(self._directory / "status", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         )
-        network = _keep(stack, os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC))
+        network = _close_at_end(stack, os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC))
         branch_root = self._branch_root.result()
         stack.callback(branch_root.release)
         branch_root.mount(first)
@@ -235,7 +235,7 @@ class BranchBuilder:
         number, criu = free_number(frozenset()), None
         if not self._asks:
             criu, joined = self._start_criu(first, number, [images, network], stack)
-        held = [_keep(stack, descriptor) for descriptor in branch_root.held]
+        held = [_close_at_end(stack, descriptor) for descriptor in branch_root.held]
         plan = self._plan.result()
         branch_root.prepare(self._directory / "images")
         ends = Ends()
@@ -307,7 +307,7 @@ def _ask_about_connects(connects: Callable[[int], None]) -> None:
         connects(ask_supervisor(CONNECT_FILTER))
 
 
-def _keep(stack: contextlib.ExitStack, descriptor: int) -> int:
+def _close_at_end(stack: contextlib.ExitStack, descriptor: int) -> int:
     """Have a descriptor closed at the end, and return it."""
     stack.callback(os.close, descriptor)
     return descriptor

@@ -275,7 +275,7 @@ def lay_changes(
         if point not in trees:
             trees[point] = directory / f"{len(trees):02}"
             trees[point].mkdir()
-            times.append((trees[point], _take_likeness(Path(point), trees[point])))
+            times.append((trees[point], _copy_likeness(Path(point), trees[point])))
         target = trees[point] / path.removeprefix(point.rstrip("/") + "/")
         times.extend(_make_parents(target.parent, trees[point], Path(point)))
         return target
@@ -365,11 +365,11 @@ def _make_parents(directory: Path, top: Path, host: Path) -> list[tuple[Path, in
     times = []
     for one in reversed(missing):
         one.mkdir()
-        times.append((one, _take_likeness(host / one.relative_to(top), one)))
+        times.append((one, _copy_likeness(host / one.relative_to(top), one)))
     return times
 
 
-def _take_likeness(model: Path, copy: Path) -> int:
+def _copy_likeness(model: Path, copy: Path) -> int:
     """Returns the time of its last modification [ns]."""
     if model.is_dir() and not model.is_symlink():
         facts = model.stat()

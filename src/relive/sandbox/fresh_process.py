@@ -39,7 +39,7 @@ from relive.sandbox.overlay_files import Laying
 from relive.sandbox.proc_lockdown import close_proc
 from relive.sandbox.rootfs import RootBuilder, plan_points
 from relive.sandbox.seal import Seal, check_sealed, read_seal
-from relive.sandbox.service_start import fork_service, look_up_user, take_identity
+from relive.sandbox.service_start import assume_identity, fork_service, look_up_user
 from relive.sandbox.spawn import SpawnChannel, become_init, spawn_first_process, standard_streams
 from relive.sandbox.unfinished import new_place, sweep_unfinished
 
@@ -304,7 +304,7 @@ class _First:
     def _become(self) -> None:
         for number in WITHHELD.values():
             libc.call("prctl", _PR_CAPBSET_DROP, number, 0, 0, 0)
-        take_identity(self.user)
+        assume_identity(self.user)
         _give_up_withheld()
 
 

@@ -57,7 +57,7 @@ class Laying:
             host, target = host / part, target / part
             if not os.path.lexists(target):
                 target.mkdir()
-                _take_likeness(host, target)
+                _copy_likeness(host, target)
             elif not stat.S_ISDIR(target.lstat().st_mode):
                 # A link that was laid before would lead out of the layer, into the host.
                 raise UsageError(f"nothing can be laid over {str(path)!r}", cause=f"{part!r} is no directory")
@@ -105,7 +105,7 @@ class Laying:
         return self.samples[-64:]
 
 
-def _take_likeness(model: Path, copy: Path) -> None:
+def _copy_likeness(model: Path, copy: Path) -> None:
     if model.is_dir():
         facts = model.stat()
         os.chown(copy, facts.st_uid, facts.st_gid)

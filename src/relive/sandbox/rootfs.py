@@ -213,7 +213,7 @@ class RootBuilder:
         upper, work = layer_directories(self._layers, point.slot)
         upper.mkdir(parents=True, exist_ok=True)
         work.mkdir(exist_ok=True)
-        _take_likeness(Path(point.point), upper)
+        _copy_likeness(Path(point.point), upper)
         lower = [Path(point.point)]
         if committed:
             _link_to(committed, upper.parent / "between")
@@ -247,7 +247,7 @@ class RootBuilder:
         (under / "empty").mkdir(parents=True, exist_ok=True)
         (under / "host").mkdir(exist_ok=True)
         mount("tmpfs", under / "empty", "tmpfs")
-        _take_likeness(Path(point.point), under / "empty")
+        _copy_likeness(Path(point.point), under / "empty")
         mount_overlay(under / "host", lower=[under / "empty", Path(point.point)], upper=None, work=None)
         return under / "host"
 
@@ -311,7 +311,7 @@ class RootBuilder:
                 with contextlib.suppress(FileExistsError, FileNotFoundError):
                     here = self.inside(entry.path)
                     here.mkdir()
-                    _take_likeness(Path(entry.path), here)
+                    _copy_likeness(Path(entry.path), here)
         for directory in (IO_DIRECTORY, RINGS_DIRECTORY, INPROCESS_DIRECTORY):
             self.inside(directory).mkdir(parents=True, exist_ok=True)
         place_kerndat(self._tools, self.root)
@@ -362,7 +362,7 @@ def _link_to(layers: Sequence[Path], between: Path) -> None:
             link.symlink_to(os.path.relpath(os.path.realpath(layer), os.path.realpath(between)))
 
 
-def _take_likeness(model: Path, copy: Path) -> None:
+def _copy_likeness(model: Path, copy: Path) -> None:
     """Give a layer's top directory the owner and mode of what it covers: the overlay shows the top layer's."""
     facts = model.stat()
     os.chown(copy, facts.st_uid, facts.st_gid)

@@ -16,7 +16,7 @@ from relive.kernel.seccomp import hide_io_uring
 from relive.sandbox.rootfs import IO_DIRECTORY
 from relive.sandbox.spawn import standard_streams
 
-__all__ = ["fork_service", "look_up_user", "take_identity"]
+__all__ = ["assume_identity", "fork_service", "look_up_user"]
 
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -31,7 +31,7 @@ def look_up_user(name: str | None) -> pwd.struct_passwd | None:
         raise UsageError(f"there is no user {name!r}", remedy="name a user of this machine") from None
 
 
-def take_identity(user: pwd.struct_passwd | None) -> None:
+def assume_identity(user: pwd.struct_passwd | None) -> None:
     """Become that user, for good; None: stay who one is. Raises OSError."""
     if user is None:
         return

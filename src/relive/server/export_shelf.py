@@ -101,11 +101,11 @@ class ExportStore:
         part = path.with_name(f"{identity}.{secrets.token_hex(8)}.part")
         try:
             write(part)
-            return self._take(part, path, KeptExport(identity, name, 0, asked_by, 0, lifetime))
+            return self._publish(part, path, KeptExport(identity, name, 0, asked_by, 0, lifetime))
         finally:
             part.unlink(missing_ok=True)
 
-    def _take(self, part: Path, path: Path, wish: KeptExport) -> KeptExport:
+    def _publish(self, part: Path, path: Path, wish: KeptExport) -> KeptExport:
         """Put the file at its place and its row beside it, unless another attempt was quicker; its lifetime is in ``expires``."""
         with self._database.writing() as connection:
             row = connection.execute("SELECT * FROM exports WHERE id = ?", (wish.id,)).fetchone()

@@ -259,7 +259,7 @@ class TaskStore:
                 "UPDATE tasks SET state = ?, attempt = ?, deaths = ?, begun_ns = coalesce(begun_ns, ?) WHERE id = ?",
                 (TaskState.RUNNING, attempt, deaths, time.time_ns(), task_id),
             )
-            _tell(database, task_id, TaskEventKind.BEGUN, {"attempt": attempt})
+            _insert_event(database, task_id, TaskEventKind.BEGUN, {"attempt": attempt})
             begun = database.execute(f"{_TASK} WHERE id = ?", (task_id,)).fetchone()
         return Beginning(_task(begun), attempt, deaths, bool(begun["cancelling"]))
 
@@ -301,7 +301,7 @@ class TaskStore:
         """A task's end, with what it had still to tell; durable on return. Raises Superseded."""
         with self._promised.writing() as database:
             _check_fence(database, news.task, news.attempt)
-            _tell_news(database, news)
+            _insert_news(database, news)
             _end(database, news.task, state, result, failure)
 
     def tell(self, news: Iterable[News]) -> None:
@@ -310,7 +310,7 @@ class TaskStore:
             for one in news:
                 with contextlib.suppress(Superseded):
                     _check_fence(database, one.task, one.attempt)
-                    _tell_news(database, one)
+                    _insert_news(database, one)
 
     def cancelling_among(self, task_ids: Iterable[TaskId]) -> set[TaskId]:
         """Those that are to end."""
@@ -423,22 +423,24 @@ def _check_fence(database: sqlite3.Connection, task_id: TaskId, attempt: int) ->
         raise Superseded(f"attempt {attempt} of {task_id}")
 
 
-def _tell(database: sqlite3.Connection, task_id: TaskId, event: TaskEventKind, data: dict[str, Any]) -> None:
+def _insert_event(
+    database: sqlite3.Connection, task_id: TaskId, event: TaskEventKind, data: dict[str, Any]
+) -> None:
     database.execute(
         "INSERT INTO events (task, event, wall_ns, data) VALUES (?, ?, ?, ?)",
         (task_id, event, time.time_ns(), _json(data)),
     )
 
 
-def _tell_news(database: sqlite3.Connection, news: News) -> None:
+def _insert_news(database: sqlite3.Connection, news: News) -> None:
     for text in news.told:
-        _tell(database, news.task, TaskEventKind.TOLD, {"text": text})
+        _insert_event(database, news.task, TaskEventKind.TOLD, {"text": text})
     if news.progress is not None:
         # Rows of a long task would grow without end, and nobody wants to know how far it once was.
         database.execute(
             "DELETE FROM events WHERE task = ? AND event = ?", (news.task, TaskEventKind.PROGRESS)
         )
-        _tell(database, news.task, TaskEventKind.PROGRESS, news.progress.model_dump())
+        _insert_event(database, news.task, TaskEventKind.PROGRESS, news.progress.model_dump())
 
 
 def _end(
@@ -453,7 +455,9 @@ def _end(
         "UPDATE tasks SET state = ?, result = ?, error = ?, ended_ns = ? WHERE id = ?",
         (state, _json_or_null(result), _json_or_null(error), time.time_ns(), task_id),
     )
-    _tell(database, task_id, TaskEventKind.ENDED, {"state": state.value, "result": result, "error": error})
+    _insert_event(
+        database, task_id, TaskEventKind.ENDED, {"state": state.value, "result": result, "error": error}
+    )
 
 
 def _task(row: sqlite3.Row) -> Task:

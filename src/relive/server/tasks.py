@@ -284,7 +284,7 @@ class Tasks:
         next_beat = 0.0
         while not self._ending.wait(_TICK):
             now = time.monotonic()
-            self._guarded(self._tell)
+            self._guarded(self._store_news)
             self._guarded(self._hear_of_cancels)
             if now >= next_beat:
                 next_beat = now + _BEAT
@@ -294,7 +294,7 @@ class Tasks:
         with self._changed:
             return [work for work in self._held.values() if work is not None]
 
-    def _tell(self) -> None:
+    def _store_news(self) -> None:
         news = [work.news() for work in self._works()]
         news = [one for one in news if one.progress is not None or one.told]
         if news:
@@ -313,7 +313,7 @@ class Tasks:
 
     def _handing(self) -> None:
         turns: list[tuple[float, Callable[[], None]]] = [
-            (_BEAT, self._take_over),
+            (_BEAT, self._claim_orphans),
             (_CHECK, self._find_unknown),
             (_SWEEP, self._sweep),
         ]
@@ -336,7 +336,7 @@ class Tasks:
             self._engine.hand_out(task)
             self._store.set_handed([task], handed=True)
 
-    def _take_over(self) -> None:
+    def _claim_orphans(self) -> None:
         """Let tasks go on that dead processes have."""
         with self._engine.alone() as alone:
             if not alone:

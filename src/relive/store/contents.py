@@ -74,7 +74,7 @@ class StoredContents:
         assert manifest.listing is not None
         commit_id = commit_id_of(manifest)
         placement, index = self._index_of(commit_id)
-        self._keep(_Known(commit_id, placement, index.contents))
+        self._cache(_Known(commit_id, placement, index.contents))
         return checked_layers(manifest.listing, index.listing)
 
     def _index_of(self, commit_id: CommitId) -> tuple[Placement, PackIndex]:
@@ -127,7 +127,7 @@ class StoredContents:
             if known is not None:
                 _close(known)
 
-    def _keep(self, known: _Known) -> None:
+    def _cache(self, known: _Known) -> None:
         before = self._known.pop(known.commit, None)
         if before is not None:
             _close(before)
@@ -145,7 +145,7 @@ class StoredContents:
                     placement, index = self._index_of(commit_id)
                     if name in index.contents.positions:
                         found = _Known(commit_id, placement, index.contents)
-                        self._keep(found)
+                        self._cache(found)
                         return found
         return None
 
@@ -191,7 +191,7 @@ class StoredContents:
             raise _missing(name)
         placement, index = self._index_of(known.commit)
         found = _Known(known.commit, placement, index.contents)
-        self._keep(found)
+        self._cache(found)
         return found
 
     def _block(self, known: _Known, block: int) -> Pages:

@@ -81,12 +81,12 @@ class Images:
         """
         taken = self.begin(parent)
         try:
-            return self._take(directory, taken)
+            return self._ingest(directory, taken)
         except BaseException:
             taken.intake.discard()
             raise
 
-    def _take(self, directory: Path, taken: IngestedImages) -> IngestedImages:
+    def _ingest(self, directory: Path, taken: IngestedImages) -> IngestedImages:
         paths = {path.name: path for path in sorted(directory.iterdir()) if path.suffix == ".img"}
         sizes = {name: path.stat().st_size for name, path in paths.items() if name.startswith("pages-")}
         small = {name: path.read_bytes() for name, path in paths.items() if name not in sizes}
@@ -95,7 +95,7 @@ class Images:
         # A thread beside the comparison; gone on return, since the caller may fork.
         with ThreadPoolExecutor(1) as pool:
             hashes = pool.map(lambda file: hash_pages(file[1], file[0].size), files)
-            taken.intake.take_pages(files)
+            taken.intake.ingest_pages(files)
             images = [
                 ImageFile(name=file.name, size=file.size, object=name)
                 for (file, _), name in zip(files, hashes, strict=True)
@@ -127,7 +127,7 @@ class Images:
         Raises:
             OSError: the disk is full.
         """
-        taken.intake.take_contents(layers, wanted, new, advance)
+        taken.intake.ingest_contents(layers, wanted, new, advance)
         return taken.intake.finish(taken.bundle, listing)
 
     def place(self, commit_id: CommitId, pages: IngestedPages) -> int:

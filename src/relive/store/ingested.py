@@ -1,4 +1,4 @@
-"""What ``Store.take_images`` returns and ``Store.add`` is given."""
+"""What ``Store.ingest_images`` returns and ``Store.add`` is given."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class Keyring:
                 remedy=f"to change it, put a new one and a comma in front of it in {STORE_KEY}; or unset that",
             )
 
-    def take_store_key(self, key: bytes) -> None:
+    def adopt_store_key(self, key: bytes) -> None:
         """Use a key that was made elsewhere.
 
         Raises:

@@ -237,7 +237,7 @@ class Store:
         if taken is not None:
             taken.intake.discard()
 
-    def take_file(
+    def ingest_file(
         self, file: Path, place: tuple[str, str] | None = None, part: FilePart | None = None
     ) -> str:
         """Take a staged file, which is gone from where it was on return; it is durable with ``add``.
@@ -252,7 +252,7 @@ class Store:
         with disk_errors("storing a file", self._directory):
             return self._new_files.take(file, place, part)
 
-    def take_images(self, directory: Path, parent: CommitId | None = None) -> IngestedImages:
+    def ingest_images(self, directory: Path, parent: CommitId | None = None) -> IngestedImages:
         """Take CRIU's image files in, durable with ``add``; only within ``taking_in``. The files may be removed afterwards.
 
         Args:

@@ -270,7 +270,7 @@ class Transfers:
         # Packs first: should they not open, the next drop removes them, which it does not do with objects.
         for part in wanted:
             if part.kind is PartKind.PACK:
-                self._take_pack(part)
+                self._receive_pack(part)
         self._check_opens(commit)
         for part in wanted:
             if part.kind is PartKind.OBJECT:
@@ -281,7 +281,7 @@ class Transfers:
         self._manifests.write(commit.id, commit.manifest_bytes)
         return []
 
-    def _take_pack(self, part: TransferPart) -> None:
+    def _receive_pack(self, part: TransferPart) -> None:
         arrived, target = self.arriving(part), self._place(part)
         finish_file(arrived)
         arrived.replace(target)

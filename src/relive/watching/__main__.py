@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import relive.agent.control.lean  # noqa: F401 - before all others
-from relive.agent.control.process import log_to, note_pid, tell_starter
+from relive.agent.control.process import log_to, note_pid, notify_starter
 from relive.config import Settings, load_settings
 from relive.errors import ReliveError
 from relive.model.capsule import LifePaths
@@ -39,14 +39,14 @@ def main() -> int:
         note_pid(paths)
         asyncio.run(_serve(settings, Watch(paths, facts), arguments.ready))
     except ReliveError as error:
-        tell_starter(arguments.ready, {"error": error.as_json()})
+        notify_starter(arguments.ready, {"error": error.as_json()})
         return error.exit_status
     return 0
 
 
 async def _serve(settings: Settings, watch: Watch, ready: int | None) -> None:
     agent = ContainerAgent(settings, watch, engine_named(watch.facts.engine, watch.facts.spec))
-    await agent.run(lambda: tell_starter(ready, {"ok": True}))
+    await agent.run(lambda: notify_starter(ready, {"ok": True}))
 
 
 if __name__ == "__main__":

@@ -103,9 +103,9 @@ class OutputFollower:
                 if not time_text:
                     self._log.warning("the engine says", words=line.decode(errors="replace").strip())
                 elif moment(time_text) > behind:  # two runs of the command overlap by the last line
-                    self._take(file, time_text, text)
+                    self._write_line(file, time_text, text)
 
-    def _take(self, file: BinaryIO, time_text: str, text: bytes) -> None:
+    def _write_line(self, file: BinaryIO, time_text: str, text: bytes) -> None:
         begin = self._streams[-1].stat().st_size
         file.write(text)
         if moment(time_text) > moment(self._last):

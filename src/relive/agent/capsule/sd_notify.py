@@ -101,9 +101,9 @@ class NotifyRelay:
                 message, extras, _, _ = heard.recvmsg(_MESSAGE_MOST, room, socket.MSG_CMSG_CLOEXEC)
                 if not extras:
                     return  # it was shut down: each message has its sender's credentials
-                self._take(message, extras, main)
+                self._receive(message, extras, main)
 
-    def _take(self, message: bytes, extras: list[tuple[int, int, bytes]], main: int) -> None:
+    def _receive(self, message: bytes, extras: list[tuple[int, int, bytes]], main: int) -> None:
         sender, descriptors = 0, array.array("i")
         for _, kind, data in extras:
             if kind == socket.SCM_CREDENTIALS:

@@ -53,7 +53,7 @@ from relive.sandbox.rootfs import (
     plan_points,
     share_host,
 )
-from relive.sandbox.service_start import fork_service, look_up_user, take_identity
+from relive.sandbox.service_start import assume_identity, fork_service, look_up_user
 from relive.sandbox.spawn import (
     FileTracking,
     Front,
@@ -364,7 +364,7 @@ class _Starter:
         self.handed.take()
         if self.file_filter:
             listener.put_on()  # from here on it asks before it changes files, and nobody answers before it is executed
-        take_identity(self.user)
+        assume_identity(self.user)
 
     def _mount_root(self) -> None:
         if self.spec.files is FilesWay.HOST:

@@ -78,11 +78,11 @@ def stop_service(capsule: Capsule, *, number: int, limit: float, say: Callable[[
         main = open_member(facts.root, facts.init)
         if main is not None:
             stack.callback(os.close, main)
-        _tell_agent(capsule)
+        _notify_agent(capsule)
         ending = StopResult.ENDED
         if limit <= 0 or not _ends_by_asking(capsule, init, main, number, limit, say):
             ending = StopResult.KILLED
-            _tell_agent(capsule)  # what it is told counts for a while only
+            _notify_agent(capsule)  # what it is told counts for a while only
             _kill(capsule, init, main)
     _await_close(capsule)
     return ending
@@ -136,7 +136,7 @@ def _kill(capsule: Capsule, init: int, main: int | None) -> None:
         )
 
 
-def _tell_agent(capsule: Capsule) -> None:
+def _notify_agent(capsule: Capsule) -> None:
     """An end that was asked for is no failure; an agent that does not answer is no reason to let the service run."""
     with contextlib.suppress(ReliveError):
         ask_agent(capsule.paths.agent_socket, {"op": "stopping"}, limit=_AGENT_LIMIT)

@@ -70,7 +70,7 @@ class PolicyCommits:
         trigger, interval = Trigger.START, self._policy.seconds
         while True:
             pause = interval
-            if self._tell().is_held:
+            if self._publish_state().is_held:
                 pause = max(interval, _HELD_LOOK) if interval is not None else None
             else:
                 try:
@@ -82,7 +82,7 @@ class PolicyCommits:
                     self._log.info(
                         "durable", commit=stored.id, durable_us=stored.durable_us, bytes=stored.new_bytes
                     )
-                self._tell()
+                self._publish_state()
             self._committer.is_ready(True)
             if pause is None:
                 return
@@ -102,7 +102,7 @@ class PolicyCommits:
         while self._activity is not None and not await asyncio.to_thread(self._activity.has_changed, look):
             await asyncio.sleep(look)
 
-    def _tell(self) -> PaceState:
+    def _publish_state(self) -> PaceState:
         state = self._pace.state()
         if self._last_state is None or state.is_held != self._last_state.is_held:
             self._log.info("pace", **state.model_dump())

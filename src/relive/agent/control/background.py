@@ -46,7 +46,7 @@ class BackgroundTasks:
         Args:
             part: its name in ``Protection``, which is nobody else's: what runs for a while without an error is said to work again.
         """
-        return self._add(self._keep(part, begin))
+        return self._add(self._supervise(part, begin))
 
     def _add(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
@@ -62,7 +62,7 @@ class BackgroundTasks:
         except Exception:
             self._log.exception("unexpected")
 
-    async def _keep(self, part: str, begin: Callable[[], Work]) -> None:
+    async def _supervise(self, part: str, begin: Callable[[], Work]) -> None:
         loop = asyncio.get_running_loop()
         while True:
             settled = loop.call_later(_SETTLED, self._protection.works, part)

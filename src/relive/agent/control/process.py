@@ -16,7 +16,7 @@ from relive.kernel import procfs
 from relive.model.capsule import LifePaths
 from relive.store.disk_errors import disk_errors
 
-__all__ = ["log_to", "note_pid", "tell_starter"]
+__all__ = ["log_to", "note_pid", "notify_starter"]
 
 
 def note_pid(paths: LifePaths) -> None:
@@ -26,7 +26,7 @@ def note_pid(paths: LifePaths) -> None:
         paths.agent_pid.write_text(f"{os.getpid()} {own.start_ticks if own is not None else 0}")
 
 
-def tell_starter(descriptor: int | None, message: dict[str, object]) -> None:
+def notify_starter(descriptor: int | None, message: dict[str, object]) -> None:
     """Tell the starter, who reads the other end; None: nobody does."""
     if descriptor is not None:
         os.write(descriptor, json.dumps(message).encode() + b"\n")

@@ -133,14 +133,14 @@ class ProxySupervisor:
                 if time.monotonic() >= self._not_before:
                     taken = await self._committer.capture(Trigger.REQUEST)
                     name = taken.name
-                    self._tasks.begin(self._keep(taken))
+                    self._tasks.begin(self._store(taken))
             except Exception as error:
                 self._note_failure(error)
             finally:  # whatever became of the commit: the clients wait
                 if self.proxy is not None and self.proxy.link is not None:
                     self.proxy.link.send("go", requests=requests, commit=name)
 
-    async def _keep(self, taken: DumpedCommit) -> None:
+    async def _store(self, taken: DumpedCommit) -> None:
         try:
             await self._committer.store(taken)
         except Exception as error:

@@ -43,7 +43,7 @@ async def serve_control(path: Path, handler: Handler, advance: Advance) -> async
                     if b'"progress"' in line:
                         # Who asked may be gone; what was asked for goes on, and is awaited so that it is not lost.
                         with contextlib.suppress(ConnectionError):
-                            await _tell_advance(writer, advance, answer)
+                            await _report_advance(writer, advance, answer)
                     writer.write(_encoded(await answer))
                     await writer.drain()
         finally:
@@ -57,7 +57,7 @@ async def serve_control(path: Path, handler: Handler, advance: Advance) -> async
     return await asyncio.start_unix_server(serve, sock=channel, limit=_LINE_MOST)
 
 
-async def _tell_advance(
+async def _report_advance(
     writer: asyncio.StreamWriter, advance: Advance, answer: asyncio.Future[dict[str, Any]]
 ) -> None:
     """Until the answer is there, say how far it is; nothing is said while nothing moves, so that who waits can give up."""

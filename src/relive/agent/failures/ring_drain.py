@@ -135,9 +135,9 @@ class InsideDrain:
         with self._looking:
             given = set()
             try:
-                events, ended = self._take_all()
+                events, ended = self._read_all()
                 for pid, event in events:
-                    self._keep(pid, event)
+                    self._record(pid, event)
                     given.add(_key(pid, event))
                 self._writer.flush()
             except BaseException:
@@ -155,12 +155,12 @@ class InsideDrain:
             if event.kind is EventKind.FAILURE:
                 self._on_failure(replace(event, fields={**event.fields, "pid": pid}))
 
-    def _take_all(self) -> tuple[list[tuple[int, Event]], list[str]]:
+    def _read_all(self) -> tuple[list[tuple[int, Event]], list[str]]:
         """What is in the rings now, and those of them whose process is gone."""
         events: list[tuple[int, Event]] = []
         ended = []
         for name in self._names():
-            found, is_alive = self._take(name)
+            found, is_alive = self._read(name)
             events += found
             if not is_alive:
                 ended.append(name)
@@ -174,7 +174,7 @@ class InsideDrain:
         except FileNotFoundError:
             return []
 
-    def _take(self, name: str) -> tuple[list[tuple[int, Event]], bool]:
+    def _read(self, name: str) -> tuple[list[tuple[int, Event]], bool]:
         """The events in a ring, and whether its process lives."""
         match = _RING.fullmatch(name)
         if match is None or name in self._refused:
@@ -217,11 +217,11 @@ class InsideDrain:
         with contextlib.suppress(OSError):
             (self._rings / name).unlink()
 
-    def _keep(self, pid: int, event: Event) -> None:
+    def _record(self, pid: int, event: Event) -> None:
         fields = {**event.fields, "pid": pid}
         body = fields.get("file")
         if body is not None and is_body_name(body):
-            self._keep_body(body)
+            self._record_body(body)
         try:
             self._writer.append(
                 event.kind, 0, event.request, event.data, fields, at=(event.mono_ns, event.wall_ns)
@@ -230,7 +230,7 @@ class InsideDrain:
             # JSON knows larger numbers and deeper trees than a recording; nobody's ring may end this thread.
             self._log.warning("an event was not kept", pid=pid, kind=event.kind.value, cause=str(error))
 
-    def _keep_body(self, name: str) -> None:
+    def _record_body(self, name: str) -> None:
         try:
             self._bodies.take_in(self._rings / name)
         except OSError as error:

@@ -131,15 +131,15 @@ class _Intake:
         # An older checkpoint than all that are here has no parent, and yet mostly the same pages.
         alike = before or (lines[-1].id if lines else None)
         with self.store.taking_in(alike):
-            layer, fresh, held = self._take_files()
+            layer, fresh, held = self._ingest_files()
             with disk_errors("reading images", self.staging.directory):
                 manifest = self._manifest(taken_ns, [before] if before else [], layer)
-            taken = self.store.take_images(self.staging.images)
+            taken = self.store.ingest_images(self.staging.images)
             manifest = manifest.model_copy(update={"images": taken.images})
             stored = self.store.add(manifest, taken, began_monotonic_ns=began_ns)
         return Imported(stored.id, fresh + 1, stored.new_bytes, held, True)
 
-    def _take_files(self) -> tuple[Layer, int, int]:
+    def _ingest_files(self) -> tuple[Layer, int, int]:
         """(the layer, contents that were new, that were there)."""
         entries, fresh, held = [], 0, 0
         for file in self.unpacked.files:
@@ -157,7 +157,7 @@ class _Intake:
                 content = {
                     "kind": EntryKind.FILE,
                     "size": member.size,
-                    "object": self.store.take_file(file.copy, ("", member.path)),
+                    "object": self.store.ingest_file(file.copy, ("", member.path)),
                 }
                 entry = entry.model_copy(update=content)
                 held, fresh = held + is_held, fresh + (not is_held)

@@ -108,7 +108,7 @@ class _Unpacking:
         try:
             with tarfile.open(tar) as source:
                 for member in source:
-                    self._take(source, member)
+                    self._apply(source, member)
         except (tarfile.TarError, EOFError, zlib.error, ValueError) as error:
             raise _untrusted(tar.name, str(error)) from error
         for path, time_ns in reversed(self._directories):  # making their entries changes them
@@ -135,7 +135,7 @@ class _Unpacking:
             os.chown(here, facts.st_uid, facts.st_gid)
             here.chmod(stat.S_IMODE(facts.st_mode))
 
-    def _take(self, source: tarfile.TarFile, member: tarfile.TarInfo) -> None:
+    def _apply(self, source: tarfile.TarFile, member: tarfile.TarInfo) -> None:
         name = PurePosixPath(member.name.lstrip("/"))
         if not name.parts:
             if member.isdir():

@@ -99,23 +99,23 @@ class _Reading:
             if self._stream is not None or self._junk is not None:
                 break
             if piece.way is Way.UP:
-                self._take_up(self._requests.feed(piece.data))
+                self._read_requests(self._requests.feed(piece.data))
             else:
-                self._take_down(self._answers.feed(piece.data))
+                self._read_answers(self._answers.feed(piece.data))
         if self._stream is None and self._junk is None:
-            self._take_endings()
+            self._read_endings()
         return self._made()
 
-    def _take_endings(self) -> None:
+    def _read_endings(self) -> None:
         endings = sorted(self._dialogue.endings.items(), key=lambda one: (one[1].mono_ns, one[1].seq))
         for way, ending in endings:
             if ending.how == "closed" and not ending.cut:
                 if way is Way.UP:
-                    self._take_up(self._requests.eof())
+                    self._read_requests(self._requests.eof())
                 else:
-                    self._take_down(self._answers.eof())
+                    self._read_answers(self._answers.eof())
 
-    def _take_up(self, pieces: list[Piece]) -> None:
+    def _read_requests(self, pieces: list[Piece]) -> None:
         for piece in pieces:
             if isinstance(piece, RequestHead):
                 self._asking = _Draft(piece, self._up)
@@ -131,24 +131,24 @@ class _Reading:
             if isinstance(piece, End) and self._asking is not None:
                 self._asking.up_end, self._asking = self._up, None
 
-    def _take_down(self, pieces: list[Piece]) -> None:
+    def _read_answers(self, pieces: list[Piece]) -> None:
         for piece in pieces:
             if self._stream is not None:
                 return
             if isinstance(piece, AnswerHead):
-                self._take_answer_head(piece)
+                self._read_answer_head(piece)
             elif isinstance(piece, Violation):
                 self._junk = (self._up, self._down)
                 return
             elif isinstance(piece, Cut):
-                self._take_cut_head(piece)
+                self._read_cut_head(piece)
             self._down += len(piece.raw)
             if self._answering is not None:
                 self._answering.down_end = self._down
                 if isinstance(piece, End):
                     self._answered(self._answering)
 
-    def _take_answer_head(self, head: AnswerHead) -> None:
+    def _read_answer_head(self, head: AnswerHead) -> None:
         if self._answering is None:
             self._answering = self._unanswered.popleft()
             self._answering.down_begin = self._down
@@ -160,7 +160,7 @@ class _Reading:
         unsent = draft.head.expects_continue and not draft.interim and draft.up_end is None
         draft.early = unsent or draft.up_end is None
 
-    def _take_cut_head(self, piece: Cut) -> None:
+    def _read_cut_head(self, piece: Cut) -> None:
         """The beginning of a head that never became whole belongs to an answer all the same."""
         if piece.raw and self._answering is None and self._unanswered:
             self._answering = self._unanswered.popleft()
@@ -174,7 +174,7 @@ class _Reading:
         ):
             self._stream = (self._up, self._down)
         elif self._requests.waits_for_answer:
-            self._take_up(self._requests.resume())
+            self._read_requests(self._requests.resume())
 
     def _made(self) -> list[Call]:
         calls = [self._call(index, draft) for index, draft in enumerate(self._drafts)]

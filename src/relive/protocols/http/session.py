@@ -54,12 +54,12 @@ class HttpSession(Session):
         pieces = self._framer.feed(data)
         while pieces and not self._is_over:
             piece = pieces.pop(0)
-            acts += self._take(piece)
+            acts += self._handle(piece)
             if isinstance(piece, End) and self._framer.waits_for_answer:
                 pieces += self._framer.resume()
         return acts
 
-    def _take(self, piece: Piece) -> list[Act]:
+    def _handle(self, piece: Piece) -> list[Act]:
         if isinstance(piece, RequestHead):
             return self._asks(piece)
         if isinstance(piece, Body) and not self._is_answered:

@@ -101,7 +101,7 @@ class Decoded:
         self._cycle: list[_Draft] = []  # since the last ReadyForQuery
         self._batch: list[int] = []
         for index in range(len(self._steps)):
-            self._take(index)
+            self._add_step(index)
         self._end_batch(len(self._steps) - 1)
         self._end_cycle(None)
         self.calls: list[Call] = []
@@ -111,7 +111,7 @@ class Decoded:
 
     # -- steps -----------------------------------------------------------------------------------------------------------
 
-    def _take(self, index: int) -> None:
+    def _add_step(self, index: int) -> None:
         step = self._steps[index]
         if step.content:
             return

@@ -163,7 +163,7 @@ class _Reading:
         messages = answered.feed(dialogue.text(Way.DOWN))
         broken = asked.broken
         for message in messages:
-            broken = self._take(message) or broken
+            broken = self._assign(message) or broken
             if broken is not None and self._at != message.end:
                 break
             if message.kind == BYTE and message.body != b"N" and dialogue.tls is not Tls.OPENED:
@@ -172,7 +172,7 @@ class _Reading:
         else:
             broken = broken or answered.broken
             if answered.broken is None and answered.rest:
-                self._take_part(len(answered.rest))
+                self._skip_part(len(answered.rest))
         self._settle_rest()
         self._transcript.broken = broken
         if broken == "encrypted":
@@ -182,7 +182,7 @@ class _Reading:
 
     # -- one message ---------------------------------------------------------------------------------------------------
 
-    def _take(self, message: Message) -> str | None:
+    def _assign(self, message: Message) -> str | None:
         """Give it to its step; or why it belongs to none."""
         head = self._next_head()
         if head is None or (not self._begun and self._is_before(message, head)):
@@ -202,7 +202,7 @@ class _Reading:
             self._whole(head, message)
         return None
 
-    def _take_part(self, size: int) -> None:
+    def _skip_part(self, size: int) -> None:
         """The beginning of a message of which the rest never came."""
         head = self._next_head()
         if head is None:

@@ -25,7 +25,7 @@ from relive.protocols.postgres.messages import (
     read_parse,
     read_row_description,
 )
-from relive.protocols.postgres.statements import told_statement
+from relive.protocols.postgres.statements import describe_statement
 from relive.protocols.postgres.values import decode
 
 __all__ = [
@@ -208,7 +208,7 @@ def asked_of(server: str, database: str, statement: str, unit: Unit | None = Non
         "system": "postgresql",
         "server": server,
         "database": database,
-        "statement": told_statement(statement),
+        "statement": describe_statement(statement),
     }
     if unit is None:
         return asked

@@ -9,11 +9,11 @@ import functools
 import re
 
 __all__ = [
+    "describe_statement",
     "ends_transaction",
     "is_read",
     "split",
     "state_after",
-    "told_statement",
     "without_comments",
     "words_of",
 ]
@@ -59,7 +59,7 @@ def words_of(statement: str) -> tuple[str, ...]:
     return tuple(_WORD.findall(_NO_WORDS.sub(" ", statement[:_LONGEST]).upper()))
 
 
-def told_statement(statement: str) -> str:
+def describe_statement(statement: str) -> str:
     """The statement as it is matched and shown: names that a library made are ``<name>``, as the recorder in processes has it."""
     first = statement[:16].lstrip().split(" ", 1)[0].upper()
     return _MADE_NAME.sub("<name>", statement) if first in _WITH_NAMES else statement

@@ -93,15 +93,15 @@ class _Reading:
         for piece in self._dialogue.pieces:
             if piece.way is Way.UP:
                 for asked in self._commands.feed(piece.data):
-                    self._take_command(asked)
+                    self._read_command(asked)
             else:
                 for whole in self._values.feed(piece.data):
-                    self._take_value(whole)
+                    self._read_value(whole)
             if self._commands.is_broken or self._values.is_broken:
                 break
         return self._made()
 
-    def _take_command(self, asked: RedisCommand) -> None:
+    def _read_command(self, asked: RedisCommand) -> None:
         begin, self._up = self._up, self._up + asked.size
         state, draft = self._state, self._transaction
         if draft is not None:
@@ -122,7 +122,7 @@ class _Reading:
             self._unanswered.append(draft)
         self._drafts.append(draft)
 
-    def _take_value(self, whole: Whole) -> None:
+    def _read_value(self, whole: Whole) -> None:
         begin, self._down = self._down, self._down + whole.size
         draft = self._unanswered[0] if self._unanswered else None
         if draft is None or self._is_unasked(whole.said, draft):
@@ -130,7 +130,7 @@ class _Reading:
                 draft.down_end = self._down  # said in the middle of an answer, and given with that again
                 draft.replies[-1] = self._down - draft.down_begin
             else:
-                self._take_push(whole.said, begin)
+                self._read_push(whole.said, begin)
             return
         if not draft.said:
             draft.down_begin = begin
@@ -150,7 +150,7 @@ class _Reading:
             return self._state.listens
         return self._state.monitors and kind == b"+" and name_of(draft.words[0]) != "MONITOR"
 
-    def _take_push(self, said: Said, begin: int) -> None:
+    def _read_push(self, said: Said, begin: int) -> None:
         place = self._answered_up
         push = _Draft([], place, place, self._state.database, self._state.version, 1, [said], is_push=True)
         push.down_begin, push.down_end = begin, self._down

@@ -77,20 +77,20 @@ class _Reader(ABC, Generic[_Found]):
             if body is None:
                 return False
             self._size = None
-            self._take_bulk(body, found)
+            self._read_bulk(body, found)
             return True
         line = self._line()
         if line is None:
             return False
-        self._take_line(line, found)
+        self._read_line(line, found)
         return not self.is_broken
 
     @abstractmethod
-    def _take_bulk(self, body: bytes, found: list[_Found]) -> None:
+    def _read_bulk(self, body: bytes, found: list[_Found]) -> None:
         """The bulk that was announced."""
 
     @abstractmethod
-    def _take_line(self, line: bytes, found: list[_Found]) -> None:
+    def _read_line(self, line: bytes, found: list[_Found]) -> None:
         """A line where no bulk is due."""
 
     @property
@@ -141,14 +141,14 @@ class Commands(_Reader[RedisCommand]):
         self._left = 0  # words that are still to come
         self._words: list[bytes] = []
 
-    def _take_bulk(self, body: bytes, found: list[RedisCommand]) -> None:
+    def _read_bulk(self, body: bytes, found: list[RedisCommand]) -> None:
         self._words.append(body)
         self._left -= 1
         if not self._left:
             found.append(RedisCommand(self._words, self._whole()))
             self._words = []
 
-    def _take_line(self, line: bytes, found: list[RedisCommand]) -> None:
+    def _read_line(self, line: bytes, found: list[RedisCommand]) -> None:
         if self._left:
             self._size = _number(line[1:], _LONGEST_BULK) if line[:1] == b"$" else None
             self.is_broken = self._size is None or self._size < 0
@@ -172,10 +172,10 @@ class Values(_Reader[Whole]):
         self._stack: list[tuple[bytes, int, list[Said]]] = []
         self._bulk_kind = b""
 
-    def _take_bulk(self, body: bytes, found: list[Whole]) -> None:
+    def _read_bulk(self, body: bytes, found: list[Whole]) -> None:
         self._add((self._bulk_kind, body), found)
 
-    def _take_line(self, line: bytes, found: list[Whole]) -> None:
+    def _read_line(self, line: bytes, found: list[Whole]) -> None:
         kind, rest = line[:1], line[1:]
         if kind and kind in _BULKS:
             size = _number(rest, _LONGEST_BULK)

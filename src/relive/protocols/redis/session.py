@@ -70,7 +70,7 @@ class RedisSession(Session):
         for asked in self._commands.feed(data):
             if self._is_over:
                 break
-            acts += self._take(asked.words)
+            acts += self._handle(asked.words)
         if self._commands.is_broken and not self._is_over:
             self._is_over = True
             acts += [Send(b"-ERR Protocol error\r\n"), Close()]
@@ -95,7 +95,7 @@ class RedisSession(Session):
 
     # -- commands -----------------------------------------------------------------------------------------------------
 
-    def _take(self, words: list[bytes]) -> list[Act]:
+    def _handle(self, words: list[bytes]) -> list[Act]:
         if self._transaction is not None:
             return self._in_transaction(self._transaction, words)
         if name_of(words) == "MULTI":

@@ -115,7 +115,7 @@ class Carrier:
         self._frozen = False
         self._ends[Way.UP].thaw()
         if self._closed:
-            self._tell()
+            self._report_done()
         elif not self._directions[Way.DOWN].paused:
             self._ends[Way.DOWN].resume_reading()
 
@@ -224,9 +224,9 @@ class Carrier:
             end.close(reset=reset)
         self._closed = True
         if not self._frozen:  # else an end still waits for the gate
-            self._tell()
+            self._report_done()
 
-    def _tell(self) -> None:
+    def _report_done(self) -> None:
         if self._done is not None:
             done, self._done = self._done, None
             done(self)

@@ -68,13 +68,13 @@ class AnswerSide:
         """Bytes of the service: record them, then pass them on."""
         connection, framer = self._connection, self._framer
         if self._is_unframed:
-            self._take_stream(data)
+            self._handle_stream(data)
             pieces: list[Piece] = []
         else:
             held_before = framer.held
             pieces = framer.feed(data)
             for piece in pieces:
-                self._take_piece(piece)
+                self._handle_piece(piece)
             if held_before or framer.held:  # part of a head waits for its rest, so not the same bytes go on
                 data = b"".join([piece.raw for piece in pieces])
         self._traffic.writer.flush()
@@ -85,7 +85,7 @@ class AnswerSide:
         """The service's side ended ("closed" or "reset"); answers that are not whole are broken."""
         connection = self._connection
         for piece in self._framer.eof() if how == "closed" else []:
-            self._take_piece(piece)
+            self._handle_piece(piece)
             if piece.raw:
                 connection.to_client(piece.raw)
         while connection.flights:
@@ -96,23 +96,23 @@ class AnswerSide:
         """Sizes of the stream after an upgrade, each name with ``prefix`` before it."""
         return self._stream.summary(prefix) if self._stream is not None else {}
 
-    def _take_piece(self, piece: Piece) -> None:
+    def _handle_piece(self, piece: Piece) -> None:
         if not self._connection.flights and isinstance(piece, (Body, AnswerHead, End)):
             return  # the answer to a request that we have refused in its middle
         if isinstance(piece, Body):
-            self._take_body(piece.raw)
+            self._handle_body(piece.raw)
         elif isinstance(piece, AnswerHead):
-            self._take_head(piece)
+            self._handle_head(piece)
         elif isinstance(piece, End):
             self._end_answer()
         elif isinstance(piece, Stream):
-            self._take_stream(piece.raw)
+            self._handle_stream(piece.raw)
         elif isinstance(piece, Violation):
             self._unframe(piece)
         elif isinstance(piece, Cut) and piece.raw:
             self._note("unframed", "the service closed in the middle of an answer's head", piece.raw)
 
-    def _take_head(self, head: AnswerHead) -> None:
+    def _handle_head(self, head: AnswerHead) -> None:
         connection = self._connection
         traffic, flight = self._traffic, connection.flights[0]
         fields = {"status": head.status}
@@ -133,7 +133,7 @@ class AnswerSide:
         if is_stream or flight.asks_upgrade:
             connection.upgrade_decided(flight, is_stream=is_stream)
 
-    def _take_body(self, raw: bytes) -> None:
+    def _handle_body(self, raw: bytes) -> None:
         connection = self._connection
         flight = connection.flights[0]
         if flight.answer is not None:
@@ -154,7 +154,7 @@ class AnswerSide:
         connection.flight_over(flight)
         traffic.answered(flight)
 
-    def _take_stream(self, raw: bytes) -> None:
+    def _handle_stream(self, raw: bytes) -> None:
         connection = self._connection
         if self._stream is None:
             self._stream = BodyKeeper(self._traffic.options.body_limit, None)
@@ -167,7 +167,7 @@ class AnswerSide:
         self._is_unframed = True
         self._note("unframed", f"the service sent what is not HTTP/1.1: {violation.reason}", b"")
         if violation.raw:
-            self._take_stream(violation.raw)
+            self._handle_stream(violation.raw)
 
     def _break(self, flight: Flight, how: str) -> None:
         connection = self._connection

@@ -115,12 +115,12 @@ class Carriage:
         elif post.kind is PostKind.SERVICE_SEEN:
             traffic.service_seen = True
         elif post.kind is PostKind.ANSWERED:
-            traffic.tell_answered(post.number, post.value, post.seconds, post.wall_ns, post.seq)
+            traffic.publish_answered(post.number, post.value, post.seconds, post.wall_ns, post.seq)
         elif post.kind is PostKind.BROKEN:
             how = "reset" if post.value else "closed"
-            traffic.tell_broken(post.number, how, post.extra, post.seconds, post.wall_ns)
+            traffic.publish_broken(post.number, how, post.extra, post.seconds, post.wall_ns)
         elif post.kind is PostKind.UNANSWERED:
-            traffic.tell_unanswered(post.number, post.seconds, post.wall_ns)
+            traffic.publish_unanswered(post.number, post.seconds, post.wall_ns)
         elif post.kind is PostKind.RECORDING_OFF:
             self._writer.switched_off(post.extra)
         elif post.kind is PostKind.RECORDING_ON:

@@ -379,7 +379,7 @@ class ClientConnection(asyncio.Protocol):
             intake.pieces.popleft()
             self._hold(piece)
         elif self._is_connected(piece):
-            self._take_piece(intake.pieces.popleft(), out)
+            self._handle_piece(intake.pieces.popleft(), out)
         else:
             return False
         return True
@@ -409,11 +409,11 @@ class ClientConnection(asyncio.Protocol):
         if self._service_eof and self.client_eof and not waits:
             self._close_client()
 
-    def _take_piece(self, piece: Waiting, out: list[bytes]) -> None:
+    def _handle_piece(self, piece: Waiting, out: list[bytes]) -> None:
         if isinstance(piece, RequestHead):
-            self._take_head(NumberedRequest(self.traffic.writer.next_request(), piece), out)
+            self._handle_head(NumberedRequest(self.traffic.writer.next_request(), piece), out)
         elif isinstance(piece, NumberedRequest):
-            self._take_head(piece, out)
+            self._handle_head(piece, out)
         elif isinstance(piece, Body):
             self._requests.take_body(piece.raw)
             out.append(piece.raw)
@@ -430,7 +430,7 @@ class ClientConnection(asyncio.Protocol):
         self._stops |= _HOLD
         self.traffic.hold(self._held.number, self)
 
-    def _take_head(self, numbered: NumberedRequest, out: list[bytes]) -> None:
+    def _handle_head(self, numbered: NumberedRequest, out: list[bytes]) -> None:
         flight = self._requests.start(numbered)
         self.requests += 1
         self._answers.expect(flight.method)

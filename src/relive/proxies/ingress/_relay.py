@@ -256,7 +256,7 @@ class Relay:
             yield Post(
                 PostKind(raw.kind),
                 *(raw.value, raw.number, raw.extra, raw.wall_ns, raw.seq, raw.seconds),
-                self._take_handed(raw.handed) if raw.kind == PostKind.HANDED else None,
+                self._read_handed(raw.handed) if raw.kind == PostKind.HANDED else None,
             )
 
     def freeze(self) -> None:
@@ -309,7 +309,7 @@ class Relay:
         """End all connections; what was posted can still be had."""
         self._c.relay_end(self._at)
 
-    def _take_handed(self, pointer: ctypes._Pointer[_Handed]) -> HandedConnection:
+    def _read_handed(self, pointer: ctypes._Pointer[_Handed]) -> HandedConnection:
         raw = pointer.contents
 
         try:

@@ -103,13 +103,13 @@ class Traffic:
             self.errors += 1
             self.writer.flush()  # the agent may look it up at once
             seconds = self.gate.clock() - flight.started
-            self.tell_answered(flight.number, flight.status, seconds, time.time_ns(), self.writer.last_seq)
+            self.publish_answered(flight.number, flight.status, seconds, time.time_ns(), self.writer.last_seq)
 
     def broken(self, flight: Flight, how: str, reused: int) -> None:
         """The service ended the connection before the answer was whole."""
         self.broken_count += 1
         self.writer.flush()  # the agent may look it up at once
-        self.tell_broken(flight.number, how, reused, self.gate.clock() - flight.started, time.time_ns())
+        self.publish_broken(flight.number, how, reused, self.gate.clock() - flight.started, time.time_ns())
 
     def service_unreachable(self, flight: Flight, error: OSError) -> None:
         """The service took no connection for this request."""
@@ -137,21 +137,21 @@ class Traffic:
 
     # To agents: the messages of ``proxy``'s table
 
-    def tell_answered(self, request: int, status: int, seconds: float, wall_ns: int, seq: int) -> None:
+    def publish_answered(self, request: int, status: int, seconds: float, wall_ns: int, seq: int) -> None:
         """A 5xx answer is whole, and recorded."""
         message = {"op": "answered", "request": request, "status": status}
-        self._tell(message, round(seconds, 6), wall_ns, {"seq": seq})
+        self._publish(message, round(seconds, 6), wall_ns, {"seq": seq})
 
-    def tell_broken(self, request: int, how: str, reused: int, seconds: float, wall_ns: int) -> None:
+    def publish_broken(self, request: int, how: str, reused: int, seconds: float, wall_ns: int) -> None:
         """An answer will never be whole, and that is recorded."""
         message = {"op": "broken", "request": request, "how": how, "reused": reused}
-        self._tell(message, round(seconds, 6), wall_ns)
+        self._publish(message, round(seconds, 6), wall_ns)
 
-    def tell_unanswered(self, request: int, seconds: float, wall_ns: int) -> None:
+    def publish_unanswered(self, request: int, seconds: float, wall_ns: int) -> None:
         """A request waits for its answer's head for longer than the service may take."""
-        self._tell({"op": "unanswered", "request": request}, round(seconds, 3), wall_ns)
+        self._publish({"op": "unanswered", "request": request}, round(seconds, 3), wall_ns)
 
-    def _tell(
+    def _publish(
         self, message: dict[str, Any], seconds: float, wall_ns: int, more: dict[str, Any] | None = None
     ) -> None:
         self._hub.tell_all(message | {"seconds": seconds, "wall_ns": wall_ns} | (more or {}))

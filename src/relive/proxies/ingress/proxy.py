@@ -302,7 +302,7 @@ class Proxy:
                 seconds = now - flight.touched
                 if seconds >= limit and not flight.reported and connection.waits_on_service(flight):
                     flight.reported = True
-                    self.traffic.tell_unanswered(flight.number, seconds, time.time_ns())
+                    self.traffic.publish_unanswered(flight.number, seconds, time.time_ns())
 
     def _say_ready(self, listener: socket.socket) -> None:
         if self.options.ready_fd is not None:

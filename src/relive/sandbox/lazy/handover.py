@@ -67,11 +67,11 @@ class Handover:
             self._socket.settimeout(_WITHIN)
             return None
         try:
-            return self._take()
+            return self._receive()
         except (ConnectionError, TimeoutError):
             raise HandoverBroken from None
 
-    def _take(self) -> tuple[int, int] | None:
+    def _receive(self) -> tuple[int, int] | None:
         word = self._socket.recv(_PID.size, socket.MSG_WAITALL)
         if len(word) != _PID.size:
             raise HandoverBroken

@@ -38,7 +38,7 @@ class DescriptorKeeper:
         daemon = os.pidfd_open(os.getpid())
         self.pid = libc.syscall(_SYS_CLONE, _CLONE_FILES | signal.SIGCHLD, 0, 0, 0, 0)
         if self.pid == 0:
-            _keep(daemon, lifeline, note)
+            _supervise(daemon, lifeline, note)
         self.descriptor = os.pidfd_open(self.pid)
 
     def dismiss(self) -> None:
@@ -47,7 +47,7 @@ class DescriptorKeeper:
         os.waitpid(self.pid, 0)
 
 
-def _keep(daemon: int, lifeline: Lifeline, note: Callable[[], None]) -> None:
+def _supervise(daemon: int, lifeline: Lifeline, note: Callable[[], None]) -> None:
     try:
         select.select([daemon], [], [])
         note()

@@ -90,7 +90,7 @@ class PageServer:
         if self._keeper.descriptor in ready:
             raise MemoryLost("the page daemon's keeper was killed", remedy="restore the commit again")
         if not self._handover.is_finished and self._handover.fileno() in ready:
-            self._take()
+            self._accept_process()
         for space in list(self._spaces):
             if space.fault.descriptor in ready or space.is_waited_for:
                 self._attend_to(space)
@@ -108,7 +108,7 @@ class PageServer:
         except ConnectionError:
             raise BranchGone from None
 
-    def _take(self) -> None:
+    def _accept_process(self) -> None:
         before = self._handover.fileno()
         came = self._handover.take()
         if came is None:

@@ -105,7 +105,7 @@ class CommitIntake:
         """The commit that it is compared with."""
         return self._parent
 
-    def take_pages(self, files: Sequence[tuple[PageFile, Pages]]) -> None:
+    def ingest_pages(self, files: Sequence[tuple[PageFile, Pages]]) -> None:
         """Write what is new of page files to the pack."""
         tables, others = [], []
         if self._parent is not None:
@@ -132,7 +132,7 @@ class CommitIntake:
                 self._dictionaries[intake.pack, what] = against
         self._works = intake.works
 
-    def take_contents(
+    def ingest_contents(
         self,
         layers: Sequence[Layer],
         wanted: Sequence[str],

@@ -41,7 +41,7 @@ class PageSink:
             OSError: the disk is full.
         """
         self._await_last()
-        self._last = self._pool.submit(self._take, pages)
+        self._last = self._pool.submit(self._write, pages)
 
     def check(self) -> None:
         """Raises ObjectCorrupt where all that was added is not what the manifest says, OSError as ``add``."""
@@ -58,7 +58,7 @@ class PageSink:
         if last is not None:
             last.result()
 
-    def _take(self, pages: Pages) -> None:
+    def _write(self, pages: Pages) -> None:
         # The last page of a file that is no multiple of a page is filled up with zeros.
         data = pages.reshape(-1).view(np.uint8).data[: self._image.size - self._taken]
         if self._file is not None:

@@ -217,7 +217,7 @@ class FileTracker:
                         "files first changed in a moment with too many changes: the kernel's queue was full",
                     )
                 elif self._is_ours(event.pid):
-                    self._take(event, opened)
+                    self._note(event, opened)
                 if event.done & Done.DIRECTORY and event.done & (Done.MOVED_FROM | Done.MOVED_TO):
                     self._places.clear()
         finally:
@@ -258,7 +258,7 @@ class FileTracker:
             at = stat.parent
         return False
 
-    def _take(self, event: FileEvent, opened: dict[tuple[int, int], int]) -> None:
+    def _note(self, event: FileEvent, opened: dict[tuple[int, int], int]) -> None:
         done = event.done
         for directory in self._directories(event, opened):
             path = directory if event.name in ("", ".") else f"{directory.rstrip('/')}/{event.name}"

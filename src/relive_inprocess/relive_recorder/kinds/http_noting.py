@@ -23,10 +23,10 @@ class NotingFile:
         self._saw_end = False
 
     def _note(self, data: bytes, wanted: Any = -1) -> bytes:
-        attempt(self._take, data, wanted)
+        attempt(self._feed, data, wanted)
         return data
 
-    def _take(self, data: bytes, wanted: Any) -> None:
+    def _feed(self, data: bytes, wanted: Any) -> None:
         if self._exchange.is_done:
             return
         if self._dechunker is not None:

@@ -34,10 +34,10 @@ __all__ = [
     "gather",
     "is_watching",
     "packed_row",
+    "record_rows",
     "rows_again",
     "secret_columns",
     "settle",
-    "tell_rows",
     "values_again",
 ]
 
@@ -370,10 +370,10 @@ class RowsLater:
             return
         rows, self._rows = self._rows, []
         _gathering.pop(id(self), None)
-        tell_rows(self._query, rows, self._secret)
+        record_rows(self._query, rows, self._secret)
 
 
-def tell_rows(query: int, rows: List[Any], secret: "Optional[List[int]]" = None) -> None:
+def record_rows(query: int, rows: List[Any], secret: "Optional[List[int]]" = None) -> None:
     """Write one event ``rows``: what was fetched of the query of that number. ``secret``: of ``secret_columns``."""
     quick = recorder.quick
     if not rows or (not secret and quick is not None and quick.rows(query, rows) is not None):

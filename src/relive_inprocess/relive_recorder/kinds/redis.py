@@ -67,7 +67,7 @@ def change_async(module: Any) -> None:
 # -- commands ---------------------------------------------------------------------------------------------------------
 
 
-def _tell(asked: bytes, heard: List[Any], value: Any) -> None:
+def _record_answer(asked: bytes, heard: List[Any], value: Any) -> None:
     """Write down a command of ``asked_quickly`` that gave a value. Never raises."""
     quick = recorder.quick
     if not heard or quick is None or quick.answered(KIND, asked, heard[-1]) is None:
@@ -108,7 +108,7 @@ def _command(real: Callable[..., Any]) -> Callable[..., Any]:
             if answer is None:
                 raise
         else:
-            _tell(asked, heard, value)
+            _record_answer(asked, heard, value)
             return value
         finally:
             listener.reset(token)
@@ -152,7 +152,7 @@ def _command_async(real: Callable[..., Any]) -> Callable[..., Any]:
             if answer is None:
                 raise
         else:
-            _tell(asked, heard, value)
+            _record_answer(asked, heard, value)
             return value
         finally:
             listener.reset(token)

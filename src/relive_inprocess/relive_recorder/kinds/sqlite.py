@@ -18,8 +18,8 @@ from relive_recorder.kinds.query import (
     asked_of,
     asked_quickly,
     is_watching,
+    record_rows,
     secret_columns,
-    tell_rows,
 )
 from relive_recorder.recorder import FREE, OFF, RECORD, encode, mono, recorder
 
@@ -150,7 +150,7 @@ def _cursor_class(real: Any) -> Any:
                     _settle(self)
                 elif type(query) is int and query > 0:  # mostly there is one row only
                     self._relive_rows = -query
-                    _tell(query, [row])
+                    _record_rows(query, [row])
                 else:
                     attempt(_one, self, row, 1)
             return row
@@ -306,14 +306,14 @@ def _many(cursor: Any, rows: List[Any]) -> None:
     if type(query) is RowsLater:
         attempt(query.many, rows)
     else:
-        _tell(abs(query), rows)
+        _record_rows(abs(query), rows)
 
 
-def _tell(query: int, rows: List[Any]) -> None:
-    """As ``tell_rows``; never raises."""
+def _record_rows(query: int, rows: List[Any]) -> None:
+    """As ``record_rows``; never raises."""
     quick = recorder.quick
     if rows and (quick is None or quick.rows(query, rows) is None):
-        attempt(tell_rows, query, rows)
+        attempt(record_rows, query, rows)
 
 
 def _settle(cursor: Any) -> None:

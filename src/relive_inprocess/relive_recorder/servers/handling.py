@@ -124,9 +124,9 @@ class Handling:
                 self._body = _Kept()
             self._body.add(piece)
         if is_last:
-            self._tell_body()
+            self._record_body()
 
-    def _tell_body(self) -> None:
+    def _record_body(self) -> None:
         if self._body is not None and self._body.bytes > self._encoded_body:
             self._encoded_body = self._body.bytes
             fields, data = bodies.keep(self._body.whole())
@@ -167,7 +167,7 @@ class Handling:
 
     def failed(self, error: BaseException, where: str = "handler") -> None:
         """An exception escapes. Stands still for a commit, as policy says; call it before anything is answered."""
-        attempt(self._tell_body)
+        attempt(self._record_body)
         if self._error is None:
             from relive_recorder.calls import describe_error
 
@@ -181,7 +181,7 @@ class Handling:
             return
         self._ended = True
         if self._body is not None:
-            attempt(self._tell_body)
+            attempt(self._record_body)
         http = sys.modules.get("relive_recorder.kinds.http_exchange")
         if http is not None:
             http.settle(self.number)
@@ -193,12 +193,12 @@ class Handling:
             or self._answer is not None
             or quick.ended(self._began, self.status, self.raw_headers, self._sole, self.number) is None
         ):
-            attempt(self._tell_end)
+            attempt(self._record_end)
         token, self._token = self._token, None
         if token is not None:
             context.end(token)
 
-    def _tell_end(self) -> None:
+    def _record_end(self) -> None:
         fields: Dict[str, Any] = {"ns": _mono() - self._began}
         if self.more:
             fields.update(self.more)
