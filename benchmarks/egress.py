@@ -21,7 +21,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from relive.checkpoint.criu import CriuTools
+from relive.config import load_settings
 from relive.kernel.namespaces import in_network_of
+from relive.proxies.ingress.options import RELAY
 
 HOLDER = """
 import sys
@@ -119,7 +122,20 @@ WORKS: dict[str, tuple[Callable[[tuple[str, int], float], list[float]], str]] = 
 }
 
 
-def measure(seconds: float, rounds: int, directory: Path) -> dict[str, dict[str, float | str]]:
+def native_options(*, in_python: bool) -> list[str]:
+    """Of the recorder: with which it carries in C, as the agent starts it."""
+    tools = CriuTools(load_settings().tools_path)
+    return [] if in_python else ["--relay", str(tools.directory / RELAY), "--keeper", str(tools.keeper)]
+
+
+def processor_us(pid: int) -> float:
+    """Processor time of a process so far."""
+    ran_ns, _, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
+    threads = sum(int(one.read_text().split()[0]) for one in Path(f"/proc/{pid}/task").glob("*/schedstat"))
+    return max(int(ran_ns), threads) / 1000
+
+
+def measure(seconds: float, rounds: int, directory: Path, *, in_python: bool) -> dict[str, dict[str, float | str]]:
     """Medians of the rounds' medians, by what was measured."""
     with (
         subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE) as server,
@@ -137,6 +153,7 @@ def measure(seconds: float, rounds: int, directory: Path) -> dict[str, dict[str,
                 *(sys.executable, "-m", "relive.proxies.egress.recorder", "--network-of", str(holder.pid)),
                 *("--recording", str(directory / "egress"), "--control", str(directory / "control")),
                 *("--ready-fd", str(writing), "--keep-bytes", str(256 << 20)),
+                *native_options(in_python=in_python),
             ],
             pass_fds=[writing],
         )
@@ -168,10 +185,11 @@ def main() -> None:
     )
     parser.add_argument("--seconds", type=float, default=0.5)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--python", action="store_true", help="without the threads in C and the keeper")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        found = measure(arguments.seconds, arguments.rounds, Path(directory))
+        found = measure(arguments.seconds, arguments.rounds, Path(directory), in_python=arguments.python)
     if arguments.json:
         print(json.dumps(found))
         return

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import os
+import signal
 import socket
 import struct
 import subprocess
@@ -322,8 +324,10 @@ def test_a_full_disk_switches_the_recording_off_and_traffic_goes_on(tmp_path):
         subprocess.run(["umount", "--lazy", border.recording], check=True)
 
 
-def test_a_killed_recorder_ends_its_connections_and_the_next_one_carries_new_ones(border):
-    with Server(echo) as server:
+def test_a_recorder_without_a_keeper_takes_its_connections_along_and_the_next_one_carries_new_ones(tmp_path):
+    border = Bordered(tmp_path, in_python=True)
+    border.start()
+    with contextlib.closing(border), Server(echo) as server:
         sock = border.connect(server.name)
         sock.sendall(b"x")
         assert exactly(sock, 1) == b"x"
@@ -338,6 +342,123 @@ def test_a_killed_recorder_ends_its_connections_and_the_next_one_carries_new_one
                 again.sendall(b"y")
                 assert exactly(again, 1) == b"y"
                 assert border.dialogue(again).text(Way.UP) == b"y"
+
+
+def _pattern(number: int, size: int) -> bytes:
+    """Bytes of which every one missing, doubled or out of its place is noticed."""
+    return b"".join(f"{number}:{at:08x};".encode() for at in range(size // 11 + 1))[:size]
+
+
+def test_no_connection_notices_that_recorders_are_killed_under_traffic(border):
+    """Each byte arrives once, in both directions, and is in the recording once, whatever the recorder was doing when it was killed."""
+    said = {number: _pattern(number, 6 << 20) for number in range(4)}
+    rest = threading.Event()
+
+    def speak(sock: socket.socket, text: bytes) -> None:
+        half = len(text) // 2
+        sock.sendall(text[:half])
+        rest.wait(LIMIT)
+        sock.sendall(text[half:])
+        sock.shutdown(socket.SHUT_WR)
+
+    with Server(echo) as server, ThreadPoolExecutor(9) as pool, contextlib.ExitStack() as stack:
+        socks = {number: stack.enter_context(border.connect(server.name)) for number in said}
+        silent = stack.enter_context(border.connect(server.name))
+        names = {number: sock.getsockname()[:2] for number, sock in socks.items()}
+        spoken = [pool.submit(speak, socks[number], text) for number, text in said.items()]
+        heard = {number: pool.submit(exactly, socks[number], len(said[number])) for number in said}
+        for kills in range(4):
+            before = border.events()[-1].seq
+            eventually(lambda at=before: border.events()[-1].seq > at, "it is under way")
+            border.kill()
+            if kills == 2:
+                rest.set()
+            border.start()
+        for number, text in said.items():
+            assert heard[number].result(LIMIT) == text
+            assert socks[number].recv(1) == b""
+        for one in spoken:
+            one.result(LIMIT)
+        silent.sendall(b"still here")
+        assert exactly(silent, 10) == b"still here"
+
+        def recorded() -> bool:
+            by_name = {one.origin: one for one in border.dialogues()}
+            return all(len(by_name[name].endings) == 2 for name in names.values())
+
+        eventually(recorded, "their ends are recorded")
+        dialogues = {one.origin: one for one in border.dialogues()}
+        for number, name in names.items():
+            dialogue = dialogues[name]
+            assert dialogue.text(Way.UP) == dialogue.text(Way.DOWN) == said[number]
+            assert {end.how for end in dialogue.endings.values()} == {"closed"}
+            assert {end.total for end in dialogue.endings.values()} == {len(said[number])}
+        assert dialogues[silent.getsockname()[:2]].text(Way.DOWN) == b"still here"
+
+
+def test_a_recorder_whose_keeper_is_killed_tells_the_next_one_everything(border):
+    with Server(echo) as server, border.connect(server.name) as talks, border.connect(server.name) as silent:
+        talks.sendall(b"x")
+        assert exactly(talks, 1) == b"x"
+        first = border.keepers()
+        for keeper in first:
+            os.kill(keeper, signal.SIGKILL)
+        eventually(lambda: border.keepers() and border.keepers() != first, "there is another keeper")
+        with border.connect(server.name) as later:  # when this stands, the keeper has been told of the others
+            later.sendall(b"l")
+            assert exactly(later, 1) == b"l"
+            border.kill()
+            border.start()
+            for sock in (talks, silent, later):
+                sock.sendall(b"y")
+                assert exactly(sock, 1) == b"y"
+
+
+def test_a_connection_reset_while_nobody_records_is_reset_for_the_service(border):
+    ended = threading.Event()
+
+    def serve(sock: socket.socket) -> None:
+        sock.sendall(exactly(sock, 1))
+        ended.wait(LIMIT)
+        sock.sendall(b"last")
+        assert exactly(sock, 1) == b"u"
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+
+    with Server(serve) as server, border.connect(server.name) as sock:
+        sock.sendall(b"x")
+        assert exactly(sock, 1) == b"x"
+        border.kill()
+        ended.set()
+        border.start()
+        assert exactly(sock, 4) == b"last"
+        sock.sendall(b"u")
+        with pytest.raises(ConnectionResetError):
+            sock.recv(1)
+        eventually(lambda: Way.DOWN in border.dialogue(sock).endings, "its end is recorded")
+        assert border.dialogue(sock).endings[Way.DOWN].how == "reset"
+
+
+def test_a_client_of_the_service_does_not_notice_that_the_recorder_is_killed(border):
+    listener = border.within(lambda: socket.create_server(("127.0.0.1", 0)))
+    with listener:
+        client = eventually(lambda: _reached(listener.getsockname()[:2]), "it is reached")
+        with client:
+            service, _ = listener.accept()
+            with service:
+                client.sendall(b"a")
+                assert exactly(service, 1) == b"a"
+                border.kill()
+                client.sendall(b"b")
+                border.start()
+                assert exactly(service, 1) == b"b"
+                service.sendall(b"c")
+                assert exactly(client, 1) == b"c"
+
+
+def _reached(name: tuple[str, int]) -> socket.socket | None:
+    with contextlib.suppress(ConnectionRefusedError):
+        return socket.create_connection(name, timeout=LIMIT)
+    return None
 
 
 def test_questions_to_name_servers_are_carried_and_recorded(shared):

@@ -53,6 +53,12 @@ class Opening:
         return told
 
 
+    def tell(self, writer: RecordingWriter) -> None:
+        """Record that it was opened."""
+        writer.append(EventKind.DIALOGUE_OPENED, self.number, fields=self.fields(), at=self.at)
+        writer.flush()
+
+
 @dataclass(slots=True)
 class _Direction:
     """``said``: bytes so far; ``kept``: bytes of them up to the last that the recording took."""
@@ -69,6 +75,7 @@ class Carrier:
     Args:
         inner: the end in the capsule; outer: the real one. Both non-blocking and connected; they are the carrier's from now on.
         frozen: the gate is closed: nothing goes to the service until ``thaw``.
+        is_told: that it was opened is recorded already.
     """
 
     def __init__(
@@ -81,13 +88,14 @@ class Carrier:
         done: Callable[[Carrier], None],
         *,
         frozen: bool,
+        is_told: bool = False,
     ) -> None:
         self.opening = opening
         self._writer = writer
         self._done: Callable[[Carrier], None] | None = done
         self._directions = {Way.UP: _Direction(), Way.DOWN: _Direction()}
-        writer.append(EventKind.DIALOGUE_OPENED, opening.number, fields=opening.fields(), at=opening.at)
-        writer.flush()
+        if not is_told:
+            opening.tell(writer)
         self._told_in = writer.segment
         watch_over(outer)
         self._ends: dict[Way, ServiceSocket] = {}  # by the direction that is read there
