@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from kernel.helpers import needs_root
-from relive.recording.dialogues import Way, read_dialogues
+from relive.recording.dialogues import Dialogue, Way, read_dialogues
 from relive.recording.events import EventKind
 from relive.recording.reader import Recording
 from support.bordered import Bordered
@@ -344,56 +344,74 @@ def test_a_recorder_without_a_keeper_takes_its_connections_along_and_the_next_on
                 assert border.dialogue(again).text(Way.UP) == b"y"
 
 
-def _pattern(number: int, size: int) -> bytes:
-    """Bytes of which every one missing, doubled or out of its place is noticed."""
-    return b"".join(f"{number}:{at:08x};".encode() for at in range(size // 11 + 1))[:size]
+class Talk:
+    """Blocks that are said and come back, two at a time, until it is enough; a byte missing, doubled or out of place is noticed."""
+
+    def __init__(self, sock: socket.socket, size: int) -> None:
+        self.sock = sock
+        self.name = sock.getsockname()[:2]
+        self.size = size
+        self.heard = 0  # blocks
+        self.is_enough = False
+        self._room = threading.Semaphore(2)
+
+    def block(self, number: int) -> bytes:
+        return f"{number:010d};".encode() * (self.size // 11)
+
+    def speak(self) -> int:
+        """Returns how many blocks were said."""
+        said = 0
+        while not self.is_enough:
+            assert self._room.acquire(timeout=LIMIT), "no answer comes"
+            self.sock.sendall(self.block(said))
+            said += 1
+        self.sock.shutdown(socket.SHUT_WR)
+        return said
+
+    def hear(self) -> None:
+        while first := self.sock.recv(1):
+            block = self.block(self.heard)
+            assert first + exactly(self.sock, len(block) - 1) == block
+            self.heard += 1
+            self._room.release()
 
 
 def test_no_connection_notices_that_recorders_are_killed_under_traffic(border):
     """Each byte arrives once, in both directions, and is in the recording once, whatever the recorder was doing when it was killed."""
-    said = {number: _pattern(number, 6 << 20) for number in range(4)}
-    rest = threading.Event()
-
-    def speak(sock: socket.socket, text: bytes) -> None:
-        half = len(text) // 2
-        sock.sendall(text[:half])
-        rest.wait(LIMIT)
-        sock.sendall(text[half:])
-        sock.shutdown(socket.SHUT_WR)
-
-    with Server(echo) as server, ThreadPoolExecutor(9) as pool, contextlib.ExitStack() as stack:
-        socks = {number: stack.enter_context(border.connect(server.name)) for number in said}
+    with Server(echo) as server, ThreadPoolExecutor(8) as pool, contextlib.ExitStack() as stack:
+        sizes = (11, 2_200, 55_000, 1_100_000)
+        talks = [Talk(stack.enter_context(border.connect(server.name)), size) for size in sizes]
         silent = stack.enter_context(border.connect(server.name))
-        names = {number: sock.getsockname()[:2] for number, sock in socks.items()}
-        spoken = [pool.submit(speak, socks[number], text) for number, text in said.items()]
-        heard = {number: pool.submit(exactly, socks[number], len(said[number])) for number in said}
-        for kills in range(4):
-            before = border.events()[-1].seq
-            eventually(lambda at=before: border.events()[-1].seq > at, "it is under way")
-            border.kill()
-            if kills == 2:
-                rest.set()
-            border.start()
-        for number, text in said.items():
-            assert heard[number].result(LIMIT) == text
-            assert socks[number].recv(1) == b""
-        for one in spoken:
-            one.result(LIMIT)
+        under_way = [(pool.submit(talk.speak), pool.submit(talk.hear)) for talk in talks]
+        try:
+            for _ in range(4):
+                heard = [talk.heard for talk in talks]
+                eventually(
+                    lambda before=heard: all(t.heard > one for t, one in zip(talks, before, strict=True)),
+                    "all are under way",
+                )
+                border.kill()
+                border.start()
+        finally:
+            for talk in talks:
+                talk.is_enough = True
+        said = [(speaking.result(LIMIT), hearing.result(LIMIT))[0] for speaking, hearing in under_way]
+        assert [talk.heard for talk in talks] == said
         silent.sendall(b"still here")
         assert exactly(silent, 10) == b"still here"
 
-        def recorded() -> bool:
-            by_name = {one.origin: one for one in border.dialogues()}
-            return all(len(by_name[name].endings) == 2 for name in names.values())
+        def recorded() -> dict[tuple[str, int], Dialogue] | None:
+            found = {one.origin: one for one in border.dialogues()}
+            return found if all(len(found[talk.name].endings) == 2 for talk in talks) else None
 
-        eventually(recorded, "their ends are recorded")
-        dialogues = {one.origin: one for one in border.dialogues()}
-        for number, name in names.items():
-            dialogue = dialogues[name]
-            assert dialogue.text(Way.UP) == dialogue.text(Way.DOWN) == said[number]
-            assert {end.how for end in dialogue.endings.values()} == {"closed"}
-            assert {end.total for end in dialogue.endings.values()} == {len(said[number])}
-        assert dialogues[silent.getsockname()[:2]].text(Way.DOWN) == b"still here"
+        found = eventually(recorded, "their ends are recorded")
+        for talk in talks:
+            text = b"".join(talk.block(number) for number in range(talk.heard))
+            dialogue = found[talk.name]
+            assert dialogue.text(Way.UP) == text
+            assert dialogue.text(Way.DOWN) == text
+            assert {(end.how, end.total) for end in dialogue.endings.values()} == {("closed", len(text))}
+        assert found[silent.getsockname()[:2]].text(Way.DOWN) == b"still here"
 
 
 def test_a_recorder_whose_keeper_is_killed_tells_the_next_one_everything(border):
