@@ -1,9 +1,10 @@
 """What the recorder at a capsule's border costs: a client in such a network against the same on the host, in pairs, in one run.
 
-    python benchmarks/egress.py [--seconds 0.5] [--rounds 7] [--json]
+    python benchmarks/egress.py [--seconds 0.5] [--rounds 7] [--python] [--json]
 
-The other end is an echo server of the host. Direct and recorded rounds alternate; each number is the median of its rounds.
-Needs root.
+The other end is an echo server of the host; then it is the service, in the network, which a client of the host asks. Direct and
+recorded rounds alternate; each number is the median of its rounds. *processor*: of the recorder and its keeper, for each question,
+connection or MiB. Needs root.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from relive.checkpoint.criu import CriuTools
 from relive.config import load_settings
@@ -37,9 +40,8 @@ print(flush=True)
 sys.stdin.read()
 """
 SERVER = """
-import socket, threading
-listener = socket.create_server(("127.0.0.1", 0), backlog=512)
-print(listener.getsockname()[1], flush=True)
+import socket, sys, threading
+listener = socket.socket(fileno=int(sys.argv[1]))
 def serve(sock):
     with sock:
         kind = sock.recv(1)
@@ -47,6 +49,10 @@ def serve(sock):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             while data := sock.recv(65536):
                 sock.sendall(data)
+        elif kind == b"m":
+            block = bytes(1 << 20)
+            while sock.recv(100):
+                sock.sendall(block)
         elif kind == b"d":
             block = bytes(1 << 20)
             try:
@@ -58,66 +64,105 @@ while True:
     sock, _ = listener.accept()
     threading.Thread(target=serve, args=(sock,), daemon=True).start()
 """
+Goal: TypeAlias = tuple[str, int]
 
 
-def connect(goal: tuple[str, int]) -> socket.socket:
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one round has measured. ``amount``: how often, or how much, by which the recorder's processor time is divided."""
+
+    value: float
+    amount: float
+
+
+def connect(goal: Goal) -> socket.socket:
     """A connection with TCP_NODELAY."""
     sock = socket.create_connection(goal)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
 
 
-def turns(goal: tuple[str, int], seconds: float) -> list[float]:
-    """Microseconds of each question of 100 bytes and its answer."""
+def ask(sock: socket.socket, seconds: float, pause: float = 0.0) -> list[float]:
+    """Microseconds of each question of 100 bytes and its answer; ``pause``: from one to the next [s]."""
+    sock.sendall(b"e")
+    found: list[float] = []
+    start = time.perf_counter()
+    while (began := time.perf_counter()) < start + seconds:
+        sock.sendall(bytes(100))
+        sock.recv(200)
+        found.append((time.perf_counter() - began) * 1e6)
+        if pause:
+            time.sleep(max(0.0, start + len(found) * pause - time.perf_counter()))
+    return found
+
+
+def turns(goal: Goal, seconds: float) -> Found:
+    """Microseconds (p50) of a question and its answer."""
     with connect(goal) as sock:
-        sock.sendall(b"e")
-        found, until = [], time.perf_counter() + seconds
-        while (began := time.perf_counter()) < until:
-            sock.sendall(bytes(100))
-            sock.recv(200)
-            found.append((time.perf_counter() - began) * 1e6)
-        return found
+        found = ask(sock, seconds)
+    return Found(statistics.median(found), len(found))
 
 
-def connects(goal: tuple[str, int], seconds: float) -> list[float]:
-    """Microseconds of each connect()."""
+def paced(goal: Goal, seconds: float) -> Found:
+    """As ``turns``, 1,000 in a second."""
+    with connect(goal) as sock:
+        found = ask(sock, seconds, 0.001)
+    return Found(statistics.median(found), len(found))
+
+
+def connects(goal: Goal, seconds: float) -> Found:
+    """Microseconds (p50) of connect()."""
     found, until = [], time.perf_counter() + seconds
     while (began := time.perf_counter()) < until:
         with socket.create_connection(goal):
             found.append((time.perf_counter() - began) * 1e6)
-    return found
+    return Found(statistics.median(found), len(found))
 
 
-def stream(goal: tuple[str, int], seconds: float) -> list[float]:
+def megabytes(goal: Goal, seconds: float) -> Found:
+    """Microseconds (p50) of a question and its answer of 1 MiB."""
+    with connect(goal) as sock:
+        sock.sendall(b"m")
+        buffer, found, until = bytearray(1 << 20), [], time.perf_counter() + seconds
+        while (began := time.perf_counter()) < until:
+            sock.sendall(bytes(100))
+            sock.recv_into(buffer, 0, socket.MSG_WAITALL)
+            found.append((time.perf_counter() - began) * 1e6)
+    return Found(statistics.median(found), len(found))
+
+
+def stream(goal: Goal, seconds: float) -> Found:
     """MiB/s that come from the server."""
     with connect(goal) as sock:
         sock.sendall(b"d")
         buffer, size, began = bytearray(1 << 20), 0, time.perf_counter()
         while time.perf_counter() - began < seconds:
             size += sock.recv_into(buffer)
-        return [size / (time.perf_counter() - began) / (1 << 20)]
+        return Found(size / (time.perf_counter() - began) / (1 << 20), size / (1 << 20))
 
 
-def many(goal: tuple[str, int], seconds: float) -> list[float]:
+def many(goal: Goal, seconds: float) -> Found:
     """Questions a second, of 16 connections that each ask one after the other."""
-    counts = [0] * 16
+    counts = [0.0] * 16
 
-    def ask(number: int) -> None:
-        counts[number] = len(turns(goal, seconds))
+    def one(number: int) -> None:
+        counts[number] = turns(goal, seconds).amount
 
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(16)]
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(16)]
     began = time.perf_counter()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return [sum(counts) / (time.perf_counter() - began)]
+    return Found(sum(counts) / (time.perf_counter() - began), sum(counts))
 
 
-WORKS: dict[str, tuple[Callable[[tuple[str, int], float], list[float]], str]] = {
+WORKS: dict[str, tuple[Callable[[Goal, float], Found], str]] = {
     "question and answer": (turns, "µs"),
+    "the same, 1,000/s": (paced, "µs"),
     "connect": (connects, "µs"),
     "16 connections": (many, "questions/s"),
+    "answer of 1 MiB": (megabytes, "µs"),
     "download": (stream, "MiB/s"),
 }
 
@@ -129,53 +174,93 @@ def native_options(*, in_python: bool) -> list[str]:
 
 
 def processor_us(pid: int) -> float:
-    """Processor time of a process so far."""
-    ran_ns, _, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
-    threads = sum(int(one.read_text().split()[0]) for one in Path(f"/proc/{pid}/task").glob("*/schedstat"))
-    return max(int(ran_ns), threads) / 1000
+    """Processor time so far of the recorder and the keeper, its child."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    files = [one for each in (pid, *children) for one in Path(f"/proc/{each}/task").glob("*/schedstat")]
+    return sum(int(one.read_text().split()[0]) for one in files) / 1000
 
 
-def measure(seconds: float, rounds: int, directory: Path, *, in_python: bool) -> dict[str, dict[str, float | str]]:
-    """Medians of the rounds' medians, by what was measured."""
-    with (
-        subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE) as server,
-        subprocess.Popen(
-            [sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        ) as holder,
-    ):
-        assert server.stdout is not None
-        assert holder.stdout is not None
-        goal = ("127.0.0.1", int(server.stdout.readline()))
-        holder.stdout.readline()
-        reading, writing = os.pipe()
-        recorder = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "relive.proxies.egress.recorder", "--network-of", str(holder.pid)),
-                *("--recording", str(directory / "egress"), "--control", str(directory / "control")),
-                *("--ready-fd", str(writing), "--keep-bytes", str(256 << 20)),
-                *native_options(in_python=in_python),
-            ],
-            pass_fds=[writing],
+def serving(listener: socket.socket) -> subprocess.Popen[bytes]:
+    """A server in a process of its own."""
+    with listener:
+        return subprocess.Popen(
+            [sys.executable, "-c", SERVER, str(listener.fileno())], pass_fds=[listener.fileno()]
         )
-        os.close(writing)
-        os.read(reading, 100)
-        found: dict[str, dict[str, float | str]] = {}
+
+
+def started(holder: int, directory: Path, *, in_python: bool) -> subprocess.Popen[bytes]:
+    """A recorder that takes connections."""
+    reading, writing = os.pipe()
+    recorder = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "relive.proxies.egress.recorder", "--network-of", str(holder)),
+            *("--recording", str(directory / "egress"), "--control", str(directory / "control.sock")),
+            *("--ready-fd", str(writing), "--keep-bytes", str(256 << 20)),
+            *native_options(in_python=in_python),
+        ],
+        pass_fds=[writing],
+    )
+    os.close(writing)
+    os.read(reading, 100)
+    os.close(reading)
+    return recorder
+
+
+def reached(goal: Goal) -> None:
+    """Wait until the host reaches what listens in the capsule."""
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
         try:
+            socket.create_connection(goal).close()
+            return
+        except ConnectionRefusedError:
+            time.sleep(0.01)
+    raise SystemExit("the service is not reached")
+
+
+def measure(seconds: float, rounds: int, directory: Path, *, in_python: bool) -> list[dict[str, float | str]]:
+    """Medians of the rounds, by what was measured: first what the service asks, then what it is asked."""
+    processes = [
+        subprocess.Popen([sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    ]
+    holder = processes[0]
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    outside = socket.create_server(("127.0.0.1", 0), backlog=512)
+    inside = in_network_of(holder.pid, lambda: socket.create_server(("127.0.0.1", 0), backlog=512))
+    goal, service = outside.getsockname(), inside.getsockname()
+    processes += [serving(outside), serving(inside)]
+    recorder = started(holder.pid, directory, in_python=in_python)
+    reached(service)
+
+    def asking(work: Callable[[Goal, float], Found]) -> Found:
+        return in_network_of(holder.pid, lambda: work(goal, seconds))
+
+    def asked(work: Callable[[Goal, float], Found]) -> Found:
+        return work(service, seconds)
+
+    found: list[dict[str, float | str]] = []
+    try:
+        for way, recorded_by in (("out", asking), ("in", asked)):
             for name, (work, unit) in WORKS.items():
-                direct, recorded = [], []
+                direct, recorded, processor = [], [], []
                 for _ in range(rounds):
-                    direct.append(statistics.median(work(goal, seconds)))
-                    recorded.append(
-                        statistics.median(in_network_of(holder.pid, lambda work=work: work(goal, seconds)))
-                    )
-                pair = statistics.median(direct), statistics.median(recorded)
-                found[name] = {"direct": pair[0], "recorded": pair[1], "unit": unit}
-        finally:
-            recorder.terminate()
-            recorder.wait()
-            server.kill()
-            holder.kill()
-        return found
+                    direct.append(work(goal, seconds).value)
+                    before = processor_us(recorder.pid)
+                    done = recorded_by(work)
+                    processor.append((processor_us(recorder.pid) - before) / done.amount)
+                    recorded.append(done.value)
+                pair = {"direct": statistics.median(direct), "recorded": statistics.median(recorded)}
+                found.append(
+                    {"way": way, "name": name, "unit": unit, **pair, "cpu_us": statistics.median(processor)}
+                )
+    finally:
+        recorder.terminate()
+        recorder.wait()
+        for process in processes:
+            process.kill()
+            process.wait()
+    return found
 
 
 def main() -> None:
@@ -193,10 +278,11 @@ def main() -> None:
     if arguments.json:
         print(json.dumps(found))
         return
-    for name, one in found.items():
-        ratio = float(one["recorded"]) / float(one["direct"])
+    for one in found:
+        direct, recorded = float(one["direct"]), float(one["recorded"])
         print(
-            f"{name:22} direct {one['direct']:10.1f}  recorded {one['recorded']:10.1f} {one['unit']}  x{ratio:.2f}"
+            f"{one['way']:3} {one['name']:20} direct {direct:10.1f}  recorded {recorded:10.1f} {one['unit']:11}"
+            f"  x{recorded / direct:5.2f}  processor {float(one['cpu_us']):7.1f} us each"
         )
 
 

@@ -297,7 +297,11 @@ def test_neither_databases_nor_clients_lose_a_connection_when_recorders_are_kill
         relive.restore(commit)
         dialogues = read_dialogues(recorded(relive, capsule))
         assert [one.error for one in dialogues] == [None] * len(dialogues)
-        assert {one.number for one in dialogues if not one.endings} >= {1, 2, 3}  # two of the pool, one of redis-py
+        assert {one.number for one in dialogues if not one.endings} >= {
+            1,
+            2,
+            3,
+        }  # two of the pool, one of redis-py
         known = ProtocolRegistry()
         calls = [call for one in dialogues for call in known.protocol_of(one).calls(one)]
         incremented = sum(c.kind is EventKind.REDIS_COMMAND and "INCR" in str(c.asked) for c in calls)

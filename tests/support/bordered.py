@@ -43,7 +43,9 @@ class Bordered:
         ``in_python``: no thread in C carries anything, and nobody keeps the connections.
         """
         tools = CriuTools(load_settings().tools_path)
-        self._native = [] if in_python else ["--relay", str(tools.directory / RELAY), "--keeper", str(tools.keeper)]
+        self._native = (
+            [] if in_python else ["--relay", str(tools.directory / RELAY), "--keeper", str(tools.keeper)]
+        )
         self.host = list(host)
         self.recording = directory / "egress"
         self.control = directory / "control"
@@ -64,7 +66,14 @@ class Bordered:
             "--network-of",
             str(self.holder.pid),
         ]
-        command += ["--recording", str(self.recording), "--control", str(self.control), *self._native, *options]
+        command += [
+            "--recording",
+            str(self.recording),
+            "--control",
+            str(self.control),
+            *self._native,
+            *options,
+        ]
         self.recorder = subprocess.Popen(
             [*self.host, *command, "--ready-fd", str(writing)],
             pass_fds=[writing],

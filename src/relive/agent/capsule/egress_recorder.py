@@ -73,7 +73,9 @@ def _options(settings: Settings, spec: CapsuleSpec, paths: LifePaths, init: int)
     if spec.opens_tls:
         options += ["--authority", str(paths.authority)]
     relay, keeper = settings.tools_path / RELAY, CriuTools(settings.tools_path).keeper
-    if relay.exists() and keeper.exists():  # else Python carries all, which costs more; see the proxy's warning
+    if (
+        relay.exists() and keeper.exists()
+    ):  # else Python carries all, which costs more; see the proxy's warning
         options += ["--relay", str(relay), "--keeper", str(keeper)]
     return options
 

@@ -52,7 +52,6 @@ class Opening:
             told |= {"up_base": self.bases[0], "down_base": self.bases[1]}
         return told
 
-
     def tell(self, writer: RecordingWriter) -> None:
         """Record that it was opened."""
         writer.append(EventKind.DIALOGUE_OPENED, self.number, fields=self.fields(), at=self.at)

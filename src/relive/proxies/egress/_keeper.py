@@ -1,7 +1,7 @@
 """The recorder's line to ``relive-keeper`` (``native/keeper.c``), which holds the connections so that they outlive the recorder.
 
-Either of the two may be killed: the keeper has all that the next recorder needs, and a recorder whose keeper has gone starts another
-and tells it everything anew. Only when both are killed at one moment connections end.
+Either of the two may be killed: the keeper has all that the next recorder needs, and a recorder whose keeper has gone starts
+another and tells it everything anew. Only when both are killed at one moment connections end.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Kept(NamedTuple):
 
 
 class Keeper:
-    """Lives in the event loop. Nothing raises because of the keeper: without one connections end with the recorder, as is said once.
+    """Lives in the event loop. Nothing raises because of the keeper: without one connections end with the recorder, which is said.
 
     Args:
         program: ``relive-keeper``.

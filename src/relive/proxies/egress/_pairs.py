@@ -1,4 +1,4 @@
-"""Connections whose bytes go as they come: carried by threads in C (``native/relay_library/pairs.c``), and kept over a recorder's death.
+"""Connections whose bytes go as they come: carried by threads in C (``relay_library/pairs.c``), which outlive the recorder.
 
 Nothing of them is in this process's memory alone. The keeper has both sockets of each, and where they stood when it was given them;
 the next recorder asks the kernel where they stand now, and goes on from there.
@@ -66,7 +66,15 @@ class _Known:
         one = self.opening
         told: list[Any] = [self.said, self.places]
         if one is not None:
-            told += [one.number, one.to, one.origin, one.at, one.connect_ns, one.bases, one.tls and one.tls.value]
+            told += [
+                one.number,
+                one.to,
+                one.origin,
+                one.at,
+                one.connect_ns,
+                one.bases,
+                one.tls and one.tls.value,
+            ]
         packed: bytes = msgpack.packb(told)
         return packed
 
