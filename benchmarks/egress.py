@@ -1,10 +1,10 @@
 """What the recorder at a capsule's border costs: a client in such a network against the same on the host, in pairs, in one run.
 
-    python benchmarks/egress.py [--seconds 0.5] [--rounds 7] [--python] [--json]
+    python benchmarks/egress.py [--seconds 0.5] [--rounds 7] [--json]
 
-The other end is an echo server of the host; then it is the service, in the network, which a client of the host asks. Direct and
-recorded rounds alternate; each number is the median of its rounds. *processor*: of the recorder and its keeper, for each question,
-connection or MiB. Needs root.
+*out*: the other end is an echo server of the host; *in*: it is the service, in the network, and a client of the host asks. Rounds
+alternate: direct, with a recorder whose threads in C carry, and with one whose Python does. Each number is the median of its
+rounds. *processor*: of the recorder and its keeper, for each question, connection or MiB. Needs root.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -218,48 +219,71 @@ def reached(goal: Goal) -> None:
     raise SystemExit("the service is not reached")
 
 
-def measure(seconds: float, rounds: int, directory: Path, *, in_python: bool) -> list[dict[str, float | str]]:
-    """Medians of the rounds, by what was measured: first what the service asks, then what it is asked."""
-    processes = [
-        subprocess.Popen([sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    ]
-    holder = processes[0]
-    assert holder.stdout is not None
-    holder.stdout.readline()
-    outside = socket.create_server(("127.0.0.1", 0), backlog=512)
-    inside = in_network_of(holder.pid, lambda: socket.create_server(("127.0.0.1", 0), backlog=512))
-    goal, service = outside.getsockname(), inside.getsockname()
-    processes += [serving(outside), serving(inside)]
-    recorder = started(holder.pid, directory, in_python=in_python)
-    reached(service)
+class Border:
+    """A network with a recorder at its border, and a server in it."""
 
-    def asking(work: Callable[[Goal, float], Found]) -> Found:
-        return in_network_of(holder.pid, lambda: work(goal, seconds))
+    def __init__(self, directory: Path, *, in_python: bool) -> None:
+        self.holder = subprocess.Popen(
+            [sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert self.holder.stdout is not None
+        self.holder.stdout.readline()
+        inside = in_network_of(self.holder.pid, lambda: socket.create_server(("127.0.0.1", 0), backlog=512))
+        self.service: Goal = inside.getsockname()
+        self.server = serving(inside)
+        directory.mkdir()
+        self.recorder = started(self.holder.pid, directory, in_python=in_python)
+        reached(self.service)
 
-    def asked(work: Callable[[Goal, float], Found]) -> Found:
-        return work(service, seconds)
+    def measured(self, action: Callable[[], Found]) -> tuple[float, float]:
+        """What it gives, and the recorder's processor time for each [us]."""
+        before = processor_us(self.recorder.pid)
+        done = action()
+        return done.value, (processor_us(self.recorder.pid) - before) / done.amount
 
-    found: list[dict[str, float | str]] = []
-    try:
-        for way, recorded_by in (("out", asking), ("in", asked)):
-            for name, (work, unit) in WORKS.items():
-                direct, recorded, processor = [], [], []
-                for _ in range(rounds):
-                    direct.append(work(goal, seconds).value)
-                    before = processor_us(recorder.pid)
-                    done = recorded_by(work)
-                    processor.append((processor_us(recorder.pid) - before) / done.amount)
-                    recorded.append(done.value)
-                pair = {"direct": statistics.median(direct), "recorded": statistics.median(recorded)}
-                found.append(
-                    {"way": way, "name": name, "unit": unit, **pair, "cpu_us": statistics.median(processor)}
-                )
-    finally:
-        recorder.terminate()
-        recorder.wait()
-        for process in processes:
+    def asking(self, work: Callable[[Goal, float], Found], goal: Goal, seconds: float) -> Found:
+        """The service asks somebody outside."""
+        return in_network_of(self.holder.pid, lambda: work(goal, seconds))
+
+    def close(self) -> None:
+        """End it."""
+        self.recorder.terminate()
+        self.recorder.wait()
+        for process in (self.server, self.holder):
             process.kill()
             process.wait()
+
+
+def measure(seconds: float, rounds: int, directory: Path) -> list[dict[str, float | str]]:
+    """Medians of the rounds, by what was measured: first what the service asks, then what it is asked."""
+    outside = socket.create_server(("127.0.0.1", 0), backlog=512)
+    goal: Goal = outside.getsockname()
+    server = serving(outside)
+    borders = {name: Border(directory / name, in_python=name == "python") for name in ("c", "python")}
+    found: list[dict[str, float | str]] = []
+    try:
+        for way in ("out", "in"):
+            for name, (work, unit) in WORKS.items():
+                direct = []
+                by_border: dict[str, list[tuple[float, float]]] = {each: [] for each in borders}
+                for _ in range(rounds):
+                    direct.append(work(goal, seconds).value)
+                    for each, border in borders.items():
+                        if way == "out":
+                            action = partial(border.asking, work, goal, seconds)
+                        else:
+                            action = partial(work, border.service, seconds)
+                        by_border[each].append(border.measured(action))
+                told: dict[str, float | str] = {"way": way, "name": name, "unit": unit}
+                told["direct"] = statistics.median(direct)
+                for each, values in by_border.items():
+                    told[each], told[f"cpu_us_{each}"] = map(statistics.median, zip(*values, strict=True))
+                found.append(told)
+    finally:
+        for border in borders.values():
+            border.close()
+        server.kill()
+        server.wait()
     return found
 
 
@@ -270,20 +294,18 @@ def main() -> None:
     )
     parser.add_argument("--seconds", type=float, default=0.5)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--python", action="store_true", help="without the threads in C and the keeper")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        found = measure(arguments.seconds, arguments.rounds, Path(directory), in_python=arguments.python)
+        found = measure(arguments.seconds, arguments.rounds, Path(directory))
     if arguments.json:
         print(json.dumps(found))
         return
+    print(f"{'':24} {'':11} {'direct':>10} {'in C':>10} {'Python':>10}   processor us each: in C, Python")
     for one in found:
-        direct, recorded = float(one["direct"]), float(one["recorded"])
-        print(
-            f"{one['way']:3} {one['name']:20} direct {direct:10.1f}  recorded {recorded:10.1f} {one['unit']:11}"
-            f"  x{recorded / direct:5.2f}  processor {float(one['cpu_us']):7.1f} us each"
-        )
+        values = "".join(f" {float(one[name]):10.1f}" for name in ("direct", "c", "python"))
+        processor = "".join(f" {float(one[name]):10.1f}" for name in ("cpu_us_c", "cpu_us_python"))
+        print(f"{one['way']:3} {one['name']:20} {one['unit']:11} {values}  {processor}")
 
 
 if __name__ == "__main__":

@@ -395,9 +395,11 @@ void carrier_freeze(struct carrier *carrier)
 {
     lock_carrier(carrier);
     carrier->is_frozen = 1;
-    for (struct pair *pair = carrier->first; pair; pair = pair->next)
+    for (struct pair *pair = carrier->first, *next; pair; pair = next) {
+        next = pair->next;
         if (!pair->is_over)
             settle(carrier, pair); /* else what waits for the service would wake the thread again and again */
+    }
     pthread_mutex_unlock(&carrier->lock);
 }
 

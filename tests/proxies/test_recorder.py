@@ -377,7 +377,7 @@ class Talk:
 
 
 def test_no_connection_notices_that_recorders_are_killed_under_traffic(border):
-    """Each byte arrives once, in both directions, and is in the recording once, whatever the recorder was doing when it was killed."""
+    """Each byte arrives once, in both directions, and is in the recording once, whatever the recorder was doing."""
     with Server(echo) as server, ThreadPoolExecutor(8) as pool, contextlib.ExitStack() as stack:
         sizes = (11, 2_200, 55_000, 1_100_000)
         talks = [Talk(stack.enter_context(border.connect(server.name)), size) for size in sizes]

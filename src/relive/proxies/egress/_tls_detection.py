@@ -59,8 +59,9 @@ class WatchedCarrier(Carrier):
 
     Args:
         trust: None: encryption is noticed and never opened.
-        plain: called once it is known that all further bytes go as they come, when none is on its way here, with the two ends and the
-            bytes said so far in both directions. The ends are the callee's then, and this carrier has ended.
+        plain: called once all further bytes go as they come, when none is on its way here, with the two ends, the bytes said so far
+            in both directions, and the segment in which the dialogue was opened. The ends are the callee's then, and this carrier
+            has ended.
     """
 
     def __init__(

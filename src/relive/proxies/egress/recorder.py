@@ -8,9 +8,10 @@ It lives in the host's network and makes the real connections there; the capsule
 brings it those of the service. When it is ready it writes one JSON line to descriptor N and closes it: ``{"pid": PID}``. It ends
 by itself when process PID, the capsule's first, has ended and what its service had said last has been handed on, and on SIGTERM.
 
-The service comes first: no state of the recording or of the disk keeps traffic from flowing. With ``--relay`` (``relay_library.so``)
-connections whose bytes go as they come are carried by threads in C, and with ``--keeper`` (``relive-keeper``) as well those outlive the
-recorder: the next one goes on with them. Others (TLS that is opened) end with it. New ones wait until the next recorder is there.
+The service comes first: no state of the recording or of the disk keeps traffic from flowing. With ``--relay``
+(``relay_library.so``) connections whose bytes go as they come are carried by threads in C, and with ``--keeper``
+(``relive-keeper``) as well those outlive the recorder: the next one goes on with them. Others (TLS that is opened) end with it.
+New ones wait until the next recorder is there.
 
 The control socket and its messages ``close``, ``open`` and ``status`` are those of the proxy (``proxy.py``). Between ``closed`` and
 ``opened`` no byte, end or new connection reaches the service; what the service says flows on.

@@ -387,7 +387,7 @@ class Relay:
         return int(self._c.relay_pairs_talking(self._at))
 
     def copies_of_pair(self, number: int) -> list[int] | None:
-        """Other descriptors of its sockets, which are the caller's. None: there is no such pair any more, or no descriptor is left."""
+        """Other descriptors of its sockets, which are the caller's. None: there is no such pair, or no descriptor is left."""
         found = (_I32 * 2)(-1, -1)
         if self._c.relay_pair_copies(self._at, number, found) or -1 in found:
             for one in found:
