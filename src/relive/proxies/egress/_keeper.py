@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import socket
 import struct
 import subprocess
@@ -26,6 +27,7 @@ _HEAD = struct.Struct("=cQ")
 _DESCRIPTORS_MOST = 2
 _ANSWER_SECONDS = 5.0
 _SHUT_SECONDS = 1.0
+_PAUSE = 0.1  # [s] until another keeper is started
 _SENT_BUFFER = 1 << 20  # [bytes]
 
 
@@ -64,6 +66,7 @@ class Keeper:
         self._line: socket.socket | None = None
         self._waiting: deque[tuple[bytes, list[int]]] = deque()  # with descriptors of our own
         self._child: subprocess.Popen[bytes] | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     def meet(self) -> list[Kept]:
         """Find the keeper of an earlier recorder, or start one. Returns what the earlier recorder has left."""
@@ -82,6 +85,8 @@ class Keeper:
 
     def end(self) -> None:
         """The keeper ends, and all that only it still has."""
+        if self._timer is not None:
+            self._timer.cancel()
         line = self._line
         if line is None:
             return
@@ -150,6 +155,11 @@ class Keeper:
     def _heard(self) -> None:
         """It never says anything but by its end."""
         self._drop()
+        self._timer = self._loop.call_later(_PAUSE, self._begin_again)
+
+    def _begin_again(self) -> None:
+        if select.select([self._capsule], [], [], 0)[0]:
+            return  # it ended with the capsule, as the next one would
         self._begin()
         for kept in self._all_kept():
             self.keep(*kept)
