@@ -2,8 +2,9 @@
 
     python benchmarks/egress.py [--seconds 0.5] [--rounds 7] [--json]
 
-The other end is an echo server of the host. Direct and recorded rounds alternate; each number is the median of its rounds.
-Needs root.
+*out*: the other end is an echo server of the host; *in*: it is the service, in the network, and a client of the host asks. Rounds
+alternate: direct, with a recorder whose threads in C carry, and with one whose Python does. Each number is the median of its
+rounds. *processor*: of the recorder and its keeper, for each question, connection or MiB. Needs root.
 """
 
 from __future__ import annotations
@@ -19,9 +20,15 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
+from relive.checkpoint.criu import CriuTools
+from relive.config import load_settings
 from relive.kernel.namespaces import in_network_of
+from relive.proxies.ingress.options import RELAY
 
 HOLDER = """
 import sys
@@ -34,9 +41,8 @@ print(flush=True)
 sys.stdin.read()
 """
 SERVER = """
-import socket, threading
-listener = socket.create_server(("127.0.0.1", 0), backlog=512)
-print(listener.getsockname()[1], flush=True)
+import socket, sys, threading
+listener = socket.socket(fileno=int(sys.argv[1]))
 def serve(sock):
     with sock:
         kind = sock.recv(1)
@@ -44,6 +50,10 @@ def serve(sock):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             while data := sock.recv(65536):
                 sock.sendall(data)
+        elif kind == b"m":
+            block = bytes(1 << 20)
+            while sock.recv(100):
+                sock.sendall(block)
         elif kind == b"d":
             block = bytes(1 << 20)
             try:
@@ -55,112 +65,226 @@ while True:
     sock, _ = listener.accept()
     threading.Thread(target=serve, args=(sock,), daemon=True).start()
 """
+Address: TypeAlias = tuple[str, int]
 
 
-def connect(destination: tuple[str, int]) -> socket.socket:
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one round has measured. ``amount``: how often, or how much, by which the recorder's processor time is divided."""
+
+    value: float
+    amount: float
+
+
+def connect(destination: Address) -> socket.socket:
     """A connection with TCP_NODELAY."""
     sock = socket.create_connection(destination)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
 
 
-def turns(destination: tuple[str, int], seconds: float) -> list[float]:
-    """Microseconds of each question of 100 bytes and its answer."""
+def ask(sock: socket.socket, seconds: float, pause: float = 0.0) -> list[float]:
+    """Microseconds of each question of 100 bytes and its answer; ``pause``: from one to the next [s]."""
+    sock.sendall(b"e")
+    found: list[float] = []
+    start = time.perf_counter()
+    while (began := time.perf_counter()) < start + seconds:
+        sock.sendall(bytes(100))
+        sock.recv(200)
+        found.append((time.perf_counter() - began) * 1e6)
+        if pause:
+            time.sleep(max(0.0, start + len(found) * pause - time.perf_counter()))
+    return found
+
+
+def turns(destination: Address, seconds: float) -> Found:
+    """Microseconds (p50) of a question and its answer."""
     with connect(destination) as sock:
-        sock.sendall(b"e")
-        found, until = [], time.perf_counter() + seconds
-        while (began := time.perf_counter()) < until:
-            sock.sendall(bytes(100))
-            sock.recv(200)
-            found.append((time.perf_counter() - began) * 1e6)
-        return found
+        found = ask(sock, seconds)
+    return Found(statistics.median(found), len(found))
 
 
-def connects(destination: tuple[str, int], seconds: float) -> list[float]:
-    """Microseconds of each connect()."""
+def paced(destination: Address, seconds: float) -> Found:
+    """As ``turns``, 1,000 in a second."""
+    with connect(destination) as sock:
+        found = ask(sock, seconds, 0.001)
+    return Found(statistics.median(found), len(found))
+
+
+def connects(destination: Address, seconds: float) -> Found:
+    """Microseconds (p50) of connect()."""
     found, until = [], time.perf_counter() + seconds
     while (began := time.perf_counter()) < until:
         with socket.create_connection(destination):
             found.append((time.perf_counter() - began) * 1e6)
-    return found
+    return Found(statistics.median(found), len(found))
 
 
-def stream(destination: tuple[str, int], seconds: float) -> list[float]:
+def megabytes(destination: Address, seconds: float) -> Found:
+    """Microseconds (p50) of a question and its answer of 1 MiB."""
+    with connect(destination) as sock:
+        sock.sendall(b"m")
+        buffer, found, until = bytearray(1 << 20), [], time.perf_counter() + seconds
+        while (began := time.perf_counter()) < until:
+            sock.sendall(bytes(100))
+            sock.recv_into(buffer, 0, socket.MSG_WAITALL)
+            found.append((time.perf_counter() - began) * 1e6)
+    return Found(statistics.median(found), len(found))
+
+
+def stream(destination: Address, seconds: float) -> Found:
     """MiB/s that come from the server."""
     with connect(destination) as sock:
         sock.sendall(b"d")
         buffer, size, began = bytearray(1 << 20), 0, time.perf_counter()
         while time.perf_counter() - began < seconds:
             size += sock.recv_into(buffer)
-        return [size / (time.perf_counter() - began) / (1 << 20)]
+        return Found(size / (time.perf_counter() - began) / (1 << 20), size / (1 << 20))
 
 
-def many(destination: tuple[str, int], seconds: float) -> list[float]:
+def many(destination: Address, seconds: float) -> Found:
     """Questions a second, of 16 connections that each ask one after the other."""
-    counts = [0] * 16
+    counts = [0.0] * 16
 
-    def ask(number: int) -> None:
-        counts[number] = len(turns(destination, seconds))
+    def one(number: int) -> None:
+        counts[number] = turns(destination, seconds).amount
 
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(16)]
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(16)]
     began = time.perf_counter()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return [sum(counts) / (time.perf_counter() - began)]
+    return Found(sum(counts) / (time.perf_counter() - began), sum(counts))
 
 
-WORKS: dict[str, tuple[Callable[[tuple[str, int], float], list[float]], str]] = {
+WORKS: dict[str, tuple[Callable[[Address, float], Found], str]] = {
     "question and answer": (turns, "µs"),
+    "the same, 1,000/s": (paced, "µs"),
     "connect": (connects, "µs"),
     "16 connections": (many, "questions/s"),
+    "answer of 1 MiB": (megabytes, "µs"),
     "download": (stream, "MiB/s"),
 }
 
 
-def measure(seconds: float, rounds: int, directory: Path) -> dict[str, dict[str, float | str]]:
-    """Medians of the rounds' medians, by what was measured."""
-    with (
-        subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE) as server,
-        subprocess.Popen(
-            [sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        ) as holder,
-    ):
-        assert server.stdout is not None
-        assert holder.stdout is not None
-        destination = ("127.0.0.1", int(server.stdout.readline()))
-        holder.stdout.readline()
-        reading, writing = os.pipe()
-        recorder = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "relive.proxies.egress.recorder", "--network-of", str(holder.pid)),
-                *("--recording", str(directory / "egress"), "--control", str(directory / "control")),
-                *("--ready-fd", str(writing), "--keep-bytes", str(256 << 20)),
-            ],
-            pass_fds=[writing],
+def native_options(*, in_python: bool) -> list[str]:
+    """Of the recorder: with which it carries in C, as the agent starts it."""
+    tools = CriuTools(load_settings().tools_path)
+    return [] if in_python else ["--relay", str(tools.directory / RELAY), "--keeper", str(tools.keeper)]
+
+
+def processor_us(pid: int) -> float:
+    """Processor time so far of the recorder and the keeper, its child."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    files = [one for each in (pid, *children) for one in Path(f"/proc/{each}/task").glob("*/schedstat")]
+    return sum(int(one.read_text().split()[0]) for one in files) / 1000
+
+
+def serving(listener: socket.socket) -> subprocess.Popen[bytes]:
+    """A server in a process of its own."""
+    with listener:
+        return subprocess.Popen(
+            [sys.executable, "-c", SERVER, str(listener.fileno())], pass_fds=[listener.fileno()]
         )
-        os.close(writing)
-        os.read(reading, 100)
-        found: dict[str, dict[str, float | str]] = {}
+
+
+def started(holder: int, directory: Path, *, in_python: bool) -> subprocess.Popen[bytes]:
+    """A recorder that takes connections."""
+    reading, writing = os.pipe()
+    recorder = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "relive.proxies.egress.recorder", "--network-of", str(holder)),
+            *("--recording", str(directory / "egress"), "--control", str(directory / "control.sock")),
+            *("--ready-fd", str(writing), "--keep-bytes", str(256 << 20)),
+            *native_options(in_python=in_python),
+        ],
+        pass_fds=[writing],
+    )
+    os.close(writing)
+    os.read(reading, 100)
+    os.close(reading)
+    return recorder
+
+
+def reached(destination: Address) -> None:
+    """Wait until the host reaches what listens in the capsule."""
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
         try:
+            socket.create_connection(destination).close()
+            return
+        except ConnectionRefusedError:
+            time.sleep(0.01)
+    raise SystemExit("the service is not reached")
+
+
+class Border:
+    """A network with a recorder at its border, and a server in it."""
+
+    def __init__(self, directory: Path, *, in_python: bool) -> None:
+        self.holder = subprocess.Popen(
+            [sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert self.holder.stdout is not None
+        self.holder.stdout.readline()
+        inside = in_network_of(self.holder.pid, lambda: socket.create_server(("127.0.0.1", 0), backlog=512))
+        self.service: Address = inside.getsockname()
+        self.server = serving(inside)
+        directory.mkdir()
+        self.recorder = started(self.holder.pid, directory, in_python=in_python)
+        reached(self.service)
+
+    def measured(self, action: Callable[[], Found]) -> tuple[float, float]:
+        """What it gives, and the recorder's processor time for each [us]."""
+        before = processor_us(self.recorder.pid)
+        done = action()
+        return done.value, (processor_us(self.recorder.pid) - before) / done.amount
+
+    def asking(self, work: Callable[[Address, float], Found], destination: Address, seconds: float) -> Found:
+        """The service asks somebody outside."""
+        return in_network_of(self.holder.pid, lambda: work(destination, seconds))
+
+    def close(self) -> None:
+        """End it."""
+        self.recorder.terminate()
+        self.recorder.wait()
+        for process in (self.server, self.holder):
+            process.kill()
+            process.wait()
+
+
+def measure(seconds: float, rounds: int, directory: Path) -> list[dict[str, float | str]]:
+    """Medians of the rounds, by what was measured: first what the service asks, then what it is asked."""
+    outside = socket.create_server(("127.0.0.1", 0), backlog=512)
+    destination: Address = outside.getsockname()
+    server = serving(outside)
+    borders = {name: Border(directory / name, in_python=name == "python") for name in ("c", "python")}
+    found: list[dict[str, float | str]] = []
+    try:
+        for way in ("out", "in"):
             for name, (work, unit) in WORKS.items():
-                direct, recorded = [], []
+                direct = []
+                by_border: dict[str, list[tuple[float, float]]] = {each: [] for each in borders}
                 for _ in range(rounds):
-                    direct.append(statistics.median(work(destination, seconds)))
-                    recorded.append(
-                        statistics.median(
-                            in_network_of(holder.pid, lambda work=work: work(destination, seconds))
-                        )
-                    )
-                pair = statistics.median(direct), statistics.median(recorded)
-                found[name] = {"direct": pair[0], "recorded": pair[1], "unit": unit}
-        finally:
-            recorder.terminate()
-            recorder.wait()
-            server.kill()
-            holder.kill()
-        return found
+                    direct.append(work(destination, seconds).value)
+                    for each, border in borders.items():
+                        if way == "out":
+                            action = partial(border.asking, work, destination, seconds)
+                        else:
+                            action = partial(work, border.service, seconds)
+                        by_border[each].append(border.measured(action))
+                told: dict[str, float | str] = {"way": way, "name": name, "unit": unit}
+                told["direct"] = statistics.median(direct)
+                for each, values in by_border.items():
+                    told[each], told[f"cpu_us_{each}"] = map(statistics.median, zip(*values, strict=True))
+                found.append(told)
+    finally:
+        for border in borders.values():
+            border.close()
+        server.kill()
+        server.wait()
+    return found
 
 
 def main() -> None:
@@ -177,11 +301,11 @@ def main() -> None:
     if arguments.json:
         print(json.dumps(found))
         return
-    for name, one in found.items():
-        ratio = float(one["recorded"]) / float(one["direct"])
-        print(
-            f"{name:22} direct {one['direct']:10.1f}  recorded {one['recorded']:10.1f} {one['unit']}  x{ratio:.2f}"
-        )
+    print(f"{'':24} {'':11} {'direct':>10} {'in C':>10} {'Python':>10}   processor us each: in C, Python")
+    for one in found:
+        values = "".join(f" {float(one[name]):10.1f}" for name in ("direct", "c", "python"))
+        processor = "".join(f" {float(one[name]):10.1f}" for name in ("cpu_us_c", "cpu_us_python"))
+        print(f"{one['way']:3} {one['name']:20} {one['unit']:11} {values}  {processor}")
 
 
 if __name__ == "__main__":

@@ -19,12 +19,13 @@
 #define API __attribute__((visibility("default")))
 
 /* One more with each change of what the functions below take or mean: Python and the library may come from different trees. */
-#define RELAY_VERSION 1
+#define RELAY_VERSION 2
 
 /* Of what Python mirrors: the version, then the sizes of its structures. */
 API int relay_layout(int which)
 {
-    const size_t layout[] = {RELAY_VERSION, sizeof(struct numbers), sizeof(struct handed), sizeof(struct flight), sizeof(struct post)};
+    const size_t layout[] = {RELAY_VERSION, sizeof(struct numbers), sizeof(struct handed), sizeof(struct flight), sizeof(struct post),
+                             sizeof(struct pair_order)};
     return which >= 0 && (size_t)which < sizeof layout / sizeof *layout ? (int)layout[which] : -1;
 }
 
@@ -111,6 +112,17 @@ API uint64_t relay_append(struct relay *relay, const char *kind, uint64_t connec
 {
     pthread_mutex_lock(&relay->journal.lock);
     uint64_t seq = journal_append(&relay->journal, kind, connection, request, fields, fields_size, data, size);
+    pthread_mutex_unlock(&relay->journal.lock);
+    return seq;
+}
+
+/* An event that was seen before. */
+API uint64_t relay_append_at(struct relay *relay, uint64_t mono_ns, uint64_t wall_ns, const char *kind, uint64_t connection,
+                             uint64_t request, const uint8_t *fields, size_t fields_size, const uint8_t *data, size_t size)
+{
+    pthread_mutex_lock(&relay->journal.lock);
+    uint64_t seq =
+        journal_append_at(&relay->journal, mono_ns, wall_ns, kind, connection, request, fields, fields_size, data, size);
     pthread_mutex_unlock(&relay->journal.lock);
     return seq;
 }
@@ -313,6 +325,77 @@ API void relay_end(struct relay *relay)
         pthread_join(worker->thread, NULL);
     }
     relay_flush(relay);
+}
+
+/* Pairs of sockets between which bytes are carried (pairs.c) */
+
+static void tell_of_pair(void *who, uint64_t number)
+{
+    relay_post(who, &(struct post){.kind = POST_PAIR_ENDED, .number = number});
+}
+
+/* Begin the threads; -1: there is none. */
+API int relay_pairs_start(struct relay *relay, int threads)
+{
+    for (int i = 0; i < threads && i < CARRIERS_MOST; i++) {
+        struct carrier *carrier = &relay->carriers[i];
+        carrier->journal = &relay->journal, carrier->tell = tell_of_pair, carrier->who = relay;
+        if (carrier_begin(carrier))
+            break;
+        relay->carrier_count = i + 1;
+    }
+    return relay->carrier_count ? 0 : -1;
+}
+
+/* Carry between two connected, non-blocking sockets from now on; they are the relay's if this returns 0. */
+API int relay_pair_add(struct relay *relay, const struct pair_order *order)
+{
+    relay->carrier_next = (relay->carrier_next + 1) % relay->carrier_count;
+    return carrier_add(&relay->carriers[relay->carrier_next], order);
+}
+
+API void relay_pairs_freeze(struct relay *relay)
+{
+    for (int i = 0; i < relay->carrier_count; i++)
+        carrier_freeze(&relay->carriers[i]);
+}
+
+API void relay_pairs_thaw(struct relay *relay)
+{
+    for (int i = 0; i < relay->carrier_count; i++)
+        carrier_thaw(&relay->carriers[i]);
+}
+
+/* Of how many the service has not ended its direction. */
+API uint64_t relay_pairs_talking(struct relay *relay)
+{
+    uint64_t count = 0;
+    for (int i = 0; i < relay->carrier_count; i++)
+        count += carrier_talking(&relay->carriers[i]);
+    return count;
+}
+
+/* Other descriptors of a pair's sockets, which are the caller's; one that cannot be had is -1. -1: there is no such pair. */
+API int relay_pair_copies(struct relay *relay, uint64_t number, int fd[2])
+{
+    for (int i = 0; i < relay->carrier_count; i++)
+        if (carrier_copies(&relay->carriers[i], number, fd) == 0)
+            return 0;
+    return -1;
+}
+
+/* End all pairs and their threads. */
+API void relay_pairs_end(struct relay *relay)
+{
+    for (int i = 0; i < relay->carrier_count; i++)
+        carrier_end(&relay->carriers[i]);
+    relay->carrier_count = 0;
+    relay_flush(relay);
+}
+
+API int relay_socket_places(int fd, uint64_t places[2])
+{
+    return socket_places(fd, places);
 }
 
 /* For tests: what the parts make of bytes. */

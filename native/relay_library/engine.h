@@ -6,6 +6,7 @@
 #include "checksum.h"
 #include "heads.h"
 #include "journal.h"
+#include "pairs.h"
 
 #include <netinet/in.h>
 #include <pthread.h>
@@ -49,6 +50,7 @@ enum post_kind {
     POST_ANSWERED, /* a 5xx: number, value (its status), seconds, wall_ns, seq */
     POST_BROKEN, /* number, value (1: reset), extra (answers before it), seconds, wall_ns */
     POST_UNANSWERED, /* number, seconds */
+    POST_PAIR_ENDED, /* number */
 }; /* and JOURNAL_*: extra */
 
 struct post {
@@ -90,6 +92,8 @@ struct relay {
     int posts_fd; /* eventfd: something was posted */
     struct worker *workers;
     int worker_count;
+    struct carrier carriers[CARRIERS_MOST];
+    int carrier_count, carrier_next;
 };
 
 struct connection;

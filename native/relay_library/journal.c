@@ -219,6 +219,13 @@ static uint8_t *put_bin_header(uint8_t *at, size_t size)
 uint64_t journal_append(struct journal *journal, const char *kind, uint64_t connection, uint64_t request, const uint8_t *fields,
                         size_t fields_size, const uint8_t *data, size_t data_size)
 {
+    uint64_t mono_ns = clock_ns(CLOCK_MONOTONIC), wall_ns = clock_ns(CLOCK_REALTIME);
+    return journal_append_at(journal, mono_ns, wall_ns, kind, connection, request, fields, fields_size, data, data_size);
+}
+
+uint64_t journal_append_at(struct journal *journal, uint64_t mono_ns, uint64_t wall_ns, const char *kind, uint64_t connection,
+                           uint64_t request, const uint8_t *fields, size_t fields_size, const uint8_t *data, size_t data_size)
+{
     struct numbers *numbers = journal->numbers;
     if (numbers->retry_at_ns && !has_resumed(journal)) {
         numbers->seq++, numbers->lost++;
@@ -234,7 +241,7 @@ uint64_t journal_append(struct journal *journal, const char *kind, uint64_t conn
     uint8_t *record = journal->waiting + journal->waiting_bytes, *body = record + RECORD_HEADER, *at = body;
     *at++ = 0x92, *at++ = 0x97;
     at = put_number(at, ++numbers->seq);
-    at = put_number(put_number(at, clock_ns(CLOCK_MONOTONIC)), clock_ns(CLOCK_REALTIME));
+    at = put_number(put_number(at, mono_ns), wall_ns);
     at = put_number(put_number(put_text(at, kind, strlen(kind)), connection), request);
     memcpy(at, fields, fields_size);
     at = put_bin_header(at + fields_size, data_size);

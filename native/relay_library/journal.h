@@ -44,6 +44,9 @@ int journal_open(struct journal *journal, const char *directory, struct numbers 
 #define FIELDS_MOST (1024 * 1024)
 uint64_t journal_append(struct journal *journal, const char *kind, uint64_t connection, uint64_t request, const uint8_t *fields,
                         size_t fields_size, const uint8_t *data, size_t data_size);
+/* The same of an event that was seen before: `mono_ns`, `wall_ns` say when. */
+uint64_t journal_append_at(struct journal *journal, uint64_t mono_ns, uint64_t wall_ns, const char *kind, uint64_t connection,
+                           uint64_t request, const uint8_t *fields, size_t fields_size, const uint8_t *data, size_t data_size);
 /* Hand all events to the kernel. */
 void journal_flush(struct journal *journal);
 uint64_t clock_ns(int clock);

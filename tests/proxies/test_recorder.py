@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import os
+import signal
 import socket
 import struct
 import subprocess
@@ -16,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from kernel.helpers import needs_root
-from relive.recording.dialogues import Way, read_dialogues
+from relive.recording.dialogues import Dialogue, Way, read_dialogues
 from relive.recording.events import EventKind
 from relive.recording.reader import Recording
 from support.bordered import Bordered
@@ -324,8 +326,10 @@ def test_a_full_disk_switches_the_recording_off_and_traffic_goes_on(tmp_path):
         subprocess.run(["umount", "--lazy", border.recording], check=True)
 
 
-def test_a_killed_recorder_ends_its_connections_and_the_next_one_carries_new_ones(border):
-    with Server(echo) as server:
+def test_a_recorder_without_a_keeper_takes_its_connections_along_and_the_next_one_carries_new_ones(tmp_path):
+    border = Bordered(tmp_path, in_python=True)
+    border.start()
+    with contextlib.closing(border), Server(echo) as server:
         sock = border.connect(server.name)
         sock.sendall(b"x")
         assert exactly(sock, 1) == b"x"
@@ -340,6 +344,141 @@ def test_a_killed_recorder_ends_its_connections_and_the_next_one_carries_new_one
                 again.sendall(b"y")
                 assert exactly(again, 1) == b"y"
                 assert border.dialogue(again).text(Way.UP) == b"y"
+
+
+class Talk:
+    """Blocks that are said and come back, two at a time, until it is enough; a byte missing, doubled or out of place is noticed."""
+
+    def __init__(self, sock: socket.socket, size: int) -> None:
+        self.sock = sock
+        self.name = sock.getsockname()[:2]
+        self.size = size
+        self.heard = 0  # blocks
+        self.is_enough = False
+        self._room = threading.Semaphore(2)
+
+    def block(self, number: int) -> bytes:
+        return f"{number:010d};".encode() * (self.size // 11)
+
+    def speak(self) -> int:
+        """Returns how many blocks were said."""
+        said = 0
+        while not self.is_enough:
+            assert self._room.acquire(timeout=LIMIT), "no answer comes"
+            self.sock.sendall(self.block(said))
+            said += 1
+        self.sock.shutdown(socket.SHUT_WR)
+        return said
+
+    def hear(self) -> None:
+        while first := self.sock.recv(1):
+            block = self.block(self.heard)
+            assert first + exactly(self.sock, len(block) - 1) == block
+            self.heard += 1
+            self._room.release()
+
+
+def test_no_connection_notices_that_recorders_are_killed_under_traffic(border):
+    """Each byte arrives once, in both directions, and is in the recording once, whatever the recorder was doing."""
+    with Server(echo) as server, ThreadPoolExecutor(8) as pool, contextlib.ExitStack() as stack:
+        sizes = (11, 2_200, 55_000, 1_100_000)
+        talks = [Talk(stack.enter_context(border.connect(server.name)), size) for size in sizes]
+        silent = stack.enter_context(border.connect(server.name))
+        under_way = [(pool.submit(talk.speak), pool.submit(talk.hear)) for talk in talks]
+        try:
+            for _ in range(4):
+                heard = [talk.heard for talk in talks]
+                eventually(
+                    lambda before=heard: all(t.heard > one for t, one in zip(talks, before, strict=True)),
+                    "all are under way",
+                )
+                border.kill()
+                border.start()
+        finally:
+            for talk in talks:
+                talk.is_enough = True
+        said = [(speaking.result(LIMIT), hearing.result(LIMIT))[0] for speaking, hearing in under_way]
+        assert [talk.heard for talk in talks] == said
+        silent.sendall(b"still here")
+        assert exactly(silent, 10) == b"still here"
+
+        def recorded() -> dict[tuple[str, int], Dialogue] | None:
+            found = {one.origin: one for one in border.dialogues()}
+            return found if all(len(found[talk.name].endings) == 2 for talk in talks) else None
+
+        found = eventually(recorded, "their ends are recorded")
+        for talk in talks:
+            text = b"".join(talk.block(number) for number in range(talk.heard))
+            dialogue = found[talk.name]
+            assert dialogue.text(Way.UP) == text
+            assert dialogue.text(Way.DOWN) == text
+            assert {(end.how, end.total) for end in dialogue.endings.values()} == {("closed", len(text))}
+        assert found[silent.getsockname()[:2]].text(Way.DOWN) == b"still here"
+
+
+def test_a_recorder_whose_keeper_is_killed_tells_the_next_one_everything(border):
+    with Server(echo) as server, border.connect(server.name) as talks, border.connect(server.name) as silent:
+        talks.sendall(b"x")
+        assert exactly(talks, 1) == b"x"
+        first = border.keepers()
+        for keeper in first:
+            os.kill(keeper, signal.SIGKILL)
+        eventually(lambda: border.keepers() and border.keepers() != first, "there is another keeper")
+        with border.connect(server.name) as later:  # when this stands, the keeper has been told of the others
+            later.sendall(b"l")
+            assert exactly(later, 1) == b"l"
+            border.kill()
+            border.start()
+            for sock in (talks, silent, later):
+                sock.sendall(b"y")
+                assert exactly(sock, 1) == b"y"
+
+
+def test_a_connection_reset_while_nobody_records_is_reset_for_the_service(border):
+    ended = threading.Event()
+
+    def serve(sock: socket.socket) -> None:
+        sock.sendall(exactly(sock, 1))
+        ended.wait(LIMIT)
+        sock.sendall(b"last")
+        assert exactly(sock, 1) == b"u"
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+
+    with Server(serve) as server, border.connect(server.name) as sock:
+        sock.sendall(b"x")
+        assert exactly(sock, 1) == b"x"
+        border.kill()
+        ended.set()
+        border.start()
+        assert exactly(sock, 4) == b"last"
+        sock.sendall(b"u")
+        with pytest.raises(ConnectionResetError):
+            sock.recv(1)
+        eventually(lambda: Way.DOWN in border.dialogue(sock).endings, "its end is recorded")
+        assert border.dialogue(sock).endings[Way.DOWN].how == "reset"
+
+
+def test_a_client_of_the_service_does_not_notice_that_the_recorder_is_killed(border):
+    listener = border.within(lambda: socket.create_server(("127.0.0.1", 0)))
+    with listener:
+        client = eventually(lambda: _reached(listener.getsockname()[:2]), "it is reached")
+        with client:
+            service, _ = listener.accept()
+            with service:
+                client.sendall(b"a")
+                assert exactly(service, 1) == b"a"
+                border.kill()
+                client.sendall(b"b")
+                border.start()
+                assert exactly(service, 1) == b"b"
+                service.sendall(b"c")
+                assert exactly(client, 1) == b"c"
+
+
+def _reached(name: tuple[str, int]) -> socket.socket | None:
+    with contextlib.suppress(ConnectionRefusedError):
+        return socket.create_connection(name, timeout=LIMIT)
+    return None
 
 
 def test_questions_to_name_servers_are_carried_and_recorded(shared):

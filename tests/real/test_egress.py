@@ -156,7 +156,7 @@ def test_a_commit_under_traffic_knows_where_each_connection_stood(relive: Relive
 
 
 def test_a_killed_recorder_is_replaced_and_the_service_goes_on(relive: Relive, echo: int) -> None:
-    """Its connections end with it, which this service does not survive; one that connects anew does not notice."""
+    """One that connects anew each time does not notice."""
     port = free_port()
     asks = f"""
 import socket
@@ -261,6 +261,51 @@ def test_databases_under_traffic_are_recorded_and_the_commit_comes_back(relive: 
         queries = [c for one in dialogues if postgres.recognises(one) for c in postgres.calls(one)]
         inserts = sum("insert into counted" in str(call.asked) for call in queries)
         assert said <= inserts <= said + 2  # psycopg prepares it once on each of its two connections
+
+
+@pytest.mark.skipif(not (HAS_POSTGRES and HAS_REDIS), reason="needs PostgreSQL and Redis")
+def test_neither_databases_nor_clients_lose_a_connection_when_recorders_are_killed(relive: Relive) -> None:
+    """The service would end with the first of them: it never connects again."""
+    port = free_port()
+    with postgres_server() as url, redis_server() as redis_url:
+        redis_port = urlsplit(redis_url).port
+        capsule = run(relive, PYTHON, SERVICES / "databases.py", port, url, redis_port)
+        client = eventually(
+            lambda: socket.create_connection(("127.0.0.1", port), timeout=LIMIT), "it is reached"
+        )
+        answers = client.makefile("rb")
+        said = 0
+
+        def count() -> None:
+            nonlocal said
+            said += 1
+            client.sendall(b"line %d\n" % said)
+            assert answers.readline() == b"%d %d\n" % (said, said)
+
+        def recorders() -> list[int]:
+            events = recorded(relive, capsule)
+            return [e.fields["pid"] for e in events if e.kind is EventKind.RECORDER_STARTED]
+
+        with client, answers, Load(count) as load:
+            for number in range(1, 4):
+                load.more()
+                os.kill(recorders()[-1], signal.SIGKILL)
+                eventually(lambda wanted=number: len(recorders()) > wanted, "another records")
+            load.more()
+            commit = relive.commit(capsule)
+            load.more()
+        relive.restore(commit)
+        dialogues = read_dialogues(recorded(relive, capsule))
+        assert [one.error for one in dialogues] == [None] * len(dialogues)
+        assert {one.number for one in dialogues if not one.endings} >= {
+            1,
+            2,
+            3,
+        }  # two of the pool, one of redis-py
+        known = ProtocolRegistry()
+        calls = [call for one in dialogues for call in known.protocol_of(one).calls(one)]
+        incremented = sum(c.kind is EventKind.REDIS_COMMAND and "INCR" in str(c.asked) for c in calls)
+        assert incremented == said
 
 
 def test_the_proxy_finds_a_service_behind_its_border(relive: Relive, echo: int) -> None:

@@ -40,6 +40,25 @@ def test_what_was_said_is_in_order_and_between_places() -> None:
     assert dialogue.endings == {Way.UP: DirectionEnd("reset", 9, 2, 1006, 6)}
 
 
+def test_bytes_that_two_recorders_recorded_are_there_once() -> None:
+    """The first was killed after it recorded them, and before it sent them."""
+    (dialogue,) = read_dialogues(
+        [
+            event(1, EventKind.DIALOGUE_OPENED, OPENED),
+            event(2, EventKind.DIALOGUE_UP, {"at": 0}, b"ask"),
+            event(3, EventKind.DIALOGUE_DOWN, {"at": 0}, b"answer"),
+            event(4, EventKind.DIALOGUE_OPENED, {**OPENED, "up_at": 1, "down_at": 2}),
+            event(5, EventKind.DIALOGUE_DOWN, {"at": 2}, b"swer"),
+            event(6, EventKind.DIALOGUE_UP, {"at": 1}, b"sk more"),
+        ]
+    )
+    assert [(piece.way, piece.at, piece.data, piece.seq) for piece in dialogue.pieces] == [
+        (Way.UP, 0, b"ask", 2),
+        (Way.DOWN, 0, b"answer", 3),
+        (Way.UP, 3, b" more", 6),
+    ]
+
+
 def test_a_connection_that_did_not_come_about_tells_why() -> None:
     (dialogue,) = read_dialogues([event(1, EventKind.DIALOGUE_OPENED, {**OPENED, "error": "ECONNREFUSED"})])
     assert dialogue.error == "ECONNREFUSED"

@@ -12,7 +12,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from relive.checkpoint.criu import CriuTools
+from relive.config import load_settings
 from relive.kernel.namespaces import in_network_of
+from relive.proxies.ingress.options import RELAY
 from relive.recording.dialogues import Dialogue, read_dialogues
 from relive.recording.events import Event, EventKind
 from relive.recording.reader import Recording
@@ -34,8 +37,15 @@ sys.stdin.read()
 class Bordered:
     """A process whose network has a border, and a recorder that can be ended and started again."""
 
-    def __init__(self, directory: Path, host: Sequence[str] = ()) -> None:
-        """``host``: words before a command that make its network the host's; none: the test's own."""
+    def __init__(self, directory: Path, host: Sequence[str] = (), *, in_python: bool = False) -> None:
+        """``host``: words before a command that make its network the host's; none: the test's own.
+
+        ``in_python``: no thread in C carries anything, and nobody keeps the connections.
+        """
+        tools = CriuTools(load_settings().tools_path)
+        self._native = (
+            [] if in_python else ["--relay", str(tools.directory / RELAY), "--keeper", str(tools.keeper)]
+        )
         self.host = list(host)
         self.recording = directory / "egress"
         self.control = directory / "control"
@@ -56,7 +66,14 @@ class Bordered:
             "--network-of",
             str(self.holder.pid),
         ]
-        command += ["--recording", str(self.recording), "--control", str(self.control), *options]
+        command += [
+            "--recording",
+            str(self.recording),
+            "--control",
+            str(self.control),
+            *self._native,
+            *options,
+        ]
         self.recorder = subprocess.Popen(
             [*self.host, *command, "--ready-fd", str(writing)],
             pass_fds=[writing],
@@ -76,6 +93,12 @@ class Bordered:
         recorder, self.recorder = self.recorder, None
         recorder.send_signal(number)
         return recorder.wait(LIMIT)
+
+    def keepers(self) -> set[int]:
+        """Those who hold the recorder's connections: its children."""
+        assert self.recorder is not None
+        text = Path(f"/proc/{self.recorder.pid}/task/{self.recorder.pid}/children").read_text()
+        return {int(pid) for pid in text.split()}
 
     def within(self, action: Callable[[], Result]) -> Result:
         """Do something in there."""

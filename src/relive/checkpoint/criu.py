@@ -70,6 +70,11 @@ class CriuTools:
         return self.directory / "relive-front"
 
     @property
+    def keeper(self) -> Path:
+        """Holds the connections that the recorder at a capsule's border carries."""
+        return self.directory / "relive-keeper"
+
+    @property
     def enter(self) -> Path:
         """The program that runs a command in a branch."""
         return self.directory / "relive-enter"

@@ -122,6 +122,25 @@ class ServiceSocket:
         self._fd = -1
         self._sock.close()
 
+    @property
+    def is_even(self) -> bool:
+        """All that was given to it has gone out, nothing has ended, and nothing has failed."""
+        return (
+            self._fd >= 0
+            and not self.backlog
+            and not self._at_eof
+            and not self._shut
+            and self._refusal is None
+            and not self._frozen
+        )
+
+    def detach(self) -> socket.socket:
+        """The socket, which is the caller's from now on; this one does nothing more."""
+        self.pause_reading()
+        self._unwatch_writable()
+        self._fd = -1
+        return self._sock
+
     def freeze(self) -> None:
         """From now on nothing goes out: no byte, no FIN, no RST. What the service sends is still read."""
         self._frozen = True

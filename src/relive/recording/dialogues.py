@@ -7,7 +7,7 @@ a direction is the number of bytes before it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -171,11 +171,21 @@ def _add(found: dict[int, Dialogue], event: Event) -> None:
         return
     if event.kind in (EventKind.DIALOGUE_UP, EventKind.DIALOGUE_DOWN):
         way = Way.UP if event.kind is EventKind.DIALOGUE_UP else Way.DOWN
-        dialogue.pieces.append(DialoguePiece(way, int(fields["at"]), event.data, event.mono_ns, event.seq))
+        _piece(dialogue, DialoguePiece(way, int(fields["at"]), event.data, event.mono_ns, event.seq))
     elif event.kind is EventKind.DIALOGUE_ENDED:
         dialogue.endings[Way(fields["way"])] = DirectionEnd(
             str(fields["how"]), int(fields["bytes"]), int(fields.get("cut", 0)), event.mono_ns, event.seq
         )
+
+
+def _piece(dialogue: Dialogue, piece: DialoguePiece) -> None:
+    """A recorder that was killed may have recorded bytes that it had not sent: the next one records them again."""
+    last = next((one for one in reversed(dialogue.pieces) if one.way is piece.way), None)
+    known = 0 if last is None else last.at + len(last.data) - piece.at
+    if known > 0:
+        piece = replace(piece, at=piece.at + known, data=piece.data[known:])
+    if piece.data or known <= 0:
+        dialogue.pieces.append(piece)
 
 
 def _opened(event: Event) -> Dialogue:

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from relive.agent.control.supervised_process import ProcessSupervisor
+from relive.checkpoint.criu import CriuTools
 from relive.config import Settings
 from relive.errors import CapsuleStartFailed
 from relive.forkserver.starting import start_module
 from relive.model.capsule import CapsuleSpec, LifePaths
+from relive.proxies.ingress.options import RELAY
 
 if TYPE_CHECKING:  # the capsule is started with the recorder at its border
     from relive.agent.capsule.lives import Capsule
@@ -68,7 +70,14 @@ def _options(settings: Settings, spec: CapsuleSpec, paths: LifePaths, init: int)
         *("--network-of", str(init), "--recording", str(paths.egress)),
         *("--control", str(paths.egress_socket), "--keep-bytes", str(settings.egress_keep)),
     ]
-    return [*options, "--authority", str(paths.authority)] if spec.opens_tls else options
+    if spec.opens_tls:
+        options += ["--authority", str(paths.authority)]
+    relay, keeper = settings.tools_path / RELAY, CriuTools(settings.tools_path).keeper
+    if (
+        relay.exists() and keeper.exists()
+    ):  # else Python carries all, which costs more; see the proxy's warning
+        options += ["--relay", str(relay), "--keeper", str(keeper)]
+    return options
 
 
 class EgressSupervisor:

@@ -52,6 +52,11 @@ class Opening:
             told |= {"up_base": self.bases[0], "down_base": self.bases[1]}
         return told
 
+    def tell(self, writer: RecordingWriter) -> None:
+        """Record that it was opened."""
+        writer.append(EventKind.DIALOGUE_OPENED, self.number, fields=self.fields(), at=self.at)
+        writer.flush()
+
 
 @dataclass(slots=True)
 class _Direction:
@@ -69,6 +74,7 @@ class Carrier:
     Args:
         inner: the end in the capsule; outer: the real one. Both non-blocking and connected; they are the carrier's from now on.
         frozen: the gate is closed: nothing goes to the service until ``thaw``.
+        is_told: that it was opened is recorded already.
     """
 
     def __init__(
@@ -81,13 +87,14 @@ class Carrier:
         done: Callable[[Carrier], None],
         *,
         frozen: bool,
+        is_told: bool = False,
     ) -> None:
         self.opening = opening
         self._writer = writer
         self._done: Callable[[Carrier], None] | None = done
         self._directions = {Way.UP: _Direction(), Way.DOWN: _Direction()}
-        writer.append(EventKind.DIALOGUE_OPENED, opening.number, fields=opening.fields(), at=opening.at)
-        writer.flush()
+        if not is_told:
+            opening.tell(writer)
         self._told_in = writer.segment
         watch_over(outer)
         self._ends: dict[Way, ServiceSocket] = {}  # by the direction that is read there

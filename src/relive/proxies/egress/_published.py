@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from relive.kernel.sockdiag import BoundAddress
 from relive.proxies.egress._capsule_network import InnerNetwork
+from relive.proxies.egress._pairs import Pairs
 from relive.proxies.marks import ENTRANCE
 from relive.proxies.service_socket import ServiceSocket
 
@@ -32,6 +33,7 @@ class Reach:
 
     Args:
         on_trouble: told one sentence when a port cannot be had.
+        pairs: who carries the connections; None: this one does, in Python.
     """
 
     def __init__(
@@ -39,8 +41,10 @@ class Reach:
         loop: asyncio.AbstractEventLoop,
         inner: InnerNetwork,
         on_trouble: Callable[[str], None],
+        pairs: Pairs | None,
     ) -> None:
         self._loop = loop
+        self._pairs = pairs
         self._inner = inner
         self._on_trouble = on_trouble
         self._doors: dict[BoundAddress, socket.socket | None] = {}
@@ -124,6 +128,9 @@ class Reach:
                 service = self._dial(family, peer, destination)
             except OSError:
                 client.close()
+                continue
+            if self._pairs is not None:
+                self._pairs.reach(service, client)
                 continue
             carried = _Carried(self._loop, client, service, self._carried.discard)
             self._carried.add(carried)

@@ -12,7 +12,7 @@ import errno
 import socket
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from relive.proxies.egress._carrier import Carrier, Opening
 from relive.proxies.egress._client_hello import HELLO_MOST, Hello, looks_like_hello, read_hello
@@ -24,11 +24,12 @@ from relive.recording.writer import RecordingWriter
 if TYPE_CHECKING:  # `cryptography` takes its time to be imported
     from relive.proxies.egress.authority import Authority
 
-__all__ = ["Trust", "WatchedCarrier"]
+__all__ = ["Trust", "WatchedCarrier", "may_be_encrypted"]
 
 _POSTGRES_ASKS = bytes([0, 0, 0, 8, 4, 210, 22, 47])  # SSLRequest
 _POSTGRES_AGREES = b"S"
 _IN_PROGRESS = (errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK)
+Plain: TypeAlias = Callable[[Opening, socket.socket, socket.socket, tuple[int, int], int], None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,8 +49,20 @@ class _Stage(Enum):
     KNOWN = auto()  # what comes is handed on
 
 
+def may_be_encrypted(first: bytes) -> bool:
+    """What a service says first begins TLS, or asks for it."""
+    return first == _POSTGRES_ASKS or looks_like_hello(first)
+
+
 class WatchedCarrier(Carrier):
-    """See ``Carrier``. ``trust``: None: encryption is noticed and never opened."""
+    """See ``Carrier``.
+
+    Args:
+        trust: None: encryption is noticed and never opened.
+        plain: called once all further bytes go as they come, when none is on its way here, with the two ends, the bytes said so far
+            in both directions, and the segment in which the dialogue was opened. The ends are the callee's then, and this carrier
+            has ended.
+    """
 
     def __init__(
         self,
@@ -62,19 +75,49 @@ class WatchedCarrier(Carrier):
         *,
         frozen: bool,
         trust: Trust | None,
+        plain: Plain | None = None,
+        is_told: bool = False,
     ) -> None:
         self._trust = trust
+        self._plain = plain
         self._stage = _Stage.FIRST
         self._first = b""  # of the service, not handed on yet
         self._asked = False
         self._opened: Opened | None = None
         self._redialled: socket.socket | None = None
-        super().__init__(loop, writer, opening, inner, outer, done, frozen=frozen)
+        super().__init__(loop, writer, opening, inner, outer, done, frozen=frozen, is_told=is_told)
+
+    def thaw(self) -> None:
+        """Go on."""
+        super().thaw()
+        self._hand_over_if_plain()
 
     # What the ends tell
 
     def came(self, way: Way, data: bytes) -> None:
         """Bytes as they were on the wire."""
+        self._act_on(way, data)
+        self._hand_over_if_plain()
+
+    def drained(self, way: Way) -> None:
+        """All that was read in this direction has been handed on."""
+        super().drained(way)
+        self._hand_over_if_plain()
+
+    def _hand_over_if_plain(self) -> None:
+        if self._plain is None or self._stage is not _Stage.KNOWN or self._frozen or self._closed:
+            return
+        up, down = (self._directions[way] for way in Way)
+        is_even = all(end.is_even for end in self._ends.values())
+        if not is_even or up.kept < up.said or down.kept < down.said:
+            return
+        plain, self._plain = self._plain, None
+        inner, outer = (self._ends[way].detach() for way in Way)
+        self._closed = True
+        self._report_done()
+        plain(self.opening, inner, outer, (up.said, down.said), self._told_in)
+
+    def _act_on(self, way: Way, data: bytes) -> None:
         if self._stage is _Stage.KNOWN:
             super().came(way, data)
         elif self._stage is _Stage.TLS:

@@ -2,14 +2,16 @@
 
     python -m relive.proxies.egress.recorder --network-of PID --recording DIR --control UNIXSOCKET [--ready-fd N] [--keep-bytes
     BYTES]
-        [--authority DIR]
+        [--authority DIR] [--relay FILE] [--keeper FILE]
 
 It lives in the host's network and makes the real connections there; the capsule's network (``relive.sandbox.capsule_network``)
 brings it those of the service. When it is ready it writes one JSON line to descriptor N and closes it: ``{"pid": PID}``. It ends
 by itself when process PID, the capsule's first, has ended and what its service had said last has been handed on, and on SIGTERM.
 
-The service comes first: no state of the recording or of the disk keeps traffic from flowing. If the recorder dies, connections
-that it carried end; new ones wait until the next recorder is there.
+The service comes first: no state of the recording or of the disk keeps traffic from flowing. With ``--relay``
+(``relay_library.so``) connections whose bytes go as they come are carried by threads in C, and with ``--keeper``
+(``relive-keeper``) as well those outlive the recorder: the next one goes on with them. Others (TLS that is opened) end with it.
+New ones wait until the next recorder is there.
 
 The control socket and its messages ``close``, ``open`` and ``status`` are those of the proxy (``proxy.py``). Between ``closed`` and
 ``opened`` no byte, end or new connection reaches the service; what the service says flows on.
@@ -38,9 +40,13 @@ from relive.proxies.egress._calls import EgressConnections
 from relive.proxies.egress._capsule_network import InnerNetwork
 from relive.proxies.egress._carrier import Carrier, Opening
 from relive.proxies.egress._datagrams import Datagrams
+from relive.proxies.egress._keeper import Keeper
+from relive.proxies.egress._pairs import Pairs
 from relive.proxies.egress._published import Reach
 from relive.proxies.egress._tls_detection import Trust, WatchedCarrier
+from relive.proxies.egress._undecided import Undecided
 from relive.proxies.gate import Gate, GateKeeper
+from relive.proxies.ingress._relay_writer import RelayWriter
 from relive.proxies.listeners import bind_control
 from relive.proxies.running import run
 from relive.recording.events import EventKind
@@ -49,7 +55,7 @@ from relive.recording.writer import RecordingWriter
 __all__ = ["EgressOptions", "EgressRecorder", "main"]
 
 DRAIN_SECONDS = 5.0
-_CALLS, _DATAGRAMS = 0, -1  # at the gate; connections are numbered from 1
+_CALLS, _DATAGRAMS, _PAIRS = 0, -1, -2  # at the gate; connections are numbered from 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +65,8 @@ class EgressOptions:
     Attributes:
         keep_bytes: bound of the recording's size; None keeps everything.
         authority: directory of what TLS is opened with (see ``authority.py``); None: it is not.
+        relay: ``relay_library.so``; None: Python carries everything, and all connections end with the recorder.
+        keeper: ``relive-keeper``; None: they do so too.
     """
 
     network_of: int
@@ -67,6 +75,8 @@ class EgressOptions:
     ready_fd: int | None = None
     keep_bytes: int | None = None
     authority: Path | None = None
+    relay: Path | None = None
+    keeper: Path | None = None
 
 
 class EgressRecorder:
@@ -79,7 +89,7 @@ class EgressRecorder:
     def __init__(self, options: EgressOptions, loop: asyncio.AbstractEventLoop) -> None:
         self.options = options
         self.loop = loop
-        self.writer = RecordingWriter(options.recording, keep_bytes=options.keep_bytes, on_trouble=_say)
+        self.writer = _writer(options)
         try:
             self.inner = InnerNetwork(options.network_of)
         except OSError as error:
@@ -90,16 +100,81 @@ class EgressRecorder:
         self.hub = ControlHub(self)
         self.calls = EgressConnections(loop, self.inner, self.writer, self._stands)
         self.datagrams = Datagrams(loop, self.inner, self.writer)
-        self.carriers: dict[int, Carrier] = {}
+        self.carriers: dict[int, Carrier | Undecided] = {}
         self.gate.keepers |= {_CALLS: self.calls, _DATAGRAMS: self.datagrams}
         self.trust = _trust(options.authority) if options.authority is not None else None
+        self.pairs = self._pairs()
+
+    def _pairs(self) -> Pairs | None:
+        if not isinstance(self.writer, RelayWriter):
+            return None
+        pairs = Pairs(self.loop, self.writer)
+        if not pairs.start():
+            _say("all traffic is carried by Python, which is slower: no thread can be made")
+            return None
+        self.gate.keepers[_PAIRS] = pairs
+        return pairs
+
+    def _go_on(self, pairs: Pairs, program: Path, capsule: int) -> None:
+        """With what an earlier recorder has left."""
+        path = self.options.control.with_suffix(".keeper")
+        pairs.keeper = Keeper(self.loop, program, path, capsule, pairs.all_kept, _say)
+        for kept in pairs.keeper.meet():
+            silent = pairs.resume(kept)
+            if silent is not None:
+                self._wait_for_words(pairs, *silent, told_in=0)
 
     def _stands(self, opening: Opening, inner: socket.socket, outer: socket.socket) -> None:
-        frozen = self.gate.is_closed
+        if self.pairs is None:
+            self._watch(opening, inner, outer)
+            return
+        self.pairs.keep(opening, inner, outer)
+        opening.tell(self.writer)
+        self._wait_for_words(self.pairs, opening, inner, outer, told_in=self.writer.segment)
+
+    def _wait_for_words(
+        self, pairs: Pairs, opening: Opening, inner: socket.socket, outer: socket.socket, *, told_in: int
+    ) -> None:
+        number = opening.number
+        pairs.waiting[number] = inner, outer
+        silent = Undecided(
+            *(self.loop, opening, inner, outer, self._decided), told_in=told_in, frozen=self.gate.is_closed
+        )
+        self.carriers[number] = self.gate.keepers[number] = silent
+
+    def _decided(self, silent: Undecided, may_be_encrypted: bool) -> None:
+        assert self.pairs is not None
+        number = silent.opening.number
+        del self.carriers[number], self.gate.keepers[number], self.pairs.waiting[number]
+        if may_be_encrypted:
+            self.pairs.let_go(number)  # bytes of it are in this process's memory from now on
+            self._watch(silent.opening, silent.inner, silent.outer, is_told=bool(silent.told_in))
+        else:
+            self.pairs.carry(silent.opening, silent.inner, silent.outer, told_in=silent.told_in)
+
+    def _watch(
+        self, opening: Opening, inner: socket.socket, outer: socket.socket, *, is_told: bool = False
+    ) -> None:
         carrier = WatchedCarrier(
-            self.loop, self.writer, opening, inner, outer, self._carried, frozen=frozen, trust=self.trust
+            *(self.loop, self.writer, opening, inner, outer, self._carried),
+            frozen=self.gate.is_closed,
+            trust=self.trust,
+            plain=self._plain if self.pairs is not None else None,
+            is_told=is_told,
         )
         self.carriers[opening.number] = self.gate.keepers[opening.number] = carrier
+
+    def _plain(
+        self,
+        opening: Opening,
+        inner: socket.socket,
+        outer: socket.socket,
+        said: tuple[int, int],
+        told_in: int,
+    ) -> None:
+        assert self.pairs is not None
+        self.pairs.keep(opening, inner, outer, said)
+        self.pairs.carry(opening, inner, outer, said, told_in)
 
     def _carried(self, carrier: Carrier) -> None:
         self.carriers.pop(carrier.opening.number, None)
@@ -150,7 +225,7 @@ class EgressRecorder:
             "op": "status",
             "pid": os.getpid(),
             "gate": "closed" if self.gate.is_closed else "open",
-            "connections": len(self.carriers),
+            "connections": len(self.carriers) + (self.pairs.recorded if self.pairs is not None else 0),
             "cursor": self.writer.last_seq,
             "recording": self.writer.is_on,
             "events_lost": self.writer.lost,
@@ -173,7 +248,9 @@ class EgressRecorder:
         self.writer.append(EventKind.RECORDER_STARTED, fields={"pid": os.getpid(), "logs": []})
         self.writer.flush()
         server = await self.loop.create_unix_server(self.hub.link, sock=control)
-        reach = Reach(self.loop, self.inner, self._trouble)
+        if self.pairs is not None and self.options.keeper is not None:
+            self._go_on(self.pairs, self.options.keeper, capsule)
+        reach = Reach(self.loop, self.inner, self._trouble, self.pairs)
         self.loop.add_reader(self.inner.queue.fileno(), self._packets)
         self._say_ready()
         gc.collect()
@@ -192,6 +269,8 @@ class EgressRecorder:
             self.datagrams.close()
             for carrier in list(self.carriers.values()):
                 carrier.shut()
+            if self.pairs is not None:
+                self.pairs.shut()
             self.inner.close()
             self.options.control.unlink(missing_ok=True)
             self.writer.close()
@@ -201,7 +280,9 @@ class EgressRecorder:
         """The capsule has ended: what its service has said last is still on its way."""
         end = self.loop.time() + DRAIN_SECONDS
         while self.loop.time() < end and not (
-            reach.has_said_all and all(one.has_said_all for one in self.carriers.values())
+            reach.has_said_all
+            and all(one.has_said_all for one in self.carriers.values())
+            and (self.pairs is None or self.pairs.has_said_all)
         ):
             await asyncio.sleep(0.01)
 
@@ -227,7 +308,24 @@ def parse_options(arguments: Sequence[str]) -> EgressOptions:
     parser.add_argument("--ready-fd", type=int, metavar="N")
     parser.add_argument("--keep-bytes", type=int, metavar="BYTES")
     parser.add_argument("--authority", type=Path, metavar="DIR")
+    parser.add_argument("--relay", type=Path, metavar="FILE")
+    parser.add_argument("--keeper", type=Path, metavar="FILE")
     return EgressOptions(**vars(parser.parse_args(arguments)))
+
+
+def _writer(options: EgressOptions) -> RecordingWriter:
+    if options.relay is not None:
+        try:
+            return RelayWriter(
+                options.relay,
+                options.recording,
+                keep_bytes=options.keep_bytes,
+                keep_seconds=None,
+                on_trouble=_say,
+            )
+        except OSError as error:
+            _say(f"all traffic is carried by Python, which is slower: {error}")
+    return RecordingWriter(options.recording, keep_bytes=options.keep_bytes, on_trouble=_say)
 
 
 def _trust(directory: Path) -> Trust | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -22,12 +23,13 @@ __all__ = [
     "Relay",
     "RelayCounts",
     "SocketName",
+    "SocketPlaces",
 ]
 
 _U64, _I64, _I32, _U32 = ctypes.c_uint64, ctypes.c_int64, ctypes.c_int32, ctypes.c_uint32
 _SIZE, _TEXT, _AT = ctypes.c_size_t, ctypes.c_char_p, ctypes.c_void_p
 _CLIENT, _SERVICE = 0, 1
-_VERSION = 1  # RELAY_VERSION of relay_library.c
+_VERSION = 2  # RELAY_VERSION of relay_library.c
 
 
 class Numbers(ctypes.Structure):
@@ -88,6 +90,25 @@ class _Counts(ctypes.Structure):
     _fields_ = [(name, _U64) for name in ("connections", "in_flight", "answered", "errors", "broken")]
 
 
+class _PairOrder(ctypes.Structure):
+    _fields_ = [
+        ("number", _U64),
+        ("fd", _I32 * 2),
+        *((name, _I32) for name in ("is_recorded", "padding")),
+        ("said", _U64 * 2),
+        ("told_in", _U64),
+        ("fields", ctypes.c_char_p),
+        ("fields_size", _U64),
+    ]
+
+
+class SocketPlaces(NamedTuple):
+    """Bytes read from a connected socket, and written to it, each counted from somewhere: only differences mean anything."""
+
+    read: int
+    written: int
+
+
 class RelayCounts(NamedTuple):
     """What the relay has at this moment (the first two), and has seen so far."""
 
@@ -110,6 +131,7 @@ class PostKind(IntEnum):
     ANSWERED = 19
     BROKEN = 20
     UNANSWERED = 21
+    PAIR_ENDED = 22
 
 
 class HandedFlight(NamedTuple):
@@ -200,6 +222,16 @@ class Relay:
         """Record an event; ``fields`` is a packed map."""
         seq: int = self._c.relay_append(
             self._at, kind.encode(), connection, request, fields, len(fields), data, len(data)
+        )
+        return seq
+
+    def append_at(
+        self, at: tuple[int, int], kind: str, connection: int, request: int, fields: bytes, data: bytes
+    ) -> int:
+        """Record an event that was seen before; ``at``: monotonic and wall time [ns]."""
+        seq: int = self._c.relay_append_at(
+            *(self._at, *at, kind.encode(), connection, request),
+            *(fields, len(fields), data, len(data)),
         )
         return seq
 
@@ -309,6 +341,76 @@ class Relay:
         """End all connections; what was posted can still be had."""
         self._c.relay_end(self._at)
 
+    # Pairs of sockets between which bytes are carried: see ``native/relay_library/pairs.c``
+
+    def start_pairs(self, threads: int) -> bool:
+        """Begin the threads. False: they cannot be made."""
+        return bool(self._c.relay_pairs_start(self._at, threads) == 0)
+
+    def add_pair(
+        self,
+        number: int,
+        descriptors: tuple[int, int],
+        *,
+        said: tuple[int, int] = (0, 0),
+        told_in: int = 0,
+        opened: bytes | None,
+    ) -> bool:
+        """Carry between the service's socket and the other one from now on. False: not, and they are still the caller's.
+
+        Args:
+            number: with which its end is posted, and of its dialogue in the recording.
+            said: bytes in each direction that are recorded already; told_in: the segment in which it was opened.
+            opened: fields of the event that opens it, as a packed map; None: it is not recorded.
+        """
+        order = _PairOrder(
+            number=number,
+            fd=(_I32 * 2)(*descriptors),
+            is_recorded=opened is not None,
+            said=(_U64 * 2)(*said),
+            told_in=told_in,
+            fields=opened,
+            fields_size=len(opened or b""),
+        )
+        return bool(self._c.relay_pair_add(self._at, ctypes.byref(order)) == 0)
+
+    def freeze_pairs(self) -> None:
+        """When it returns nothing of what is recorded goes to the service any more."""
+        self._c.relay_pairs_freeze(self._at)
+
+    def thaw_pairs(self) -> None:
+        """Go on."""
+        self._c.relay_pairs_thaw(self._at)
+
+    def pairs_talking(self) -> int:
+        """Of how many the service has not ended its direction."""
+        return int(self._c.relay_pairs_talking(self._at))
+
+    def copies_of_pair(self, number: int) -> list[int] | None:
+        """Other descriptors of its sockets, which are the caller's. None: there is no such pair, or no descriptor is left."""
+        found = (_I32 * 2)(-1, -1)
+        if self._c.relay_pair_copies(self._at, number, found) or -1 in found:
+            for one in found:
+                if one >= 0:
+                    os.close(one)
+            return None
+        return list(found)
+
+    def end_pairs(self) -> None:
+        """End all of them; what was posted can still be had."""
+        self._c.relay_pairs_end(self._at)
+
+    def places(self, descriptor: int) -> SocketPlaces:
+        """Where a connected socket stands.
+
+        Raises:
+            OSError: the kernel does not say.
+        """
+        found = (_U64 * 2)()
+        if self._c.relay_socket_places(descriptor, found):
+            raise OSError("the kernel does not say where a connection stands")
+        return SocketPlaces(*found)
+
     def _read_handed(self, pointer: ctypes._Pointer[_Handed]) -> HandedConnection:
         raw = pointer.contents
 
@@ -342,7 +444,7 @@ def _flight(raw: _Flight) -> HandedFlight:
 
 def _load(library: Path) -> ctypes.CDLL:
     loaded = ctypes.CDLL(str(library))
-    sizes = [ctypes.sizeof(one) for one in (Numbers, _Handed, _Flight, _Post)]
+    sizes = [ctypes.sizeof(one) for one in (Numbers, _Handed, _Flight, _Post, _PairOrder)]
     layout = getattr(loaded, "relay_layout", None)
     if layout is None or [layout(number) for number in range(len(sizes) + 1)] != [_VERSION, *sizes]:
         raise OSError(f"{library} is of another version of Relive: run `make setup` where this one is")
@@ -352,6 +454,7 @@ def _load(library: Path) -> ctypes.CDLL:
         "relay_take": (ctypes.c_int, [_AT, _AT]),
         "relay_forget": (None, [_AT]),
         "relay_append": (_U64, [_AT, _TEXT, _U64, _U64, _TEXT, _SIZE, _TEXT, _SIZE]),
+        "relay_append_at": (_U64, [_AT, _U64, _U64, _TEXT, _U64, _U64, _TEXT, _SIZE, _TEXT, _SIZE]),
         "relay_flush": (None, [_AT]),
         "relay_next_request": (_U64, [_AT]),
         "relay_next_connection": (_U64, [_AT]),
@@ -369,6 +472,14 @@ def _load(library: Path) -> ctypes.CDLL:
         "relay_client_speaks_http": (None, [_AT]),
         "relay_stop_accepting": (None, [_AT]),
         "relay_end": (None, [_AT]),
+        "relay_pairs_start": (ctypes.c_int, [_AT, ctypes.c_int]),
+        "relay_pair_add": (ctypes.c_int, [_AT, _AT]),
+        "relay_pairs_freeze": (None, [_AT]),
+        "relay_pairs_thaw": (None, [_AT]),
+        "relay_pairs_talking": (_U64, [_AT]),
+        "relay_pair_copies": (ctypes.c_int, [_AT, _U64, _AT]),
+        "relay_pairs_end": (None, [_AT]),
+        "relay_socket_places": (ctypes.c_int, [ctypes.c_int, _AT]),
     }
     for name, (result, arguments) in signatures.items():
         function = getattr(loaded, name)

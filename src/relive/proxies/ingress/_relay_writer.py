@@ -111,11 +111,12 @@ class RelayWriter(RecordingWriter):
         fields: Mapping[str, Any] | None = None,
         at: tuple[int, int] | None = None,
     ) -> int:
-        """As ``RecordingWriter.append``; ``at`` must be None, since what is recorded here was seen here."""
-        assert at is None
+        """As ``RecordingWriter.append``."""
         if self._fd < 0:  # closed: the head is unmapped, and the segment's descriptor may be another file's
             return self.last_seq
         packed = _pack(fields) if fields else _NO_FIELDS
+        if at is not None:
+            return self.relay.append_at(at, kind, connection, request, packed, data)
         return self.relay.append(kind, connection, request, packed, data)
 
     def flush(self) -> None:
