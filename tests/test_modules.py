@@ -33,6 +33,7 @@ LIVE = {
     ),  # through the operations that push, pull and import
     "replay": ("real/test_reproduce.py", "real/test_debug.py", "real/test_stubs.py"),
     "sandbox": ("real/test_kinds.py", "real/test_sandbox.py", "real/test_seal.py"),
+    "stepping": ("real/test_stepping.py",),
     "trial": ("real/test_trial.py",),
     "watching": ("real/test_watching.py", "real/test_watched_services.py"),
 }

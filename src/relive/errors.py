@@ -2,7 +2,7 @@
 
 ReliveError
 ├── UsageError            a request that cannot be meant: exit status 2
-│   ├── ConfigInvalid, FixtureInvalid, KeptInvalid, PatchUnfit, ChangeUnfit, UnitUnfit
+│   ├── ConfigInvalid, FixtureInvalid, KeptInvalid, PatchUnfit, ChangeUnfit, PlaceUnfit, UnitUnfit
 ├── NotFound              a name that stands for nothing: 3
 │   ├── TargetUnknown, ProcessGone, RefUnknown, RefAmbiguous, IncidentUnknown, BranchUnknown
 │   ├── TokenUnknown, KeptExportUnknown, TaskUnknown
@@ -81,6 +81,7 @@ __all__ = [
     "PackageMissing",
     "PatchUnfit",
     "PermissionMissing",
+    "PlaceUnfit",
     "ProcessGone",
     "RangeUnsatisfiable",
     "RecordingCorrupt",
@@ -204,6 +205,12 @@ class ChangeUnfit(UsageError):
     """A change of a recording that cannot be read, or cannot be made in what it is a change of."""
 
     code = "change-unfit"
+
+
+class PlaceUnfit(UsageError):
+    """A line or an expression that the service's process has not, or a process that cannot be followed line by line."""
+
+    code = "place-unfit"
 
 
 class UnitUnfit(UsageError):

@@ -51,6 +51,8 @@ def test_the_commands_are_those_that_are_documented():
             "try",
             "why",
             "what-if",
+            "logpoint",
+            "who-wrote",
             "keep",
             "kept",
             "fixture",

@@ -51,11 +51,13 @@ DEAR |= {
     "evaluate",
     "exec",
     "inspect",
+    "logpoint",
     "replay",
     "restore",
     "run",
     "runs",
     "stop_branches",
+    "who_wrote",
 }
 
 Known = dict[str, Any]
@@ -114,6 +116,8 @@ def for_failures(number: int, queried: int, place: Path) -> list[Call]:
         ("try", lambda _: {"incident": number, "fix": ["none"]}),
         ("what_if", lambda _: {"incident": number}),
         ("why", lambda _: {"incident": number, "most": 4, "times": 1}),
+        ("logpoint", lambda _: {"incident": number, "at": "app.py:70", "expression": ["account_id"]}),
+        ("who_wrote", lambda _: {"incident": number, "expression": "__name__", "most": 1}),
         ("keep", lambda _: {"incident": number, "expect": "status < 500", "output": str(kept), "name": "paid"}),
         ("kept", lambda k: {"file": k["keep"]["file"], "as_committed": True}),
         ("debug", lambda _: {"number": number, "command": ["p account_id", "q"]}),

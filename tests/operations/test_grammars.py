@@ -30,6 +30,6 @@ def test_other_types_are_refused_as_ever():
 
 def test_words_that_steer_a_verdict_have_a_grammar():
     found = {(operation.name, name) for operation, name, _ in with_grammar()}
-    for operation in ("replay", "try", "why", "what-if"):
+    for operation in ("replay", "try", "why", "what-if", "logpoint", "who-wrote"):
         assert {(operation, "ignore"), (operation, "on_miss")} <= found
     assert {("reproduce", "ignore"), ("replay", "speed"), ("keep", "expect"), ("what-if", "answer")} <= found

@@ -36,6 +36,8 @@ WRONG: dict[str, tuple[dict[str, object], type[ReliveError]]] = {
     "try": ({"incident": 17}, IncidentUnknown),
     "what-if": ({"incident": 17}, IncidentUnknown),
     "why": ({"incident": 17}, IncidentUnknown),
+    "logpoint": ({"incident": 17, "at": "app.py:1", "expression": ["1"]}, IncidentUnknown),
+    "who-wrote": ({"incident": 17, "expression": "app.cache"}, IncidentUnknown),
 }
 
 

@@ -57,6 +57,8 @@ NEEDED: dict[str, set[Scope]] = {
             "try",
             "what_if",
             "why",
+            "logpoint",
+            "who_wrote",
         )
     },
     **{

@@ -125,6 +125,10 @@ _COMMANDS = (
     _Command("why", "Find what a failure is caused by: change its recording until it goes away"),
     _Command("what-if", "Change something of a failure's recording and replay: does it still fail?"),
     _Command(
+        "logpoint", "Values of expressions at a line, in replays of a failure: a log line after the fact"
+    ),
+    _Command("who-wrote", "The line and the request that last set a value before a failure"),
+    _Command(
         "keep",
         "Keep the state before a failure and its request as a test, with what is expected of the answer",
     ),

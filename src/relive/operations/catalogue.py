@@ -36,6 +36,8 @@ _WHERE = {
     "try": ("trying", "TRY"),
     "what-if": ("interventions", "WHAT_IF"),
     "why": ("explaining", "WHY"),
+    "logpoint": ("logpoints", "LOGPOINT"),
+    "who-wrote": ("who_wrote", "WHO_WROTE"),
     "keep": ("keeping", "KEEP"),
     "kept": ("keeping", "KEPT"),
     "debug": ("debugging", "DEBUG"),

@@ -1,0 +1,221 @@
+"""Logpoints after the fact: values of expressions at a line, in replays of a request that failed. The service is not touched."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import Field
+
+from relive.config import Settings
+from relive.errors import UsageError
+from relive.incidents.incidents import Incidents
+from relive.incidents.report.masking import Mask, mask_for
+from relive.inspection.python.masking import masked_text
+from relive.intervention.telling import request_words
+from relive.kernel import procfs
+from relive.model.stepping import Logged, LoggedHit, LoggedRun, LoggedValue
+from relive.model.token_scope import Scope
+from relive.operations.grammars import each_written_as, written_as
+from relive.operations.named import look_up_incident
+from relive.operations.operation import Effect, Faces, Operation, Route, Tool, Wish
+from relive.operations.policies import check_ignore, parse_stub_policy
+from relive.operations.progress import Progress
+from relive.operations.targets import tend
+from relive.replay.plan import Pace
+from relive.replay.replay import ReplayOptions
+from relive.replay.replay_input import ReplayInput, case_of_incident
+from relive.stepping.following import HitRecord, Point
+from relive.stepping.replaying import FollowedReplay, Requests, replay_followed, result_words, trouble_of
+from relive.store import Store
+
+__all__ = [
+    "LOGPOINT",
+    "LogpointWish",
+    "ReplayFollowed",
+    "check_expression",
+    "logpoint",
+    "parse_place",
+    "wishes_of",
+]
+
+_PLACE = re.compile(r"(?P<file>.*[^/]):(?P<line>[1-9]\d{0,8})", re.DOTALL)
+_EXPRESSION_MOST = 10_000  # characters
+
+
+def parse_place(text: str) -> tuple[str, int]:
+    """(file, line) of ``app.py:88``; raises UsageError."""
+    found = _PLACE.fullmatch(text)
+    if found is None or "\0" in text:
+        raise UsageError(
+            f"{text!r} is no line of a file", cause="it is FILE:LINE", remedy="write it as app.py:88"
+        )
+    return found["file"], int(found["line"])
+
+
+def check_expression(text: str) -> str:
+    """The text as it was given; raises UsageError for what is no expression at all."""
+    if not text.strip() or "\0" in text or len(text) > _EXPRESSION_MOST:
+        raise UsageError(
+            "an expression is empty, too long, or holds a null character",
+            cause=f"it has 1 to {_EXPRESSION_MOST} characters",
+            remedy="write one such as order.total",
+        )
+    return text
+
+
+class ReplayFollowed(Wish):
+    """How a failure is replayed that is followed line by line."""
+
+    incident: int = Field(ge=1, description="Number of the incident")
+    first: bool = Field(default=False, description="The first time the incident was seen, not the latest")
+    pace: Pace = Field(
+        default=Pace.FAST, description="Send again at the recorded pace, or as fast as order allows"
+    )
+    on_miss: Annotated[list[str], each_written_as(parse_stub_policy)] = Field(
+        default=[],
+        description="A call without a recorded answer: fail or pass, or KIND=pass such as http-call=pass",
+    )
+    ignore: Annotated[list[str], each_written_as(check_ignore)] = Field(
+        default=[], description="What may differ, as for `relive replay`"
+    )
+    limit: float | None = Field(default=None, ge=0.1, le=86_400, description="Seconds for the judged request")
+
+
+class LogpointWish(ReplayFollowed):
+    """Which values are wanted, and where."""
+
+    at: Annotated[str, written_as(parse_place)] = Field(
+        max_length=4096,
+        description="FILE:LINE of the service, such as app.py:88; values are those before the line",
+    )
+    expression: Annotated[list[str], each_written_as(check_expression)] = Field(
+        min_length=1, max_length=100, description="What is evaluated there, such as order.total"
+    )
+    when: Annotated[str | None, written_as(check_expression)] = Field(
+        default=None, description="Only where this expression is true"
+    )
+    all_requests: bool = Field(
+        default=False,
+        description="Also in the requests since the commit, which are sent before the failing one",
+    )
+    times: int = Field(default=1, ge=1, le=1000, description="How often it is replayed")
+    most: int = Field(default=1000, ge=1, le=20_000, description="So many times of each replay are kept")
+
+
+def wishes_of(wish: ReplayFollowed, mask: Mask) -> ReplayOptions:
+    """How it is replayed; the mask learns the secrets of each branch."""
+    return ReplayOptions(
+        ignore=tuple(check_ignore(text) for text in wish.ignore),
+        on_miss=dict(parse_stub_policy(text) for text in wish.on_miss),
+        limit=wish.limit,
+        pace=wish.pace,
+        sees=lambda root: mask.learn_environment(procfs.environment_of(root)),
+    )
+
+
+def logpoint(settings: Settings, wish: LogpointWish, progress: Progress) -> Logged:
+    """Replay a failure with expressions at a line; secrets are masked in what is told.
+
+    Raises:
+        PlaceUnfit: there is no such line, an expression is none, or the service is not in Python.
+        IncidentUnknown, RefUnknown, RecordingError, StoreError, UsageError: there is nothing that could be replayed.
+        RestoreFailed: a branch could not be followed.
+    """
+    file, line = parse_place(wish.at)
+    tend(settings, progress)
+    store = Store(settings.store)
+    incident = Incidents(settings.incidents).get(wish.incident)
+    case = case_of_incident(settings, store, incident, incident.occurrence(first=wish.first))
+    mask = mask_for(settings, incident.service, incident.life)
+    point = Point(file, line, tuple(wish.expression), wish.when)
+    runs: list[LoggedRun] = []
+    place, has_requests = None, False
+    with progress.progress("replaying", wish.times) as done:
+        for number in range(1, wish.times + 1):
+            with replay_followed(
+                settings, store, case, wishes_of(wish, mask), [point], most=wish.most
+            ) as followed:
+                runs.append(_logged_run(number, case, wish, followed, mask))
+                has_requests = has_requests or bool(followed.requests.exchanges)
+                if followed.following is not None and place is None:
+                    place = followed.following.points[0]
+            done(number)
+    return mask.model(
+        Logged(
+            incident=incident.number,
+            service=incident.service,
+            failing=request_words(case),
+            commit=case.commit,
+            file=place.file if place is not None else file,
+            line=line,
+            source=place.source if place is not None else "",
+            expressions=wish.expression,
+            when=wish.when,
+            has_requests=has_requests,
+            runs=runs,
+        )
+    )
+
+
+LOGPOINT = Operation(
+    "logpoint",
+    LogpointWish,
+    Logged,
+    logpoint,
+    Faces(
+        cli=("logpoint",),
+        # As for the debugger: an expression does whatever it is told, as the service, within the seal.
+        rest=Route(
+            "POST",
+            "/logpoints",
+            frozenset({Scope.OPERATE, Scope.MEMORY}),
+            "Values of expressions at a line, in replays of a request that failed",
+            is_task=True,
+        ),
+        mcp=Tool(
+            Effect.READS,
+            "Values of expressions at a line of the service's code (FILE:LINE), in replays of the very request and state that "
+            "failed, in sealed branches: a log line after the fact, without a new deployment. Only for Python.",
+        ),
+    ),
+    look_up=look_up_incident,
+)
+
+
+def _logged_run(
+    number: int, case: ReplayInput, wish: LogpointWish, followed: FollowedReplay, mask: Mask
+) -> LoggedRun:
+    fails, result = result_words(followed.run)
+    following, requests = followed.following, followed.requests
+    if following is None:
+        return LoggedRun(number=number, fails=fails, result=result, hits=[])
+    records, is_cut = following.hits()
+    subject = case.exchange.number if case.exchange is not None else None
+    if not wish.all_requests and requests.exchanges and subject is not None:
+        records = [one for one in records if requests.number(one.pid, one.request) == subject]
+    return LoggedRun(
+        number=number,
+        fails=fails,
+        result=result,
+        hits=[_hit(one, requests, mask) for one in records],
+        is_cut=is_cut,
+        trouble=trouble_of(followed),
+    )
+
+
+def _hit(record: HitRecord, requests: Requests, mask: Mask) -> LoggedHit:
+    return LoggedHit(
+        request=requests.number(record.pid, record.request),
+        position=record.position,
+        function=record.function,
+        values=[
+            LoggedValue(
+                expression=one.expression,
+                type=one.type,
+                text=masked_text(mask, one.expression or "", one.text),
+                raised=one.raised,
+            )
+            for one in record.values
+        ],
+    )

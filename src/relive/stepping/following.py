@@ -1,0 +1,242 @@
+"""Having the Python processes of a branch followed line by line: ``relive_stepper`` runs in each of them.
+
+What it sees it writes into a file in memory, which is opened here through the process's descriptors: nothing in the branch's files
+is changed, and the records are still there when the process has died.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+import relive_inprocess.relive_stepper as stepper
+from relive.errors import PlaceUnfit, RestoreFailed
+from relive.inspection.python.asking import ask, is_python
+from relive.inspection.python.calling import CallDied, CallLate
+from relive.kernel import procfs
+from relive.model.value import Value
+from relive.sandbox.branch import Branch
+
+__all__ = ["Following", "HitRecord", "PlaceRecord", "Point", "PointPlace", "Watch", "WriteRecord", "follow"]
+
+_LIMIT = 30.0  # [s] for one process
+_ROOM = 16 << 20  # [bytes] of one process's records
+_HEADER = 16  # [bytes], as the program has it
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Expressions at a line: ``file`` as the end of its path."""
+
+    file: str
+    line: int
+    expressions: tuple[str, ...]
+    when: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """An expression whose changes are wanted; ``module``: whose names it uses, None: the program's, and all modules."""
+
+    expression: str
+    module: str | None = None
+
+
+class PointPlace(Value):
+    """Where a point is, as the process names it."""
+
+    file: str
+    line: int
+    source: str
+
+
+class _HitValue(Value):
+    expression: str | None
+    type: str
+    text: str
+    raised: bool
+
+
+class HitRecord(Value):
+    """A line with a point; ``request`` as the recorder numbers them, within process ``pid`` of the branch."""
+
+    pid: int
+    request: int
+    position: int
+    function: str
+    values: list[_HitValue]
+
+
+class PlaceRecord(Value):
+    """A line; ``request`` as of a hit."""
+
+    file: str
+    line: int
+    function: str
+    source: str
+    request: int
+    position: int
+
+
+class WriteRecord(Value):
+    """A change of the watched value."""
+
+    pid: int
+    before: str
+    after: str
+    place: PlaceRecord | None
+    others: list[PlaceRecord]
+
+
+@dataclass(slots=True)
+class _Followed:
+    """One process."""
+
+    out: int
+    first: str | None
+
+    def data(self) -> bytes:
+        parts, at = [], 0
+        while at < _HEADER + _ROOM:
+            data = os.pread(self.out, 1 << 20, at)
+            if not data:
+                break
+            parts.append(data)
+            at += len(data)
+        return b"".join(parts)
+
+
+@dataclass(slots=True)
+class Following:
+    """A branch that is followed. ``close`` it; its records can be read before, also when the branch has ended.
+
+    Attributes:
+        points: where they are, in the order in which they were given.
+        first: the watched value as it was, in the first process that knows it.
+    """
+
+    points: list[PointPlace]
+    first: str | None = None
+    _processes: list[_Followed] = field(default_factory=list)
+
+    def hits(self) -> tuple[list[HitRecord], bool]:
+        """(in the order of each process, whether there was no room for more)."""
+        found, full = self._records("hit")
+        with _understanding():
+            return [HitRecord.model_validate(one) for one in found], full
+
+    def writes(self) -> tuple[list[WriteRecord], bool]:
+        """As ``hits``."""
+        found, full = self._records("write")
+        with _understanding():
+            return [WriteRecord.model_validate(one) for one in found], full
+
+    def is_evaluating(self) -> bool:
+        """An expression had begun, and not ended, when this process was last heard of."""
+        return any(int.from_bytes(os.pread(one.out, 8, 0), "little") for one in self._processes)
+
+    def lines(self) -> int:
+        """How many own lines ran."""
+        return sum(int.from_bytes(os.pread(one.out, 8, 8), "little") for one in self._processes)
+
+    def _records(self, kind: str) -> tuple[list[Any], bool]:
+        found: list[Any] = []
+        full = False
+        with _understanding():
+            for process in self._processes:
+                data = process.data()
+                whole = data[_HEADER:].split(b"\n")[:-1]  # the last may be cut by the process's end
+                records = [json.loads(line) for line in whole]
+                found += [one for one in records if one["kind"] == kind]
+                full = full or any(one["kind"] == "full" for one in records)
+        return found, full
+
+    def close(self) -> None:
+        """Let go of the records. May be called again."""
+        while self._processes:
+            os.close(self._processes.pop().out)
+
+
+class _understanding:
+    """What the process says may be anything: the service's code runs beside the program that follows it."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, ValueError | KeyError | TypeError | AttributeError | ValidationError):
+            raise RestoreFailed(
+                "what the branch's process said of its lines cannot be understood",
+                cause=f"something else than the program that follows it wrote there ({type(error).__name__})",
+                remedy="`relive debug` looks at the process by hand",
+            ) from error
+
+
+def follow(branch: Branch, points: Sequence[Point], watch: Watch | None, most: int) -> Following:
+    """Follow the branch's Python processes from now on; up to ``most`` records of each are kept.
+
+    Raises:
+        PlaceUnfit: no process of it is Python, or none has such a line or name, or an expression is none.
+        RestoreFailed: a process could not be asked.
+    """
+    question = {
+        "points": [
+            {"file": one.file, "line": one.line, "expressions": one.expressions, "when": one.when}
+            for one in points
+        ],
+        "watch": {"expression": watch.expression, "module": watch.module} if watch is not None else None,
+        "most": most,
+        "bytes": _ROOM,
+    }
+    pids = [pid for pid in procfs.tree_of(branch.facts.root) if is_python(pid)]
+    if not pids:
+        raise PlaceUnfit(
+            "the service cannot be followed line by line",
+            cause="none of its processes runs a CPython whose functions can be found",
+            remedy="`relive debug` opens a debugger on native processes",
+        )
+    found, refusals = Following([]), []
+    try:
+        for pid in pids:
+            reply = _asked(pid, question)
+            if "refused" in reply:
+                refusals.append(reply["refused"])
+                continue
+            with _understanding():
+                descriptor = os.open(f"/proc/{pid}/fd/{int(reply['out'])}", os.O_RDONLY | os.O_CLOEXEC)
+                found._processes.append(_Followed(descriptor, reply["first"]))
+                found.points = found.points or [PointPlace.model_validate(one) for one in reply["points"]]
+                found.first = found.first if found.first is not None else reply["first"]
+        if not found._processes:
+            told = refusals[0]
+            raise PlaceUnfit(str(told["what"]), cause=told["why"], remedy=told["remedy"])
+    except BaseException:
+        found.close()
+        raise
+    return found
+
+
+def _asked(pid: int, question: Mapping[str, Any]) -> dict[str, Any]:
+    number = procfs.innermost_pid(pid)
+    try:
+        reply: dict[str, Any] = ask(pid, question, _LIMIT, stepper)
+    except CallLate as error:
+        raise RestoreFailed(
+            f"process {number} of the branch could not be followed",
+            cause=f"no thread of it came to where it can be asked within {_LIMIT:g} s, or the expression did not end",
+        ) from error
+    except CallDied as error:
+        raise RestoreFailed(
+            f"process {number} of the branch died when it was to be followed",
+            cause=f"signal {error.signal}" if error.signal else "it ended",
+        ) from error
+    if "failed" in reply:
+        raise RestoreFailed(
+            f"process {number} of the branch could not be followed", cause=str(reply["failed"])
+        )
+    return reply

@@ -1,0 +1,566 @@
+"""What follows a Python process line by line, in a branch: values at a line, writes of a value.
+
+Its text is compiled in that process (``inspection.python.asking``), so it uses the standard library only. It runs on CPython 3.9
+to 3.14. ``answer`` takes and gives JSON; what is seen later goes into an unnamed file (memfd_create(2)) that the host reads by its
+descriptor: it outlives the process.
+
+Terms: an *own* line is of the service's own code, neither of Python nor of what was installed. The *position* of a line in a
+request is its number among the own lines that ran for that request, from 1; the recorder's context tells which request the running
+code works for (0: none, or there is no recorder). An expression is evaluated outside of any request, so that it takes no recorded
+answer of one (a reading of the clock, say).
+"""
+
+import contextvars
+import dis
+import gc
+import json
+import linecache
+import mmap
+import os
+import sys
+import sysconfig
+import threading
+import types
+
+_TEXT = 400  # characters of a value
+_COMPARED = 10000  # elements of a collection that are compared one by one
+_MESSAGE = 400  # characters
+_HEADER = 16  # [bytes]: 1 + number of the expression that is being evaluated (8), lines that ran (8)
+_DEEP = 500  # frames that are looked through for the caller in the service's own code
+_SUSPENDED = (
+    (types.CoroutineType, "cr_code"),
+    (types.GeneratorType, "gi_code"),
+    (types.AsyncGeneratorType, "ag_code"),
+)
+# What a function begins with stands in the line of its ``def``.
+_AT_ENTRY = {"RESUME", "RETURN_GENERATOR", "POP_TOP", "COPY_FREE_VARS", "MAKE_CELL", "GEN_START", "NOP"}
+_write = os.write
+_ident = threading.get_ident
+_KEPT = []  # what C calls must live
+
+
+class _Refused(Exception):
+    """What is asked for cannot be meant: what happened, why, and what to do."""
+
+    def __init__(self, what, why, remedy):
+        Exception.__init__(self, what)
+        self.told = {"what": what, "why": why, "remedy": remedy}
+
+
+def answer(question):
+    """The answer to a question, bytes of JSON; it never raises."""
+    try:
+        wanted = json.loads(question)
+        return json.dumps(_follow(wanted)).encode()
+    except _Refused as error:
+        return json.dumps({"refused": error.told}).encode()
+    except BaseException as error:  # whoever asks wants to know
+        return json.dumps({"failed": "{}: {}".format(type(error).__name__, error)}).encode()
+
+
+def _follow(wanted):
+    """Follow all threads from now on.
+
+    ``points`` are {"file", "line", "expressions", "when" (or None)}; ``watch`` is {"expression", "module" (or None)} or None;
+    ``most`` is how many records are kept, and ``bytes`` how much room they may take.
+    """
+    out = _Out(wanted["most"], wanted["bytes"])
+    codes = _codes() if wanted["points"] else {}
+    points = [_Point(number, one, codes) for number, one in enumerate(wanted["points"])]
+    watch = _Watch(wanted["watch"]) if wanted["watch"] is not None else None
+    follower = _Follower(out, points, watch)
+    _install(follower)
+    return {
+        "out": out.fd,
+        "pid": os.getpid(),
+        "points": [{"file": one.file, "line": one.line, "source": one.source} for one in points],
+        "first": watch.last[1] if watch is not None else None,
+    }
+
+
+# -- what is told ------------------------------------------------------------------------------------------------------
+
+
+class _Out:
+    """Records, one JSON object a line, behind a header that says what is being done. Bounded."""
+
+    def __init__(self, most, room):
+        self.fd = os.memfd_create("relive-steps", os.MFD_CLOEXEC)
+        os.ftruncate(self.fd, _HEADER)
+        os.lseek(self.fd, 0, os.SEEK_END)
+        self._header = mmap.mmap(self.fd, _HEADER)
+        self.left, self.room, self.is_full = most, room, False
+
+    def busy(self, number):
+        """An expression is being evaluated, counted from 1; 0: none is."""
+        self._header[:8] = number.to_bytes(8, "little")
+
+    def passed(self, lines):
+        self._header[8:16] = lines.to_bytes(8, "little")
+
+    def put(self, record):
+        """Where there is no room any more, that is told instead, once."""
+        data = json.dumps(record).encode() + b"\n"
+        if self.is_full:
+            return
+        if self.left <= 0 or len(data) > self.room:
+            self.is_full, data = True, b'{"kind": "full"}\n'
+        self.left -= 1
+        self.room -= len(data)
+        _write(self.fd, data)
+
+
+def _type(value):
+    kind = type(value)
+    module = kind.__module__
+    return kind.__qualname__ if module == "builtins" else "{}.{}".format(module, kind.__qualname__)
+
+
+def _text(value, most=_TEXT):
+    try:
+        is_cut = isinstance(value, (str, bytes, bytearray)) and len(value) > most
+        text = repr(value[:most]) + "..." if is_cut else repr(value)
+    except BaseException as error:
+        return "<{} whose representation raises {}>".format(_type(value), type(error).__name__)
+    return text if len(text) <= most + 8 else text[:most] + "..."
+
+
+def _message(error):
+    try:
+        text = str(error)
+    except Exception:
+        text = ""
+    name = type(error).__name__
+    return ("{}: {}".format(name, text) if text else name)[:_MESSAGE]
+
+
+# -- expressions -------------------------------------------------------------------------------------------------------
+
+
+def _compiled(expression):
+    try:
+        # Without the future features of this program.
+        return compile(expression, "<expression>", "eval", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        raise _Refused(
+            "{!r} is no expression of the service's Python".format(expression),
+            _message(error),
+            "one that `eval` takes: names, attributes, items, calls; no statement",
+        ) from error
+
+
+def _outside(function):
+    """Call it in a copy of this context that works for no request."""
+
+    def run():
+        context = sys.modules.get("relive_recorder.context")
+        if context is not None:
+            context.begin(context.OUTSIDE)
+        return function()
+
+    return contextvars.copy_context().run(run)
+
+
+def _names_of(code):
+    """All that an expression may look up, what stands within it included."""
+    found = set(code.co_names) | set(code.co_freevars)
+    for one in code.co_consts:
+        if isinstance(one, types.CodeType):
+            found |= _names_of(one)
+    return found
+
+
+# -- places ------------------------------------------------------------------------------------------------------------
+
+
+def _codes():
+    """The code of all functions that live, by file."""
+    pending = []
+    for one in gc.get_objects():
+        kind = type(one)
+        if kind is types.FunctionType:
+            pending.append(one.__code__)
+        else:
+            pending += [getattr(one, name) for type_, name in _SUSPENDED if kind is type_]
+    # What ``gc.freeze`` has put aside is not among the objects.
+    for module in list(sys.modules.values()):
+        for value in list(getattr(module, "__dict__", {}).values()):
+            if isinstance(value, types.FunctionType):
+                pending.append(value.__code__)
+            elif isinstance(value, type):
+                pending += [one.__code__ for one in vars(value).values() if type(one) is types.FunctionType]
+    pending += [frame.f_code for frame in _standing_frames()]
+    found, seen = {}, set()
+    while pending:
+        code = pending.pop()
+        if code in seen or code.co_filename == "<relive>":
+            continue
+        seen.add(code)
+        found.setdefault(code.co_filename, []).append(code)
+        pending += [one for one in code.co_consts if isinstance(one, types.CodeType)]
+    return found
+
+
+def _standing_frames():
+    """Of all threads."""
+    for innermost in sys._current_frames().values():
+        frame = innermost
+        while frame is not None:
+            yield frame
+            frame = frame.f_back
+
+
+def _lines(code):
+    """Lines of which the interpreter tells before it runs them; that of a ``def`` or its decorator is none of them."""
+    found, line = set(), 0
+    for one in dis.get_instructions(code):
+        # From 3.13 on ``starts_line`` says whether, not which.
+        starts = one.line_number if hasattr(one, "line_number") else one.starts_line
+        line = starts or line
+        if line and one.opname not in _AT_ENTRY:
+            found.add(line)
+    return found
+
+
+def _is_named(file, wanted):
+    return file == wanted or file.endswith("/" + wanted.lstrip("/"))
+
+
+class _Point:
+    """Expressions at a line."""
+
+    def __init__(self, number, wanted, codes):
+        self.number = number
+        self.file = _file_named(wanted["file"], codes)
+        self.line = wanted["line"]
+        self._check_line({line for code in codes[self.file] for line in _lines(code)})
+        self.expressions = [(text, _compiled(text)) for text in wanted["expressions"]]
+        self.when = _compiled(wanted["when"]) if wanted["when"] is not None else None
+
+    @property
+    def source(self):
+        return _outside(lambda: linecache.getline(self.file, self.line).strip()[:_TEXT])
+
+    def _far(self, line):
+        return abs(line - self.line), line
+
+    def _check_line(self, lines):
+        if self.line in lines:
+            return
+        near = sorted(sorted(lines, key=self._far)[:4])
+        raise _Refused(
+            "no function of the service has code in line {} of {}".format(self.line, self.file),
+            "lines near it that have are {}".format(", ".join(map(str, near))),
+            "name one of these; what stands outside of functions ran when the module was imported",
+        )
+
+
+def _file_named(wanted, codes):
+    found = sorted(one for one in codes if _is_named(one, wanted) or _is_named(os.path.realpath(one), wanted))
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise _Refused(
+            "{} may be one of {} files".format(wanted, len(found)),
+            ", ".join(found[:10]),
+            "give more of its path",
+        )
+    own = sorted(one for one in codes if _is_own(one))
+    raise _Refused(
+        "no code of the service's process is of a file {}".format(wanted),
+        "its own files are {}".format(", ".join(own[:20]) or "none"),
+        "name one of these as FILE:LINE",
+    )
+
+
+def _foreign():
+    paths = sysconfig.get_paths()
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    return tuple(paths[name] + "/" for name in names if name in paths)
+
+
+_FOREIGN = _foreign()
+
+
+def _is_own(file):
+    """The service's own: no part of Python, none that was installed, nothing made from a text."""
+    if file.startswith(("<", *_FOREIGN)):
+        return False
+    parts = ("/site-packages/", "/dist-packages/", "/relive_recorder/", "/relive_inprocess/")
+    return not any(part in file for part in parts)
+
+
+# -- following -----------------------------------------------------------------------------------------------------------
+
+
+class _NoRequest:
+    number = 0
+
+
+class _Course:
+    """How far a request has come: how many own lines ran for it."""
+
+    __slots__ = ("position",)
+
+    def __init__(self):
+        self.position = 0
+
+
+class _Follower:
+    """Told of all lines of own files, and of those with points, in all threads."""
+
+    def __init__(self, out, points, watch):
+        self.out, self.watch = out, watch
+        self.points = {}  # file -> line -> points
+        for one in points:
+            self.points.setdefault(one.file, {}).setdefault(one.line, []).append(one)
+        self.files = {}  # name of a file -> its points, {} if it is own, None if it is neither
+        self.courses = {}
+        self.lines = 0
+        context = sys.modules.get("relive_recorder.context")
+        self.here = context.here if context is not None else _NoRequest
+
+    def traced(self, file):
+        """The points of a file by line; None where its lines are not followed."""
+        try:
+            return self.files[file]
+        except KeyError:
+            found = self.points.get(file)
+            if found is None and _is_own(file):
+                found = {}
+            self.files[file] = found
+            return found
+
+    def on_call(self, frame, event, argument):
+        """As ``sys.settrace`` wants it: what is told of the lines of a frame that begins, or goes on."""
+        return self.on_line if self.traced(frame.f_code.co_filename) is not None else None
+
+    def on_line(self, frame, event, argument):
+        """As ``on_call``, of a frame."""
+        if event == "line":
+            file, line = frame.f_code.co_filename, frame.f_lineno
+            number = self.here().number
+            course = self.courses.get(number)
+            if course is None:
+                course = self.courses[number] = _Course()
+            course.position += 1
+            self.lines += 1
+            self.out.passed(self.lines)
+            if self.watch is not None:
+                self.watch.at_line(self, frame, number, course.position)
+            for point in self.files.get(file, {}).get(line, ()):
+                self.reached(point, frame, number, course.position)
+        elif event == "return" and self.watch is not None:
+            self.watch.at_return(self, frame)
+        return self.on_line
+
+    def reached(self, point, frame, number, position):
+        """A line with expressions is about to run."""
+        names = dict(frame.f_globals)
+        names.update(frame.f_locals)
+        values = []
+        if point.when is not None:
+            holds, raised = self.evaluate(point.when, names, bool)
+            if raised is None and not holds:
+                return
+            if raised is not None:
+                values.append({"expression": None, "type": "", "text": raised, "raised": True})
+        if not values:
+            for text, code in point.expressions:
+                told, raised = self.evaluate(code, names, _described)
+                type_, shown = told if raised is None else ("", raised)
+                values.append(
+                    {"expression": text, "type": type_, "text": shown, "raised": raised is not None}
+                )
+        record = {"kind": "hit", "point": point.number, "pid": os.getpid(), "request": number}
+        record["position"] = position
+        record["function"] = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
+        record["values"] = values
+        self.out.put(record)
+
+    def evaluate(self, code, names, use):
+        """(what ``use`` makes of the value, None), or (None, what was raised)."""
+        self.out.busy(1)
+        try:
+            return _outside(lambda: use(eval(code, names))), None
+        except BaseException as error:  # SystemExit, too: it is no request of the service's
+            return None, _message(error)
+        finally:
+            self.out.busy(0)
+
+
+def _described(value):
+    return _type(value), _text(value)
+
+
+# -- who wrote a value -----------------------------------------------------------------------------------------------------
+
+
+class _Watch:
+    """An expression that is evaluated before each own line, and where a function of the service returns.
+
+    What it is compared by: plain values by what they are; others by their identity and representation. A collection of more
+    than ``_COMPARED`` elements is compared by its identity and length.
+    """
+
+    def __init__(self, wanted):
+        self.code = _compiled(wanted["expression"])
+        self.module = wanted["module"]
+        self.names = _names_of(self.code)
+        if self.module is not None and self.module not in sys.modules:
+            raise _Refused(
+                "there is no module {!r} in the process".format(self.module),
+                None,
+                "`relive eval REF sys.modules` lists them",
+            )
+        self.lines = {}  # thread -> the own line that it runs: (file, line, function, request, position)
+        self.last = self.read()
+        if self.last[0] == "raised" and self.last[2] == "NameError":
+            raise _Refused(
+                "{!r} cannot be evaluated in the process".format(wanted["expression"]),
+                self.last[1],
+                "names are those of the program, and modules by their names (app.cache); --module NAME uses those of a module",
+            )
+
+    def read(self):
+        """(how it is compared, its text, ...)."""
+        main = vars(sys.modules["__main__"]) if self.module is None else vars(sys.modules[self.module])
+        names = {}
+        for name in self.names:
+            if name in main:
+                names[name] = main[name]
+            elif self.module is None and name in sys.modules:
+                names[name] = sys.modules[name]
+        try:
+            return _outside(lambda: _compared(eval(self.code, names)))
+        except BaseException as error:
+            return "raised", "raises " + _message(error), type(error).__name__
+
+    def at_line(self, follower, frame, number, position):
+        thread = _ident()
+        self.look(follower, thread)
+        code = frame.f_code
+        name = getattr(code, "co_qualname", code.co_name)
+        self.lines[thread] = code.co_filename, frame.f_lineno, name, number, position
+
+    def at_return(self, follower, frame):
+        """The caller's line goes on, if that is an own one; else nobody's."""
+        thread = _ident()
+        self.look(follower, thread)
+        number = follower.here().number
+        course = follower.courses.get(number)
+        frame, left = frame.f_back, _DEEP
+        while frame is not None and left and follower.traced(frame.f_code.co_filename) is None:
+            frame, left = frame.f_back, left - 1
+        if frame is None or not left:
+            self.lines.pop(thread, None)
+            return
+        code = frame.f_code
+        name = getattr(code, "co_qualname", code.co_name)
+        position = course.position if course is not None else 0
+        self.lines[thread] = code.co_filename, frame.f_lineno, name, number, position
+
+    def look(self, follower, thread):
+        """Has it changed since anybody looked? Then the line that this thread ran did it, or one that another thread runs."""
+        follower.out.busy(1)
+        try:
+            now = self.read()
+        finally:
+            follower.out.busy(0)
+        before = self.last
+        if now == before:
+            return
+        self.last = now
+        place = self.lines.get(thread)
+        others = [one for other, one in list(self.lines.items()) if other != thread]
+        record = {"kind": "write", "pid": os.getpid(), "before": before[1], "after": now[1], "place": None}
+        record["others"] = [_told_place(one) for one in others[:20]]
+        if place is not None:
+            record["place"] = _told_place(place)
+        follower.out.put(record)
+
+
+def _told_place(place):
+    file, line, function, request, position = place
+    source = _outside(lambda: linecache.getline(file, line).strip()[:_TEXT])
+    return {
+        "file": file,
+        "line": line,
+        "function": function,
+        "request": request,
+        "position": position,
+        "source": source,
+    }
+
+
+def _compared(value):
+    """(how it is compared, its text)."""
+    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
+        return (type(value), value), _text(value)
+    text = _text(value)
+    try:
+        length = len(value)
+    except Exception:
+        length = None
+    if length is not None and length > _COMPARED:
+        return (id(value), length), "{} of {}".format(_type(value), length)
+    whole = _text(value, 1 << 20)
+    if " at 0x" in whole:  # a representation that says nothing: what it holds may
+        whole += _text(getattr(value, "__dict__", None), 1 << 20)
+    return (id(value), length, hash(whole)), text
+
+
+# -- installing ------------------------------------------------------------------------------------------------------------
+
+
+def _install(follower):
+    """In the threads that are there, in those to come, and in the frames of the service's own code that stand already."""
+    threading.settrace(follower.on_call)
+    for frame in _standing_frames():
+        if follower.traced(frame.f_code.co_filename) is not None:
+            frame.f_trace = follower.on_line
+    if hasattr(threading, "settrace_all_threads"):  # from 3.12 on
+        threading.settrace_all_threads(follower.on_call)
+    else:
+        _install_in_threads(follower)
+
+
+def _install_in_threads(follower):
+    """Each thread is given a function in C that makes it trace itself at whatever it does next.
+
+    ``sys.settrace`` is for the calling thread alone, and the function behind it, which takes another, wants one in C.
+    """
+    try:
+        import ctypes
+
+        api = ctypes.pythonapi
+        set_trace = api._PyEval_SetTrace
+    except (ImportError, AttributeError) as error:
+        raise _Refused(
+            "the service's Python cannot be followed line by line",
+            _message(error),
+            "it takes CPython 3.9 or later, before 3.12 with ctypes",
+        ) from error
+    pointer = ctypes.c_void_p
+    is_call = 0  # PyTrace_CALL
+
+    def begin(_self, _frame, what, _argument):
+        sys.settrace(follower.on_call)
+        if what == is_call:
+            frame = sys._getframe(1)
+            frame.f_trace = follower.on_call(frame, "call", None)
+        return 0
+
+    hook = ctypes.CFUNCTYPE(ctypes.c_int, pointer, pointer, ctypes.c_int, pointer)(begin)
+    _KEPT.append(hook)
+    set_trace.argtypes, set_trace.restype = [pointer, pointer, pointer], ctypes.c_int
+    for name in ("PyInterpreterState_Main", "PyInterpreterState_ThreadHead", "PyThreadState_Next"):
+        getattr(api, name).restype = pointer
+        getattr(api, name).argtypes = [pointer] if name != "PyInterpreterState_Main" else []
+    thread = api.PyInterpreterState_ThreadHead(api.PyInterpreterState_Main())
+    while thread:
+        if set_trace(thread, ctypes.cast(hook, pointer), None) != 0:
+            raise _Refused(
+                "a thread of the service cannot be followed", None, "see the service's audit hooks"
+            )
+        thread = api.PyThreadState_Next(thread)

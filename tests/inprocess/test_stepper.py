@@ -1,0 +1,251 @@
+"""A living program followed line by line: in a process of its own each time, since all of its threads are."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relive_inprocess import relive_stepper
+from support.waiting import LIMIT
+
+_BEGIN = """
+import json, os, queue, sys, threading
+sys.path.insert(0, {directory!r})
+import relive_stepper
+
+def follow(points=(), watch=None, most=1000):
+    points = [dict({{"when": None, "file": "program.py"}}, **one) for one in points]
+    question = dict(points=points, watch=watch, most=most, bytes=1 << 20)
+    return json.loads(relive_stepper.answer(json.dumps(question)))
+
+def tell(told):
+    sys.settrace(None)
+    records = [] if "out" not in told else os.pread(told["out"], 1 << 20, 16).decode().splitlines()
+    print(json.dumps([told, [json.loads(one) for one in records]]))
+"""
+
+
+@pytest.fixture
+def followed(tmp_path: Path) -> Callable[[str], tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """Runs a program whose last word is ``tell(...)``; ``LINE`` in it is the number of the line marked ``# here``."""
+
+    def run(text: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        whole = _BEGIN.format(directory=str(Path(relive_stepper.__file__).parent)) + textwrap.dedent(text)
+        line = next((n for n, one in enumerate(whole.splitlines(), 1) if "# here" in one), 0)
+        program = tmp_path / "program.py"
+        program.write_text(whole.replace("LINE", str(line)))
+        done = subprocess.run(
+            [sys.executable, str(program)], capture_output=True, text=True, check=False, timeout=LIMIT
+        )
+        assert done.returncode == 0, done.stderr
+        told, records = json.loads(done.stdout)
+        return told, records
+
+    return run
+
+
+def values(record: dict[str, Any]) -> list[str]:
+    return [one["text"] for one in record["values"]]
+
+
+def test_expressions_are_evaluated_before_a_line_each_time_it_is_reached(followed):
+    told, hits = followed(
+        """
+        def add(numbers):
+            total = 0
+            for one in numbers:
+                total += one  # here
+            return total
+
+        told = follow([{"line": LINE, "expressions": ["total", "[total for _ in numbers]"], "when": "one > 1"}])
+        add([1, 2, 3])
+        tell(told)
+        """
+    )
+    assert told["points"][0]["source"].startswith("total += one")
+    assert [values(one) for one in hits] == [["1", "[1, 1, 1]"], ["3", "[3, 3, 3]"]]
+    assert {one["function"] for one in hits} == {"add"}
+    assert hits[0]["position"] < hits[1]["position"]
+
+
+def test_threads_that_waited_before_are_followed_and_those_that_come(followed):
+    _, hits = followed(
+        """
+        asked, answered = queue.Queue(), queue.Queue()
+
+        def twice(number):
+            answered.put(2 * number)  # here
+
+        def work():
+            while True:
+                function, number = asked.get()
+                function(number)
+
+        threading.Thread(target=work, daemon=True).start()
+        asked.put((twice, 1)); answered.get()
+        told = follow([{"line": LINE, "expressions": ["number"]}])
+        asked.put((twice, 2)); answered.get()
+        threading.Thread(target=twice, args=[3]).start(); answered.get()
+        twice(4)
+        tell(told)
+        """
+    )
+    assert [values(one) for one in hits] == [["2"], ["3"], ["4"]]
+
+
+def test_coroutines_that_take_turns_are_followed_each(followed):
+    _, hits = followed(
+        """
+        import asyncio
+
+        async def wait(name):
+            for turn in range(2):
+                await asyncio.sleep(0)
+                name, turn  # here
+
+        async def main():
+            await asyncio.gather(wait("a"), wait("b"))
+
+        told = follow([{"line": LINE, "expressions": ["name + str(turn)"]}])
+        asyncio.run(main())
+        tell(told)
+        """
+    )
+    assert [values(one) for one in hits] == [["'a0'"], ["'b0'"], ["'a1'"], ["'b1'"]]
+
+
+def test_what_an_expression_raises_is_told_and_the_program_goes_on(followed):
+    _, hits = followed(
+        """
+        class Shy:
+            def __repr__(self):
+                raise SystemExit(3)
+
+        def do(shy):
+            return 1  # here
+
+        told = follow([{"line": LINE, "expressions": ["1 / 0", "exit()", "shy", "len('ab')"]}])
+        assert do(Shy()) == 1
+        tell(told)
+        """
+    )
+    raised = [one["raised"] for one in hits[0]["values"]]
+    assert raised == [True, True, False, False]
+    assert values(hits[0])[0] == "ZeroDivisionError: division by zero"
+    assert "whose representation raises SystemExit" in values(hits[0])[2]
+
+
+def test_more_records_than_are_wanted_are_counted_no_further(followed):
+    _, records = followed(
+        """
+        def count():
+            for number in range(50):
+                number + 1  # here
+
+        told = follow([{"line": LINE, "expressions": ["number"]}], most=3)
+        count()
+        tell(told)
+        """
+    )
+    assert [one["kind"] for one in records] == ["hit", "hit", "hit", "full"]
+
+
+@pytest.mark.parametrize(
+    ("point", "what", "why"),
+    [
+        ({"line": 0, "expressions": ["1 +"]}, "is no expression", "SyntaxError"),
+        ({"line": -1, "expressions": ["1"]}, "no function of the service has code in line", "near it"),
+        ({"line": 0, "file": "other.py", "expressions": ["1"]}, "a file other.py", "program.py"),
+    ],
+)
+def test_a_place_that_is_none_is_refused(followed, point, what, why):
+    told, _ = followed(
+        f"""
+        def one():
+            # Nothing can run in this line.
+            return 1  # here
+
+        point = {point!r}
+        tell(follow([dict(point, line=LINE + point["line"])]))
+        """
+    )
+    assert what in told["refused"]["what"] and why in told["refused"]["why"]
+
+
+def test_the_line_that_wrote_a_value_is_named_also_where_it_is_the_last_of_its_function(followed):
+    told, writes = followed(
+        """
+        CACHE = {}
+
+        class Rate:
+            def __init__(self):
+                self.factor = 1
+
+        def made():
+            return Rate()
+
+        def put():
+            CACHE["rate"] = made()
+
+        def spoil():
+            CACHE["rate"].factor = None
+
+        def drop():
+            CACHE.clear()
+
+        watch = {"expression": "CACHE['rate'].factor", "module": None}
+        told = follow(watch=watch)
+        put(); spoil(); drop()
+        tell(told)
+        """
+    )
+    assert told["first"] == "raises KeyError: 'rate'"
+    assert [(one["place"]["function"], one["after"]) for one in writes] == [
+        ("put", "1"),
+        ("spoil", "None"),
+        ("drop", "raises KeyError: 'rate'"),
+    ]
+    assert [one["place"]["source"] for one in writes] == [
+        'CACHE["rate"] = made()',
+        'CACHE["rate"].factor = None',
+        "CACHE.clear()",
+    ]
+
+
+def test_a_library_that_wrote_within_a_line_counts_as_that_line(followed):
+    _, writes = followed(
+        """
+        import heapq
+        HEAP = []
+
+        def push():
+            heapq.heappush(HEAP, 3)
+            return len(HEAP)
+
+        told = follow(watch={"expression": "HEAP", "module": "__main__"})
+        push()
+        tell(told)
+        """
+    )
+    assert [(one["before"], one["after"], one["place"]["source"]) for one in writes] == [
+        ("[]", "[3]", "heapq.heappush(HEAP, 3)")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("watch", "what"),
+    [
+        ({"expression": "NOBODY", "module": None}, "cannot be evaluated"),
+        ({"expression": "sys", "module": "nobody"}, "there is no module 'nobody'"),
+    ],
+)
+def test_a_name_that_nobody_has_is_refused(followed, watch, what):
+    told, _ = followed(f"tell(follow(watch={watch!r}))")
+    assert what in told["refused"]["what"]

@@ -1,0 +1,91 @@
+"""Requests that failed, replayed line by line: values at a line, and who wrote a value, with nothing left behind."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .harness import SERVICES, Refused, Relive
+from .test_bisect import get, left_over
+from .test_interventions import Dependent, failed, started
+
+SOURCE = SERVICES / "dependent.py"
+
+
+def line_of(text: str) -> int:
+    """In the service's source."""
+    return next(n for n, one in enumerate(SOURCE.read_text().splitlines(), 1) if text in one)
+
+
+@pytest.fixture(scope="module")
+def noted(commands: None) -> Iterator[Dependent]:
+    """Two names that do not go together are noted, a commit is taken, and what checks them fails."""
+    home = Path(tempfile.mkdtemp(prefix="relive-"))
+    relive = Relive(home, "stepping")
+    port = started(relive, "noted", {"rates": 1}, inside=True)
+    for target in ("/noted/left", "/noted/none", "/noted/right", "/noted/last"):
+        assert get(port, target) == 200
+    relive("commit", "noted")
+    assert get(port, "/noted/later") == 200
+    yield Dependent(relive, {"/checked": failed(relive, port, "/checked")})
+    relive.close()
+    shutil.rmtree(home)
+
+
+def test_values_at_a_line_of_the_failing_request_in_each_replay(noted):
+    """It runs in a thread that waited for work when the commit was taken."""
+    before = left_over(noted.relive)
+    line = line_of('assert not {"left", "right"}')
+    words = [f"dependent.py:{line}", "sorted(NOTED)", "NOTED.nothing", "--times", "2"]
+    told = noted.relive("logpoint", noted.incidents["/checked"], *words)
+    assert told["file"] == str(SOURCE) and told["source"].startswith("assert not")
+    assert [run["result"] for run in told["runs"]] == ["fails the same"] * 2
+    for run in told["runs"]:
+        (hit,) = run["hits"]
+        names, raised = hit["values"]
+        assert names["text"] == "['first', 'last', 'later', 'left', 'none', 'right']"
+        assert raised["raised"] and raised["text"].startswith("AttributeError")
+        assert hit["function"] == "checked" and hit["request"] is not None
+    assert told["runs"][0]["hits"] == told["runs"][1]["hits"]
+    assert left_over(noted.relive) == before
+
+
+def test_a_condition_and_the_requests_before(noted):
+    line = line_of("NOTED.add(name)")
+    words = [f"dependent.py:{line}", "name", "--all-requests", "--when", "len(NOTED) > 3"]
+    (run,) = noted.relive("logpoint", noted.incidents["/checked"], *words)["runs"]
+    assert [one["text"] for hit in run["hits"] for one in hit["values"]] == ["'later'"]
+    done = noted.relive.say("logpoint", noted.incidents["/checked"], f"dependent.py:{line}", "name")
+    assert done.returncode == 1  # the failing request never comes there
+
+
+def test_an_expression_that_does_not_end_is_told_and_nothing_is_left(noted):
+    before = left_over(noted.relive)
+    line = line_of('assert not {"left", "right"}')
+    words = [f"dependent.py:{line}", "__import__('threading').Event().wait()", "--limit", "1"]
+    done = noted.relive.say("logpoint", noted.incidents["/checked"], *words)
+    assert done.returncode == 1 and "did not end" in done.stdout
+    with pytest.raises(Refused) as refused:
+        noted.relive("logpoint", noted.incidents["/checked"], "nobody.py:1", "1")
+    assert refused.value.code == "place-unfit" and str(SOURCE) in refused.value.cause
+    assert left_over(noted.relive) == before
+
+
+def test_who_wrote_a_value_since_the_commit_and_before_it(noted):
+    before = left_over(noted.relive)
+    number = noted.incidents["/checked"]
+    latest = noted.relive("who-wrote", number, "dependent.NOTED")
+    assert len(latest["tried"]) == 1 and latest["result"] == "fails the same"
+    place = latest["writes"][-1]["place"]
+    assert (place["function"], place["about"].split(" ", 2)[2]) == ("noted", "(GET /noted/later)")
+    assert place["line"] == line_of("NOTED.add(name)")
+    earlier = noted.relive("who-wrote", number, "'right' in dependent.NOTED")
+    assert len(earlier["tried"]) == 2 and "(GET /noted/right)" in earlier["sentence"]
+    assert (earlier["writes"][-1]["before"], earlier["writes"][-1]["after"]) == ("False", "True")
+    done = noted.relive.say("who-wrote", number, "'nobody' in dependent.NOTED")
+    assert done.returncode == 10 and "Nothing wrote" in done.stdout
+    assert left_over(noted.relive) == before
