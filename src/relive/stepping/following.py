@@ -22,7 +22,17 @@ from relive.kernel import procfs
 from relive.model.value import Value
 from relive.sandbox.branch import Branch
 
-__all__ = ["Following", "HitRecord", "PlaceRecord", "Point", "PointPlace", "Watch", "WriteRecord", "follow"]
+__all__ = [
+    "Followed",
+    "Following",
+    "HitRecord",
+    "PlaceRecord",
+    "Point",
+    "PointPlace",
+    "Watch",
+    "WriteRecord",
+    "follow",
+]
 
 _LIMIT = 30.0  # [s] for one process
 _ROOM = 16 << 20  # [bytes] of one process's records
@@ -94,8 +104,8 @@ class WriteRecord(Value):
 
 
 @dataclass(slots=True)
-class _Followed:
-    """One process."""
+class Followed:
+    """One process: the descriptor of its records, and the watched value as it was."""
 
     out: int
     first: str | None
@@ -122,7 +132,7 @@ class Following:
 
     points: list[PointPlace]
     first: str | None = None
-    _processes: list[_Followed] = field(default_factory=list)
+    processes: list[Followed] = field(default_factory=list)
 
     def hits(self) -> tuple[list[HitRecord], bool]:
         """(in the order of each process, whether there was no room for more)."""
@@ -138,17 +148,17 @@ class Following:
 
     def is_evaluating(self) -> bool:
         """An expression had begun, and not ended, when this process was last heard of."""
-        return any(int.from_bytes(os.pread(one.out, 8, 0), "little") for one in self._processes)
+        return any(int.from_bytes(os.pread(one.out, 8, 0), "little") for one in self.processes)
 
     def lines(self) -> int:
         """How many own lines ran."""
-        return sum(int.from_bytes(os.pread(one.out, 8, 8), "little") for one in self._processes)
+        return sum(int.from_bytes(os.pread(one.out, 8, 8), "little") for one in self.processes)
 
     def _records(self, kind: str) -> tuple[list[Any], bool]:
         found: list[Any] = []
         full = False
         with _understanding():
-            for process in self._processes:
+            for process in self.processes:
                 data = process.data()
                 whole = data[_HEADER:].split(b"\n")[:-1]  # the last may be cut by the process's end
                 records = [json.loads(line) for line in whole]
@@ -158,8 +168,8 @@ class Following:
 
     def close(self) -> None:
         """Let go of the records. May be called again."""
-        while self._processes:
-            os.close(self._processes.pop().out)
+        while self.processes:
+            os.close(self.processes.pop().out)
 
 
 class _understanding:
@@ -209,10 +219,10 @@ def follow(branch: Branch, points: Sequence[Point], watch: Watch | None, most: i
                 continue
             with _understanding():
                 descriptor = os.open(f"/proc/{pid}/fd/{int(reply['out'])}", os.O_RDONLY | os.O_CLOEXEC)
-                found._processes.append(_Followed(descriptor, reply["first"]))
+                found.processes.append(Followed(descriptor, reply["first"]))
                 found.points = found.points or [PointPlace.model_validate(one) for one in reply["points"]]
                 found.first = found.first if found.first is not None else reply["first"]
-        if not found._processes:
+        if not found.processes:
             told = refusals[0]
             raise PlaceUnfit(str(told["what"]), cause=told["why"], remedy=told["remedy"])
     except BaseException:

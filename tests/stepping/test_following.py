@@ -1,0 +1,51 @@
+"""Records of a followed process: they come from where the service's own code runs, and may be anything."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from relive.errors import RestoreFailed
+from relive.stepping.following import Followed, Following
+
+HIT = {"kind": "hit", "pid": 2, "request": 1, "position": 3, "function": "pay", "values": []}
+
+
+@pytest.fixture
+def records() -> Iterator[Callable[..., Following]]:
+    made: list[Following] = []
+
+    def make(*lines: bytes, header: bytes = bytes(16)) -> Following:
+        fd = os.memfd_create("records")
+        os.write(fd, header + b"".join(lines))
+        made.append(Following([], None, [Followed(fd, None)]))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+        one.close()
+
+
+def test_hits_are_read_up_to_one_that_a_death_cut(records):
+    line = json.dumps(HIT).encode()
+    found, is_cut = records(line + b"\n", line[:20]).hits()
+    assert [one.position for one in found] == [3] and not is_cut
+    assert records(line + b"\n", b'{"kind": "full"}\n').hits()[1]
+
+
+@pytest.mark.parametrize(
+    "line", [b"\xff\xfe", b"[]", b"1", b"{}", b'{"kind": "hit"}', json.dumps(HIT | {"pid": "x"}).encode()]
+)
+def test_what_cannot_be_understood_is_an_error_of_the_branch(records, line):
+    with pytest.raises(RestoreFailed, match="cannot be understood"):
+        records(line + b"\n").hits()
+
+
+def test_an_expression_that_never_ended_and_the_lines_that_ran_are_known(records):
+    header = (1).to_bytes(8, "little") + (7).to_bytes(8, "little")
+    assert records(header=header).is_evaluating() and records(header=header).lines() == 7
+    assert not records().is_evaluating()
