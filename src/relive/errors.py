@@ -16,7 +16,7 @@ ReliveError
 │   ├── StoreVersionUnknown, ObjectMissing, ObjectCorrupt, StoreBusy, KeyMissing, KeyWrong, SignatureInvalid
 │   ├── AuditBroken
 ├── RecordingError        the recording cannot answer: 8
-│   ├── RecordingCorrupt, RequestUnknown, RequestTruncated, PackageMissing
+│   ├── RecordingCorrupt, ReplayDiverged, RequestUnknown, RequestTruncated, PackageMissing
 ├── CapsuleError          a capsule did not start or its agent does not answer: 9
 │   ├── CapsuleExists, CapsuleStartFailed, CapsuleVersionUnknown, NotReady, AgentUnreachable
 ├── ExchangeError         a commit could not be sent or fetched: 11
@@ -92,6 +92,7 @@ __all__ = [
     "RemoteRefused",
     "RemoteUnknown",
     "RemoteUnreachable",
+    "ReplayDiverged",
     "RequestInvalid",
     "RequestRefused",
     "RequestTooLarge",
@@ -457,6 +458,12 @@ class RecordingCorrupt(RecordingError):
     """A recording holds bytes that are no events; what lies before them is still used."""
 
     code = "recording-corrupt"
+
+
+class ReplayDiverged(RecordingError):
+    """A replay went another way than the one before it, so that a place in it is not the place that was meant."""
+
+    code = "replay-diverged"
 
 
 class RequestUnknown(RecordingError):

@@ -1,4 +1,4 @@
-"""What follows a Python process line by line, in a branch: values at a line, writes of a value.
+"""What follows a Python process line by line, in a branch: values at a line, writes of a value, stops of a debugger.
 
 Its text is compiled in that process (``inspection.python.asking``), so it uses the standard library only. It runs on CPython 3.9
 to 3.14. ``answer`` takes and gives JSON; what is seen later goes into an unnamed file (memfd_create(2)) that the host reads by its
@@ -25,7 +25,10 @@ import types
 _TEXT = 400  # characters of a value
 _COMPARED = 10000  # elements of a collection that are compared one by one
 _MESSAGE = 400  # characters
-_HEADER = 16  # [bytes]: 1 + number of the expression that is being evaluated (8), lines that ran (8)
+# [bytes] of 8 each: whether an expression is being evaluated, own lines that ran; of the request that is debugged: its lines, and
+# the one that raised what was raised last.
+_HEADER = 32
+_TRAIL = 2000000  # positions that can be gone back to
 _DEEP = 500  # frames that are looked through for the caller in the service's own code
 _SUSPENDED = (
     (types.CoroutineType, "cr_code"),
@@ -62,16 +65,20 @@ def _follow(wanted):
     """Follow all threads from now on.
 
     ``points`` are {"file", "line", "expressions", "when" (or None)}; ``watch`` is {"expression", "module" (or None)} or None;
-    ``most`` is how many records are kept, and ``bytes`` how much room they may take.
+    ``most`` is how many records are kept, and ``bytes`` how much room they may take. ``session`` is that of a debugger, or None:
+    {"request", "goal", "breakpoints", "watches"}.
     """
     out = _Out(wanted["most"], wanted["bytes"])
     codes = _codes() if wanted["points"] else {}
     points = [_Point(number, one, codes) for number, one in enumerate(wanted["points"])]
     watch = _Watch(wanted["watch"]) if wanted["watch"] is not None else None
-    follower = _Follower(out, points, watch)
+    session = _Session(wanted["session"], out) if wanted.get("session") is not None else None
+    follower = _Follower(out, points, watch, session)
     _install(follower)
     return {
         "out": out.fd,
+        "commands": session.commands[0] if session is not None else None,
+        "replies": session.replies[1] if session is not None else None,
         "pid": os.getpid(),
         "points": [{"file": one.file, "line": one.line, "source": one.source} for one in points],
         "first": watch.last[1] if watch is not None else None,
@@ -97,6 +104,12 @@ class _Out:
 
     def passed(self, lines):
         self._header[8:16] = lines.to_bytes(8, "little")
+
+    def came_to(self, position):
+        self._header[16:24] = position.to_bytes(8, "little")
+
+    def raised_at(self, position):
+        self._header[24:32] = position.to_bytes(8, "little")
 
     def put(self, record):
         """Where there is no room any more, that is told instead, once."""
@@ -309,8 +322,8 @@ class _Course:
 class _Follower:
     """Told of all lines of own files, and of those with points, in all threads."""
 
-    def __init__(self, out, points, watch):
-        self.out, self.watch = out, watch
+    def __init__(self, out, points, watch, session=None):
+        self.out, self.watch, self.session = out, watch, session
         self.points = {}  # file -> line -> points
         for one in points:
             self.points.setdefault(one.file, {}).setdefault(one.line, []).append(one)
@@ -333,7 +346,11 @@ class _Follower:
 
     def on_call(self, frame, event, argument):
         """As ``sys.settrace`` wants it: what is told of the lines of a frame that begins, or goes on."""
-        return self.on_line if self.traced(frame.f_code.co_filename) is not None else None
+        if self.traced(frame.f_code.co_filename) is None:
+            return None
+        if self.session is None:
+            return self.on_line
+        return frame.f_trace or _FrameTrace(self, frame).on_line  # one that goes on is the frame it was
 
     def on_line(self, frame, event, argument):
         """As ``on_call``, of a frame."""
@@ -510,6 +527,252 @@ def _compared(value):
     return (id(value), length, hash(whole)), text
 
 
+# -- a debugger ------------------------------------------------------------------------------------------------------------
+
+
+class _FrameTrace:
+    """A frame of the service's own code: its number, and how many such frames are above it."""
+
+    __slots__ = ("depth", "follower", "serial")
+
+    def __init__(self, follower, frame):
+        self.follower = follower
+        self.serial = follower.session.next_frame()
+        caller, left, self.depth = frame.f_back, _DEEP, 0
+        while caller is not None and left:
+            known = getattr(caller.f_trace, "__self__", None)
+            if isinstance(known, _FrameTrace):
+                self.depth = known.depth + 1
+                break
+            caller, left = caller.f_back, left - 1
+
+    def on_line(self, frame, event, argument):
+        """As ``sys.settrace`` wants it."""
+        follower = self.follower
+        if event == "line":
+            number = follower.here().number
+            course = follower.courses.get(number)
+            if course is None:
+                course = follower.courses[number] = _Course()
+            course.position += 1
+            follower.lines += 1
+            if number == follower.session.request:
+                follower.session.at_line(follower, frame, course.position, self.serial, self.depth)
+        elif event == "exception" and follower.here().number == follower.session.request:
+            follower.session.at_exception(follower, argument)
+        return self.on_line
+
+
+class _Session:
+    """A debugger on one request: the thread that runs it stops in a line, and asks what is to be done.
+
+    A *goal* is {"how"}: "position" (with "position"), "step", "next", "out", "continue", or "end". With "scan" a goal notes on
+    its way the last position before it at which "continue" would have stopped.
+    """
+
+    def __init__(self, wanted, out):
+        self.request, self.out = wanted["request"], out
+        self.commands, self.replies = os.pipe(), os.pipe()
+        self.frames = 0
+        self.files, self.trail = (
+            [],
+            [],
+        )  # names of files; of each position (number of file, line, frame, depth, checksum)
+        self.numbers = {}
+        self.sum = 0
+        self.frame_now = self.depth_now = 0
+        self.set(wanted)
+
+    def set(self, wanted):
+        self.goal = wanted["goal"]
+        self.breakpoints = [
+            (one["file"], one["line"], _compiled(one["when"]) if one["when"] else None)
+            for one in wanted["breakpoints"]
+        ]
+        self.lines = {line for _, line, _ in self.breakpoints}
+        self.watches = [_Watch({"expression": one, "module": None}) for one in wanted["watches"]]
+        self.last_hit = self.watched_at = None
+
+    def next_frame(self):
+        self.frames += 1
+        return self.frames
+
+    def at_exception(self, follower, argument):
+        kind, _, traceback = argument
+        if issubclass(kind, (StopIteration, StopAsyncIteration, GeneratorExit)):
+            return
+        while traceback is not None and traceback.tb_next is not None:
+            traceback = traceback.tb_next
+            if follower.traced(traceback.tb_frame.f_code.co_filename) is not None:
+                return  # a frame below has told it
+        self.out.raised_at(len(self.trail))
+
+    def at_line(self, follower, frame, position, serial, depth):
+        file, line = frame.f_code.co_filename, frame.f_lineno
+        number = self.numbers.get(file)
+        if number is None:
+            number = self.numbers[file] = len(self.files)
+            self.files.append(file)
+        self.sum = hash((self.sum, file, line))
+        if len(self.trail) < _TRAIL:
+            self.trail.append((number, line, serial, depth, self.sum))
+        self.out.came_to(position)
+        why = self.why_stop(follower, frame, position, serial, depth)
+        if why is not None:
+            self.stop(follower, frame, position, serial, depth, why)
+
+    def why_stop(self, follower, frame, position, serial, depth):
+        goal = self.goal
+        how = goal["how"]
+        if how == "position":
+            if goal.get("scan") and position < goal["position"] and self.hit(follower, frame) is not None:
+                self.last_hit = position if self.watched_at is None else self.watched_at
+            return "position" if position == goal["position"] else None
+        if how == "end":
+            return None
+        found = self.hit(follower, frame)
+        if found is not None:
+            return found
+        is_out = depth < self.depth_now
+        if (
+            how == "step"
+            or (how == "next" and (is_out or serial == self.frame_now))
+            or (how == "out" and is_out)
+        ):
+            return "step"
+        return None
+
+    def hit(self, follower, frame):
+        """Which breakpoint or watch wants to stop before this line; ``watched_at``: the position of the line that wrote."""
+        self.watched_at = None
+        for watch in self.watches:
+            before, watch.last = watch.last, watch.read()
+            if watch.last != before and len(self.trail) > 1:  # else it was a request before this one
+                self.watched_at = max(1, len(self.trail) - 1)
+                return "watch"
+        if frame.f_lineno in self.lines:
+            for file, line, when in self.breakpoints:
+                if line == frame.f_lineno and _is_named(frame.f_code.co_filename, file):
+                    if when is None:
+                        return "breakpoint"
+                    names = dict(frame.f_globals)
+                    names.update(frame.f_locals)
+                    holds, raised = follower.evaluate(when, names, bool)
+                    if holds or raised is not None:
+                        return "breakpoint"
+        return None
+
+    def stop(self, follower, frame, position, serial, depth, why):
+        self.frame_now, self.depth_now = serial, depth
+        code = frame.f_code
+        told = {"stopped": why, "position": position, "sum": self.sum, "file": code.co_filename}
+        told["line"], told["function"] = frame.f_lineno, getattr(code, "co_qualname", code.co_name)
+        told["source"] = _outside(lambda: linecache.getline(code.co_filename, frame.f_lineno).strip()[:_TEXT])
+        told["last_hit"] = self.last_hit
+        self.say(told)
+        rest = b""
+        while True:
+            while b"\n" not in rest:
+                data = os.read(self.commands[0], 1 << 16)
+                if not data:
+                    self.goal = {"how": "end"}
+                    return
+                rest += data
+            command, _, rest = rest.partition(b"\n")
+            wanted = json.loads(command)
+            if wanted["do"] == "go":
+                try:
+                    self.set(wanted)
+                except _Refused as error:
+                    self.say({"refused": error.told})
+                    continue
+                return
+            try:
+                self.say(getattr(self, "do_" + wanted["do"])(follower, frame, wanted))
+            except _Refused as error:
+                self.say({"refused": error.told})
+            except BaseException as error:
+                self.say({"failed": _message(error)})
+
+    def say(self, told):
+        data = json.dumps(told).encode() + b"\n"
+        while data:
+            data = data[_write(self.replies[1], data) :]
+
+    def do_stack(self, follower, frame, wanted):
+        found = []
+        while frame is not None and len(found) < wanted["most"]:
+            code = frame.f_code
+            found.append(
+                {
+                    "file": code.co_filename,
+                    "line": frame.f_lineno,
+                    "function": getattr(code, "co_qualname", code.co_name),
+                    "own": follower.traced(code.co_filename) is not None,
+                }
+            )
+            frame = frame.f_back
+        return {"frames": found}
+
+    def do_source(self, follower, frame, wanted):
+        chosen = _frame_at(frame, wanted["frame"])
+        lines = _outside(lambda: linecache.getlines(chosen.f_code.co_filename))
+        first = max(1, chosen.f_lineno - wanted["around"])
+        shown = lines[first - 1 : chosen.f_lineno + wanted["around"]]
+        return {"first": first, "line": chosen.f_lineno, "lines": [one.rstrip("\n")[:_TEXT] for one in shown]}
+
+    def do_locals(self, follower, frame, wanted):
+        chosen = _frame_at(frame, wanted["frame"])
+        names = list(chosen.f_locals.items())[: wanted["most"]]
+        values = _outside(lambda: [(str(name), _type(one), _text(one)) for name, one in names])
+        return {"values": values}
+
+    def do_evaluate(self, follower, frame, wanted):
+        chosen = _frame_at(frame, wanted["frame"])
+        names = dict(chosen.f_globals)
+        names.update(chosen.f_locals)
+        value, raised = follower.evaluate(_compiled(wanted["expression"]), names, _described_whole)
+        type_, text = value if raised is None else ("", raised)
+        return {"type": type_, "text": text, "raised": raised is not None}
+
+    def do_find(self, follower, frame, wanted):
+        """The last position before this one that a step back, or a breakpoint without a condition, leads to."""
+        now = len(self.trail) - 1
+        _, _, serial, depth, _ = self.trail[now]
+        how, found = wanted["how"], None
+        places = [
+            (number, line)
+            for file, line in wanted["breakpoints"]
+            for number, name in enumerate(self.files)
+            if _is_named(name, file)
+        ]
+        for at in range(now - 1, -1, -1):
+            number, line, other, other_depth, _ = self.trail[at]
+            if (
+                how == "step"
+                or (how == "next" and (other == serial or other_depth < depth))
+                or (how == "out" and other_depth < depth)
+                or (how == "continue" and (number, line) in places)
+            ):
+                found = at
+                break
+        if found is None:
+            return {"position": None, "sum": None}
+        return {"position": found + 1, "sum": self.trail[found][4]}
+
+
+def _described_whole(value):
+    return _type(value), _text(value, 20000)
+
+
+def _frame_at(frame, index):
+    while index and frame is not None:
+        frame, index = frame.f_back, index - 1
+    if frame is None:
+        raise _Refused("there is no such frame", None, "the stack tells which there are")
+    return frame
+
+
 # -- installing ------------------------------------------------------------------------------------------------------------
 
 
@@ -518,7 +781,7 @@ def _install(follower):
     threading.settrace(follower.on_call)
     for frame in _standing_frames():
         if follower.traced(frame.f_code.co_filename) is not None:
-            frame.f_trace = follower.on_line
+            frame.f_trace = follower.on_call(frame, "call", None)
     if hasattr(threading, "settrace_all_threads"):  # from 3.12 on
         threading.settrace_all_threads(follower.on_call)
     else:

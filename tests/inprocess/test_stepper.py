@@ -27,7 +27,7 @@ def follow(points=(), watch=None, most=1000):
 
 def tell(told):
     sys.settrace(None)
-    records = [] if "out" not in told else os.pread(told["out"], 1 << 20, 16).decode().splitlines()
+    records = [] if "out" not in told else os.pread(told["out"], 1 << 20, 32).decode().splitlines()
     print(json.dumps([told, [json.loads(one) for one in records]]))
 """
 

@@ -1,4 +1,4 @@
-"""Requests that failed, replayed line by line: values at a line, and who wrote a value, with nothing left behind."""
+"""Requests that failed, replayed line by line: values at a line, who wrote a value, forward and back; with nothing left behind."""
 
 from __future__ import annotations
 
@@ -89,3 +89,42 @@ def test_who_wrote_a_value_since_the_commit_and_before_it(noted):
     done = noted.relive.say("who-wrote", number, "'nobody' in dependent.NOTED")
     assert done.returncode == 10 and "Nothing wrote" in done.stdout
     assert left_over(noted.relive) == before
+
+
+def test_forward_and_back_from_the_failure(noted):
+    before = left_over(noted.relive)
+    words = [
+        "reverse-out",
+        "p path",
+        "break dependent.py:{} if _ == 'nobody'",
+        "rc",
+        "failure",
+    ]
+    words += [
+        "watch dependent.NOTED",
+        "rc",
+        "where",
+        "p __import__('os')._exit(1)",
+        "p sorted(NOTED)",
+        "c",
+        "rs",
+    ]
+    line = line_of("""assert not {"left", "right"}""")
+    asked = [one.format(line) for word in words for one in ("-c", word)]
+    told = noted.relive("debug", noted.incidents["/checked"], "--step", *asked)
+    assert told["opening"].splitlines()[0].endswith(f"dependent.py:{line} checked")
+    answers = {one["command"]: one["answer"] for one in told["answers"]}
+    assert answers["reverse-out"].splitlines()[0].endswith(" answer")
+    assert answers["p path"] == "path = '/checked'"
+    assert "There is nothing before" in answers["rc"]
+    assert "no answer" in answers["p __import__('os')._exit(1)"]
+    assert answers["p sorted(NOTED)"].endswith("['first', 'last', 'later', 'left', 'none', 'right']")
+    assert "has ended" in answers["c"] and told["has_gone_on"] is False
+    assert answers["rs"].startswith("@")
+    assert left_over(noted.relive) == before
+
+
+def test_what_stepping_does_not_go_with_is_refused(noted):
+    with pytest.raises(Refused) as refused:
+        noted.relive("debug", noted.incidents["/checked"], "--step", "--keep", "-c", "rs")
+    assert "--keep" in refused.value.message

@@ -18,7 +18,7 @@ HIT = {"kind": "hit", "pid": 2, "request": 1, "position": 3, "function": "pay", 
 def records() -> Iterator[Callable[..., Following]]:
     made: list[Following] = []
 
-    def make(*lines: bytes, header: bytes = bytes(16)) -> Following:
+    def make(*lines: bytes, header: bytes = bytes(32)) -> Following:
         fd = os.memfd_create("records")
         os.write(fd, header + b"".join(lines))
         made.append(Following([], None, [Followed(fd, None)]))
@@ -46,6 +46,6 @@ def test_what_cannot_be_understood_is_an_error_of_the_branch(records, line):
 
 
 def test_an_expression_that_never_ended_and_the_lines_that_ran_are_known(records):
-    header = (1).to_bytes(8, "little") + (7).to_bytes(8, "little")
+    header = (1).to_bytes(8, "little") + (7).to_bytes(8, "little") + bytes(16)
     assert records(header=header).is_evaluating() and records(header=header).lines() == 7
     assert not records().is_evaluating()

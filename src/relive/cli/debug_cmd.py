@@ -16,7 +16,15 @@ from relive.incidents.incidents import Incidents
 from relive.model.incident import Incident
 from relive.model.outcome import verdict_words
 from relive.model.text import printable
-from relive.operations.debugging import OUTCOME_LIMIT, DebugAnswers, DebugWish, is_quit, outcome_of, prompted
+from relive.operations.debugging import (
+    OUTCOME_LIMIT,
+    DebugAnswers,
+    DebugWish,
+    is_quit,
+    outcome_of,
+    prompted,
+    stepping,
+)
 from relive.operations.debugging import debug as ask_debugger
 from relive.operations.host_debugging import (
     NativeEnd,
@@ -31,6 +39,7 @@ from relive.operations.respawning import tend_capsules
 from relive.replay.debug.outcome import DebugOutcome
 from relive.replay.debug.session import Debugged, has_waiting_thread
 from relive.sandbox.branch import Branch
+from relive.stepping.commands import Commands
 
 __all__ = ["debug"]
 
@@ -42,12 +51,17 @@ def debug(wish: DebugWish, as_json: AsJson = False) -> None:
     Of an exception in Python: pdb in the frame that failed, with the real objects (`up`, `p order.items`, calling functions). The
     process lives in a sealed branch, the original is not touched; Ctrl-C, Ctrl-D or `q` end the branch. Where no Python thread
     waits at the failure, the stacks of all threads are shown, and gdb is opened where a signal killed native code.
+
+    With --step the request runs again, and one goes forward and back through it, line by line: reverse-step, reverse-continue to a
+    breakpoint or a change of a watched value, and so on.
     """
     terminal = Terminal(as_json=as_json)
     settings = load_settings()
     tend_capsules(settings)
     incident = Incidents(settings.incidents).get(wish.number)
-    if not wish.at_request and not has_waiting_thread(incident):
+    if wish.step and not wish.command and not as_json:
+        _step(terminal, settings, wish, incident)
+    elif not wish.step and not wish.at_request and not has_waiting_thread(incident):
         _from_outside(terminal, settings, wish, incident)
     elif wish.command or as_json:
         found = ask_debugger(settings, wish, terminal)
@@ -105,6 +119,26 @@ def _talk(terminal: Terminal, debugged: Debugged) -> None:
     if not is_quit(said_last):
         outcome = outcome_of(debugged)
         terminal.status(_went_on(outcome, compares=debugged.sending is not None))
+
+
+def _step(terminal: Terminal, settings: Settings, wish: DebugWish, incident: Incident) -> None:
+    """A conversation on the terminal, forward and back in time."""
+    import readline  # noqa: F401 - as in ``_talk``
+
+    with stepping(settings, wish, incident, terminal) as (timeline, _):
+        commands = Commands(timeline)
+        print(printable(commands.opening()), flush=True)
+        said = ""
+        while not commands.has_quit:
+            try:
+                said = (
+                    input("(relive) ").strip() or said
+                )  # as in pdb and gdb: an empty line is the last one again
+            except (EOFError, KeyboardInterrupt):
+                print()
+                return
+            if answer := commands.do(said):
+                print(printable(answer), flush=True)
 
 
 def _from_outside(terminal: Terminal, settings: Settings, wish: DebugWish, incident: Incident) -> None:

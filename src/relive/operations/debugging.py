@@ -23,8 +23,12 @@ from relive.operations.operation import Effect, Face, Faces, Only, Operation, Re
 from relive.operations.progress import Progress
 from relive.operations.respawning import tend_capsules
 from relive.replay.debug.outcome import DebugOutcome
-from relive.replay.debug.session import Debugged, at_failure, at_request, has_waiting_thread
+from relive.replay.debug.session import Debugged, at_failure, at_request, case_in_request, has_waiting_thread
+from relive.replay.replay_input import ReplayInput
 from relive.sandbox.branch import Branch
+from relive.stepping.commands import Commands
+from relive.stepping.live import LiveRequest
+from relive.stepping.timeline import Timeline
 from relive.store import Store
 
 __all__ = [
@@ -38,6 +42,7 @@ __all__ = [
     "leave",
     "outcome_of",
     "prompted",
+    "stepping",
 ]
 
 _QUITS = frozenset({"q", "quit", "exit"})
@@ -56,6 +61,10 @@ class DebugWish(Wish):
     )
     at_request: bool = Field(
         default=False, description="Begin before the failure, where the service takes the request"
+    )
+    step: bool = Field(
+        default=False,
+        description="Go forward and back through the request, line by line, from the failure on; `help` tells the commands",
     )
     keep: bool = Field(default=False, description="Leave the branch there when the debugger ends")
 
@@ -97,6 +106,8 @@ def debug(settings: Settings, wish: DebugWish, progress: Progress) -> DebugAnswe
     """
     tend_capsules(settings)
     incident = Incidents(settings.incidents).get(wish.number)
+    if wish.step:
+        return _stepped(settings, wish, incident, progress)
     if not wish.at_request and not has_waiting_thread(incident):
         raise UsageError(
             f"in the commit of incident {incident.number} no thread of Python waits at the place of failure",
@@ -123,6 +134,59 @@ def prompted(
         finally:
             debugged.line.close()
             leave(progress, branch, keep=wish.keep)
+
+
+@contextlib.contextmanager
+def stepping(
+    settings: Settings, wish: DebugWish, incident: Incident, progress: Progress
+) -> Iterator[tuple[Timeline, ReplayInput]]:
+    """The failing request as a line to go forward and back on, and what is replayed; its branches are gone at the end.
+
+    Raises:
+        IncidentUnknown, RefUnknown, UsageError, RecordingError, StoreError: there is no such request to replay.
+    """
+    if wish.keep or wish.at_request:
+        raise UsageError(
+            "--step goes with neither --keep nor --at-request",
+            cause="each step back is a fresh branch, which is removed; it goes to any line of the request",
+            remedy="leave them out; `start` goes to the request's first line",
+        )
+    store = Store(settings.store)
+    case = case_in_request(settings, store, incident)
+    timeline = Timeline(lambda *asked: LiveRequest(settings, store, case, *asked))
+    progress.status(f"Replaying from commit {case.commit[:10]} to the failure.")
+    try:
+        yield timeline, case
+    finally:
+        timeline.close()
+
+
+def _stepped(settings: Settings, wish: DebugWish, incident: Incident, progress: Progress) -> DebugAnswers:
+    answers: list[DebuggerAnswer] = []
+    left = _ANSWERS_MOST
+    with stepping(settings, wish, incident, progress) as (timeline, case):
+        commands = Commands(timeline)
+        opening = printable(commands.opening())
+        branch = timeline.branch
+        for text in wish.command:
+            if commands.has_quit:
+                break
+            answer = commands.do(text)
+            left -= len(answer)
+            if left < 0:
+                raise _said_too_much()
+            answers.append(DebuggerAnswer(command=text, answer=printable(answer)))
+        outcome = timeline.outcome()
+        return DebugAnswers(
+            incident=incident.number,
+            commit=case.commit,
+            branch=branch,
+            opening=opening,
+            answers=answers,
+            has_gone_on=outcome is not None,
+            compares=True,
+            outcome=outcome,
+        )
 
 
 def leave(progress: Progress, branch: Branch, *, keep: bool) -> None:
@@ -156,11 +220,7 @@ def _answered(incident: Incident, debugged: Debugged, commands: list[str]) -> De
         text, wants = line.read_text()
         left -= len(text)
         if left < 0:
-            raise UsageError(
-                "the debugger said too much",
-                cause=f"its answers have more than {_ANSWERS_MOST} characters in all",
-                remedy="ask for less, such as a slice",
-            )
+            raise _said_too_much()
         answers.append(DebuggerAnswer(command=said, answer=printable(_without_prompt(text))))
     goes_on = not wants and not is_quit(said)
     return DebugAnswers(
@@ -172,6 +232,14 @@ def _answered(incident: Incident, debugged: Debugged, commands: list[str]) -> De
         has_gone_on=goes_on,
         compares=debugged.sending is not None,
         outcome=outcome_of(debugged) if goes_on else None,
+    )
+
+
+def _said_too_much() -> UsageError:
+    return UsageError(
+        "the debugger said too much",
+        cause=f"its answers have more than {_ANSWERS_MOST} characters in all",
+        remedy="ask for less, such as a slice",
     )
 
 
@@ -202,7 +270,8 @@ DEBUG = Operation(
         mcp=Tool(
             Effect.DESTROYS,
             "Open pdb at a failure, in the failing frame of a sealed branch, and give it commands such as `p order.items`, "
-            "`up`, `where`. Only the branch is changed.",
+            "`up`, `where`; or, with `step`, go forward and back through the failing request (`rs`, `rn`, `rc`, "
+            "`watch EXPRESSION`, `p EXPRESSION`, `help`). Only the branch is changed.",
         ),
         only=(
             Only(

@@ -36,7 +36,9 @@ __all__ = [
 
 _LIMIT = 30.0  # [s] for one process
 _ROOM = 16 << 20  # [bytes] of one process's records
-_HEADER = 16  # [bytes], as the program has it
+_TO_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+_TO_WRITE = os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK
+_HEADER = 32  # [bytes], as the program has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +107,12 @@ class WriteRecord(Value):
 
 @dataclass(slots=True)
 class Followed:
-    """One process: the descriptor of its records, and the watched value as it was."""
+    """One process: the descriptor of its records, and the watched value as it was; with a debugger, the ends of its two pipes."""
 
     out: int
     first: str | None
+    commands: int = -1
+    replies: int = -1
 
     def data(self) -> bytes:
         parts, at = [], 0
@@ -154,6 +158,14 @@ class Following:
         """How many own lines ran."""
         return sum(int.from_bytes(os.pread(one.out, 8, 8), "little") for one in self.processes)
 
+    def came_to(self) -> tuple[int, int]:
+        """Of the request that is debugged: (position of its last line, that of the line that raised last; 0 where none did)."""
+        headers = [os.pread(one.out, _HEADER, 0) for one in self.processes]
+        found = [
+            (int.from_bytes(one[16:24], "little"), int.from_bytes(one[24:32], "little")) for one in headers
+        ]
+        return max(found, default=(0, 0))
+
     def _records(self, kind: str) -> tuple[list[Any], bool]:
         found: list[Any] = []
         full = False
@@ -169,7 +181,10 @@ class Following:
     def close(self) -> None:
         """Let go of the records. May be called again."""
         while self.processes:
-            os.close(self.processes.pop().out)
+            one = self.processes.pop()
+            for descriptor in (one.out, one.commands, one.replies):
+                if descriptor >= 0:
+                    os.close(descriptor)
 
 
 class _understanding:
@@ -187,8 +202,17 @@ class _understanding:
             ) from error
 
 
-def follow(branch: Branch, points: Sequence[Point], watch: Watch | None, most: int) -> Following:
+def follow(
+    branch: Branch,
+    points: Sequence[Point],
+    watch: Watch | None,
+    most: int,
+    session: Mapping[str, Any] | None = None,
+) -> Following:
     """Follow the branch's Python processes from now on; up to ``most`` records of each are kept.
+
+    Args:
+        session: of a debugger, as the program in the process takes it.
 
     Raises:
         PlaceUnfit: no process of it is Python, or none has such a line or name, or an expression is none.
@@ -202,6 +226,7 @@ def follow(branch: Branch, points: Sequence[Point], watch: Watch | None, most: i
         "watch": {"expression": watch.expression, "module": watch.module} if watch is not None else None,
         "most": most,
         "bytes": _ROOM,
+        "session": session,
     }
     pids = [pid for pid in procfs.tree_of(branch.facts.root) if is_python(pid)]
     if not pids:
@@ -219,7 +244,12 @@ def follow(branch: Branch, points: Sequence[Point], watch: Watch | None, most: i
                 continue
             with _understanding():
                 descriptor = os.open(f"/proc/{pid}/fd/{int(reply['out'])}", os.O_RDONLY | os.O_CLOEXEC)
-                found.processes.append(Followed(descriptor, reply["first"]))
+                followed = Followed(descriptor, reply["first"])
+                found.processes.append(followed)
+                if session is not None:
+                    place = f"/proc/{pid}/fd"
+                    followed.commands = os.open(f"{place}/{int(reply['commands'])}", _TO_WRITE)
+                    followed.replies = os.open(f"{place}/{int(reply['replies'])}", _TO_READ)
                 found.points = found.points or [PointPlace.model_validate(one) for one in reply["points"]]
                 found.first = found.first if found.first is not None else reply["first"]
         if not found.processes:

@@ -23,13 +23,22 @@ from relive.replay.debug.outcome import Sending
 from relive.replay.debug.terminal import DebugLine
 from relive.replay.debug.watching import BranchWatch
 from relive.replay.replay import ReplayOptions, answers_for
-from relive.replay.replay_input import case_of_incident, open_in_commit
+from relive.replay.replay_input import ReplayInput, case_of_incident, open_in_commit
 from relive.replay.stubs.lifecycle import StubLifecycle
 from relive.sandbox.branch import Branch
 from relive.sandbox.restore_request import RestoreRequest
 from relive.store import Store
 
-__all__ = ["Debugged", "at_failure", "at_request", "has_waiting_thread", "restored"]
+__all__ = [
+    "Debugged",
+    "at_failure",
+    "at_request",
+    "case_in_request",
+    "has_waiting_thread",
+    "restore_for",
+    "restored",
+    "send_in",
+]
 
 _OPENS = 30.0  # [s] from the branch's first moment to the debugger's socket
 
@@ -123,6 +132,28 @@ def at_request(
         UsageError: it did not happen in a request that was recorded; else as ``case_of_incident`` and ``restore``.
         DebuggerSilent: the request came to no code of the service; the branch is gone then.
     """
+    case = case_in_request(settings, store, incident)
+    subject = next(step.exchange for step in case.plan.steps if step.exchange.number == case.plan.subject)
+    answers = answers_for(case, ReplayOptions())
+    with contextlib.closing(BranchWatch(outlived=keep, is_answered=answers is not None)) as watch:
+        branch, stage = restore_for(settings, store, case, watch)
+        order = branch.rings / "debug-request"
+        request = json.dumps({"method": subject.method, "target": subject.target})
+
+        def lay_order() -> None:
+            replace_file(order, request.encode(), durability=Durability.NONE, mode=0o644)
+
+        sending = send_in(branch, case, watch, stage, lay_order)
+        with _line(branch, Path(f"{order}.sock"), sending.is_alive) as line:
+            yield Debugged(branch, line, sending)
+
+
+def case_in_request(settings: Settings, store: Store, incident: Incident) -> ReplayInput:
+    """What is replayed where a debugger follows the request that failed, from the latest time that it did.
+
+    Raises:
+        UsageError: it did not happen in a request that was recorded; else as ``case_of_incident``.
+    """
     occurrence = incident.occurrence(first=False)
     case = case_of_incident(settings, store, incident, occurrence)
     number = occurrence.sighting.request
@@ -132,35 +163,41 @@ def at_request(
             f"incident {incident.number} did not happen in one recorded request",
             remedy=f"`relive debug {incident.number}` opens the commit at the failure",
         )
-    case = replace(case, plan=replace(case.plan, subject=number))
+    return replace(case, plan=replace(case.plan, subject=number))
+
+
+def restore_for(
+    settings: Settings, store: Store, case: ReplayInput, watch: BranchWatch
+) -> tuple[Branch, StubLifecycle]:
+    """A branch of the commit before a request, that is answered as recorded; nothing is sent yet. Raises as ``restore``."""
     answers = answers_for(case, ReplayOptions())
     stage = StubLifecycle(case.stubs)
-    with contextlib.closing(BranchWatch(outlived=keep, is_answered=answers is not None)) as watch:
-        branch = restore(
-            settings,
-            store,
-            case.commit,
-            RestoreRequest(
-                is_owned=True,
-                recorder=RingMode.FREE if answers is None else RingMode.REPLAY,
-                lay_beside=None if answers is None else answers.lay,
-                outside=stage.outside,
-                answered=case.plan.answered,
-                connects=watch.connects,
-            ),
-        )
-        order = branch.rings / "debug-request"
-        request = json.dumps({"method": subject.method, "target": subject.target})
+    branch = restore(
+        settings,
+        store,
+        case.commit,
+        RestoreRequest(
+            is_owned=True,
+            recorder=RingMode.FREE if answers is None else RingMode.REPLAY,
+            lay_beside=None if answers is None else answers.lay,
+            outside=stage.outside,
+            answered=case.plan.answered,
+            connects=watch.connects,
+        ),
+    )
+    watch.begin(branch, case.manifest, case.unrecorded)
+    return branch, stage
 
-        def lay_order() -> None:
-            replace_file(order, request.encode(), durability=Durability.NONE, mode=0o644)
 
-        watch.begin(branch, case.manifest, case.unrecorded)
-        sending = Sending(
-            branch, case.manifest, case.plan, case.recorded, watch, lay_order, stage, case.usual
-        )
-        with _line(branch, Path(f"{order}.sock"), sending.is_alive) as line:
-            yield Debugged(branch, line, sending)
+def send_in(
+    branch: Branch,
+    case: ReplayInput,
+    watch: BranchWatch,
+    stage: StubLifecycle,
+    on_subject: Callable[[], None] = lambda: None,
+) -> Sending:
+    """Send a branch of ``restore_for`` the recorded requests."""
+    return Sending(branch, case.manifest, case.plan, case.recorded, watch, on_subject, stage, case.usual)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,222 @@
+"""A branch in which a debugger follows the request that failed: it stops in a line, is asked, and goes on.
+
+The other end is ``_Session`` of ``relive_stepper``: lines of JSON over two pipes of the process. One thread uses it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from relive.config import Settings
+from relive.errors import DebuggerSilent, PlaceUnfit
+from relive.model.value import Value
+from relive.replay.debug.outcome import DebugOutcome
+from relive.replay.debug.session import restore_for, send_in
+from relive.replay.debug.watching import BranchWatch
+from relive.replay.replay import ReplayOptions, answers_for
+from relive.replay.replay_input import ReplayInput
+from relive.stepping.following import follow
+from relive.store import Store
+
+__all__ = ["Breakpoint", "Goal", "LiveRequest", "Stop"]
+
+_ANSWERS = 10.0  # [s] for a question, in which an expression may run
+_OUTCOME = 5.0  # [s] for what follows a request's end
+_LOOK = 0.1  # [s] between two looks whether the request has ended
+_ANSWER_MOST = 16 << 20  # [bytes]; what runs in a branch may be hostile, and this is memory of the host's
+_READ = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Breakpoint:
+    """``file`` as the end of its path; ``when``: only where this is true, or cannot be evaluated."""
+
+    file: str
+    line: int
+    when: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """How far to run: ``how`` is position, step, next, out, continue or end; ``scan``: note the last stop of "continue" before."""
+
+    how: str
+    position: int = 0
+    scan: bool = False
+
+
+class Stop(Value):
+    """Where the request stands, before that line runs.
+
+    Attributes:
+        stopped: "position", "step", "breakpoint" or "watch".
+        sum: of all lines up to it: the same in each replay that went the same way.
+        source: the line's text, as it is in the file now.
+        last_hit: of a goal with ``scan``.
+    """
+
+    stopped: str
+    position: int
+    sum: int
+    file: str
+    line: int
+    function: str
+    source: str
+    last_hit: int | None = None
+
+
+class LiveRequest:
+    """One branch, from its restore on. ``close`` it.
+
+    Raises:
+        PlaceUnfit, RestoreFailed: as ``follow``; the branch is gone then.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        case: ReplayInput,
+        goal: Goal,
+        breakpoints: Sequence[Breakpoint],
+        watches: Sequence[str],
+    ) -> None:
+        self._rest = b""
+        self._held = ExitStack()
+        try:
+            is_answered = answers_for(case, ReplayOptions()) is not None
+            watch = self._held.enter_context(closing(BranchWatch(outlived=False, is_answered=is_answered)))
+            self.branch, stage = restore_for(settings, store, case, watch)
+            self._held.callback(self.branch.stop)
+            session = {"request": case.inside[1] if case.inside is not None else 0}
+            asked = session | _told(goal, breakpoints, watches)
+            self.following = self._held.enter_context(closing(follow(self.branch, [], None, 0, asked)))
+            self._sending = send_in(self.branch, case, watch, stage)
+            self._asked = self.following.processes[0].commands
+        except BaseException:
+            self._held.close()
+            raise
+
+    def close(self) -> None:
+        """End the branch. May be called again."""
+        self._held.close()
+
+    def wait(self, limit: float) -> Stop | None:
+        """Until it stops; None: the request has ended.
+
+        Raises:
+            DebuggerSilent: neither came within so many seconds, or what came cannot be understood.
+        """
+        until = time.monotonic() + limit
+        while time.monotonic() < until:
+            is_over = not self._sending.is_alive() or not self.branch.is_alive
+            told = self._line(_LOOK if not is_over else 0.0)
+            if told is not None:
+                try:
+                    return Stop.model_validate(_refused(told))
+                except ValidationError as error:
+                    raise _not_understood() from error
+            if is_over:
+                return None
+        raise DebuggerSilent(
+            f"the request came to no stop within {limit:g} s",
+            cause="it waits for something, or an expression of a breakpoint does not end",
+            remedy="give it more time (--limit)",
+        )
+
+    def go(self, goal: Goal, breakpoints: Sequence[Breakpoint], watches: Sequence[str]) -> None:
+        """Run on from a stop; ``wait`` for the next."""
+        self._say({"do": "go", **_told(goal, breakpoints, watches)})
+
+    def ask(self, what: str, **more: Any) -> dict[str, Any]:
+        """A question at a stop: stack, locals, evaluate, find.
+
+        Raises:
+            PlaceUnfit: what is asked for is not there. DebuggerSilent: no answer came; the branch is of no use any more.
+        """
+        self._say({"do": what, **more})
+        until = time.monotonic() + _ANSWERS
+        while time.monotonic() < until:
+            told = self._line(until - time.monotonic())
+            if told is not None:
+                return _refused(told)
+            if not self.branch.is_alive:
+                break
+        raise DebuggerSilent(
+            "the debugger gave no answer",
+            cause=f"the expression did not end within {_ANSWERS:g} s, or its process died",
+            remedy="ask for something else; the branch is restored anew",
+        )
+
+    def outcome(self) -> DebugOutcome | None:
+        """How the request ended, beside the recorded end; None where that cannot be told. Ask once, after ``wait`` gave None."""
+        return self._sending.outcome(_OUTCOME)
+
+    def _say(self, command: Mapping[str, Any]) -> None:
+        data = json.dumps(command).encode() + b"\n"
+        try:
+            while data:
+                if not select.select([], [self._asked], [], _ANSWERS)[1]:
+                    raise BlockingIOError
+                data = data[os.write(self._asked, data) :]
+        except OSError as error:
+            raise DebuggerSilent("the debugger does not listen", cause="its process has ended") from error
+
+    def _line(self, limit: float) -> dict[str, Any] | None:
+        """What a process says next, within so many seconds; it is the one that is asked from then on."""
+        until = time.monotonic() + limit
+        by_replies = {one.replies: one for one in self.following.processes}
+        while b"\n" not in self._rest:
+            ready = select.select(list(by_replies), [], [], max(0.0, until - time.monotonic()))[0]
+            if not ready:
+                return None
+            data = os.read(ready[0], _READ)
+            if not data:  # the process has ended
+                time.sleep(min(_LOOK, max(0.0, until - time.monotonic())))
+                return None
+            self._asked = by_replies[ready[0]].commands
+            self._rest += data
+            if len(self._rest) > _ANSWER_MOST:
+                raise _not_understood()
+        line, _, self._rest = self._rest.partition(b"\n")
+        try:
+            told = json.loads(line)
+        except ValueError as error:
+            raise _not_understood() from error
+        if not isinstance(told, dict):
+            raise _not_understood()
+        return told
+
+
+def _told(goal: Goal, breakpoints: Sequence[Breakpoint], watches: Sequence[str]) -> dict[str, Any]:
+    return {
+        "goal": {"how": goal.how, "position": goal.position, "scan": goal.scan},
+        "breakpoints": [{"file": one.file, "line": one.line, "when": one.when} for one in breakpoints],
+        "watches": list(watches),
+    }
+
+
+def _refused(told: dict[str, Any]) -> dict[str, Any]:
+    refusal = told.get("refused")
+    if isinstance(refusal, dict):
+        raise PlaceUnfit(str(refusal.get("what")), cause=refusal.get("why"), remedy=refusal.get("remedy"))
+    if "failed" in told:
+        raise PlaceUnfit("the debugger cannot answer that", cause=str(told["failed"]))
+    return told
+
+
+def _not_understood() -> DebuggerSilent:
+    return DebuggerSilent(
+        "what the debugger in the branch said cannot be understood",
+        cause="something else than it wrote there",
+        remedy="begin again",
+    )

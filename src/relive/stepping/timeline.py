@@ -1,0 +1,209 @@
+"""The request that failed as a line of positions to go forward and back on.
+
+Back means again: a fresh branch from the commit before the request, replayed up to the wanted position. The lines on the way are
+summed up (``Stop.sum``): where a replay went another way than the one before it, that is told, and no place is shown for another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from relive.errors import DebuggerSilent, ReplayDiverged, UsageError
+from relive.replay.debug.outcome import DebugOutcome
+from relive.stepping.live import Breakpoint, Goal, LiveRequest, Stop
+
+__all__ = ["Frame", "Timeline", "Variable"]
+
+_FRAMES, _LOCALS = 200, 500
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """``is_own``: of the service's own code."""
+
+    file: str
+    line: int
+    function: str
+    is_own: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """``text``: its representation; of an expression that raised, what."""
+
+    name: str
+    type: str
+    text: str
+    raised: bool = False
+
+
+@dataclass(slots=True)
+class Timeline:
+    """A debugger's session. ``close`` it.
+
+    Args:
+        restored: a branch that runs to a goal.
+        limit: seconds for the request to come to a stop.
+
+    Attributes:
+        breakpoints, watches: what stops ``forward`` and ``back("continue")``; watched as by `relive who-wrote`.
+        stop: where it stands; None: the request has ended.
+        last, raised: the positions of the request's last line, and of the one that raised last (0: none), once it has ended.
+        bookmarks: positions by name.
+    """
+
+    restored: Callable[[Goal, list[Breakpoint], list[str]], LiveRequest]
+    limit: float = 60.0
+    breakpoints: list[Breakpoint] = field(default_factory=list)
+    watches: list[str] = field(default_factory=list)
+    bookmarks: dict[str, int] = field(default_factory=dict)
+    stop: Stop | None = None
+    last: int = 0
+    raised: int = 0
+    _live: LiveRequest | None = None
+    _sums: dict[int, int] = field(default_factory=dict)
+
+    # -- going -----------------------------------------------------------------------------------------------------
+
+    def go_to(self, position: int) -> Stop | None:
+        """Stand at a position; None: the request ended before it came there, and nobody had been there before.
+
+        Raises:
+            ReplayDiverged: this replay went another way. DebuggerSilent, RestoreFailed, PlaceUnfit.
+        """
+        if self.stop is not None and self.stop.position == position:
+            return self.stop
+        if self._live is not None and self.stop is not None and self.stop.position < position:
+            self._live.go(Goal("position", position), self.breakpoints, self.watches)
+        else:
+            self._restore(Goal("position", position))
+        return self._arrive(position)
+
+    def go_to_failure(self) -> Stop | None:
+        """Stand at the line that raised what was raised last, or, where nothing was, at the request's last line."""
+        if not self.last:
+            self._restore(Goal("end"))
+            self._arrive(None)
+        return self.go_to(self.raised or self.last) if self.last else None
+
+    def forward(self, how: str) -> Stop | None:
+        """``how``: step, next, out, continue. None: the request has ended."""
+        if self._live is None or self.stop is None:
+            return None
+        self._live.go(Goal(how), self.breakpoints, self.watches)
+        return self._arrive(None)
+
+    def back(self, how: str) -> Stop | None:
+        """``how`` as for ``forward``; None: there is nothing before it to stop at, and it stands where it stood."""
+        if self.stop is None:
+            if not self.last:
+                return None
+            self.go_to(self.last)
+            if how in ("step", "next"):
+                return self.stop
+        if how == "continue" and (self.watches or any(one.when for one in self.breakpoints)):
+            return self._back_by_scan()
+        found = self._ask("find", how=how, breakpoints=[[one.file, one.line] for one in self.breakpoints])
+        if found["position"] is None:
+            return None
+        self._sums[int(found["position"])] = int(found["sum"])
+        return self.go_to(int(found["position"]))
+
+    def _back_by_scan(self) -> Stop | None:
+        """To the last stop before here: it is looked for on the way to where it stands, then gone to."""
+        assert self.stop is not None
+        here = self.stop.position
+        if here <= 1:
+            return None
+        self._restore(Goal("position", here, scan=True))
+        stop = self._arrive(here)
+        if stop is None or stop.last_hit is None:
+            return None
+        return self.go_to(stop.last_hit)
+
+    def _restore(self, goal: Goal) -> None:
+        self.close()
+        self._live = self.restored(goal, self.breakpoints, self.watches)
+
+    def _arrive(self, wanted: int | None) -> Stop | None:
+        """Wait for the stop; ``wanted``: the position that it has to be at."""
+        assert self._live is not None
+        self.stop = self._live.wait(self.limit)
+        if self.stop is None:
+            self.last, self.raised = self._live.following.came_to()
+            if wanted is not None and wanted in self._sums:
+                raise _diverged(wanted, f"it ended after position {self.last}")
+            return None
+        known = self._sums.setdefault(self.stop.position, self.stop.sum)
+        if known != self.stop.sum:
+            place = self.stop
+            self.close()
+            raise _diverged(place.position, f"other lines ran on the way to {place.file}:{place.line}")
+        return self.stop
+
+    # -- looking ---------------------------------------------------------------------------------------------------
+
+    def stack(self) -> list[Frame]:
+        """Innermost first; empty where it does not stand."""
+        if self.stop is None:
+            return []
+        told = self._ask("stack", most=_FRAMES)
+        return [
+            Frame(str(one["file"]), int(one["line"]), str(one["function"]), bool(one["own"]))
+            for one in told["frames"]
+        ]
+
+    def source(self, frame: int = 0, around: int = 5) -> tuple[int, int, list[str]]:
+        """(number of the first line, of the frame's line, lines)."""
+        told = self._ask("source", frame=frame, around=around)
+        return int(told["first"]), int(told["line"]), [str(one) for one in told["lines"]]
+
+    def variables(self, frame: int = 0) -> list[Variable]:
+        """The locals of a frame, counted from the innermost one."""
+        if self.stop is None:
+            return []
+        told = self._ask("locals", frame=frame, most=_LOCALS)
+        return [Variable(str(name), str(kind), str(text)) for name, kind, text in told["values"]]
+
+    def evaluate(self, expression: str, frame: int = 0) -> Variable:
+        """Raises PlaceUnfit for what is no expression; else as ``go_to``, where its end was not awaited."""
+        told = self._ask("evaluate", frame=frame, expression=expression)
+        return Variable(expression, str(told["type"]), str(told["text"]), bool(told["raised"]))
+
+    def outcome(self) -> DebugOutcome | None:
+        """How the request ended, once, when it has."""
+        return self._live.outcome() if self._live is not None and self.stop is None else None
+
+    @property
+    def branch(self) -> str:
+        """The id of the one that is alive; empty where none is."""
+        return self._live.branch.facts.id if self._live is not None else ""
+
+    def _ask(self, what: str, **more: Any) -> dict[str, Any]:
+        here = self.stop
+        if self._live is None or here is None:
+            raise UsageError(
+                "the request stands in no line", cause="it has ended", remedy="go back, or to a position"
+            )
+        try:
+            return self._live.ask(what, **more)
+        except DebuggerSilent:
+            self.stop = None
+            self.go_to(here.position)  # in a fresh branch
+            raise
+
+    def close(self) -> None:
+        """End the branch. May be called again."""
+        live, self._live, self.stop = self._live, None, None
+        if live is not None:
+            live.close()
+
+
+def _diverged(position: int, cause: str) -> ReplayDiverged:
+    return ReplayDiverged(
+        f"the replay went another way before it came to position {position}",
+        cause=cause,
+        remedy="go there again, or begin again; docs/limits.md says what is not steered",
+    )

@@ -1,0 +1,186 @@
+"""Forward and back on a request that is always the same, and on one that is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from relive.errors import DebuggerSilent, ReplayDiverged, UsageError
+from relive.stepping.commands import Commands
+from relive.stepping.live import Breakpoint, Goal, Stop
+from relive.stepping.timeline import Timeline
+
+LINES = [10, 20, 21, 22, 11, 12]  # `handle` calls `rate_of` in its first line
+DEPTHS = [0, 1, 1, 1, 0, 0]
+
+
+@dataclass
+class Fake:
+    """A branch of that request. ``wrong``: another line is run at that position."""
+
+    goal: Goal
+    breakpoints: list[Breakpoint]
+    watches: list[str]
+    wrong: int = 0
+    closed: bool = False
+    at: int = 0
+
+    def go(self, goal: Goal, breakpoints: list[Breakpoint], watches: list[str]) -> None:
+        self.goal, self.breakpoints = goal, breakpoints
+
+    def wait(self, limit: float) -> Stop | None:
+        began, last_hit = self.at, None
+        while self.at < len(LINES):
+            self.at += 1
+            line = LINES[self.at - 1] + (100 if self.at == self.wrong else 0)
+            is_hit = any(one.line == line for one in self.breakpoints)
+            if self.goal.scan and is_hit and self.at < self.goal.position:
+                last_hit = self.at
+            how = self.goal.how
+            if (how == "position" and self.at == self.goal.position) or (
+                how not in ("end", "position") and (is_hit or self._stops(how, began))
+            ):
+                checksum = hash((self.at, self.at >= self.wrong > 0))
+                return Stop(
+                    stopped="step",
+                    position=self.at,
+                    sum=checksum,
+                    file="app.py",
+                    line=line,
+                    function="f",
+                    source="x",
+                    last_hit=last_hit,
+                )
+        return None
+
+    def _stops(self, how: str, began: int) -> bool:
+        depth, before = DEPTHS[self.at - 1], DEPTHS[began - 1]
+        return how == "step" or (how == "next" and depth <= before) or (how == "out" and depth < before)
+
+    @property
+    def following(self) -> Any:
+        return SimpleNamespace(came_to=lambda: (len(LINES), 5))
+
+    def outcome(self) -> None:
+        return None
+
+    def ask(self, what: str, **more: Any) -> dict[str, Any]:
+        if what == "find":
+            here = self.at
+            for at in range(here - 1, 0, -1):
+                is_hit = any(line == LINES[at - 1] for _, line in more["breakpoints"])
+                depth, now = DEPTHS[at - 1], DEPTHS[here - 1]
+                how = more["how"]
+                if how == "step" or (how == "next" and depth <= now) or (how == "continue" and is_hit):
+                    return {"position": at, "sum": hash((at, at >= self.wrong > 0))}
+            return {"position": None, "sum": None}
+        if more.get("expression") == "hang":
+            raise DebuggerSilent("the debugger gave no answer")
+        return {"type": "int", "text": str(self.at), "raised": False}
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def made() -> tuple[Timeline, list[Fake]]:
+    fakes: list[Fake] = []
+
+    def restored(goal: Goal, breakpoints: list[Breakpoint], watches: list[str]) -> Any:
+        fakes.append(Fake(goal, breakpoints, watches))
+        return fakes[-1]
+
+    return Timeline(restored), fakes
+
+
+def position(stop: Stop | None) -> int | None:
+    return stop.position if stop is not None else None
+
+
+def test_from_the_failure_back_and_forward_and_one_branch_at_a_time(made):
+    line, fakes = made
+    assert position(line.go_to_failure()) == 5
+    assert [position(line.back("step")), position(line.back("next")), position(line.back("next"))] == [
+        4,
+        3,
+        2,
+    ]
+    assert position(line.forward("next")) == 3
+    assert position(line.forward("out")) == 5
+    assert line.forward("continue") is None and line.last == len(LINES)
+    assert position(line.back("step")) == len(LINES)
+    assert position(line.go_to(1)) == 1 and line.back("step") is None and position(line.stop) == 1
+    line.close()
+    assert all(one.closed for one in fakes)
+
+
+def test_back_to_a_breakpoint_with_a_condition_is_looked_for_on_the_way(made):
+    line, fakes = made
+    line.go_to_failure()
+    line.breakpoints.append(Breakpoint("app.py", 20, "x"))
+    assert position(line.back("continue")) == 2
+    assert fakes[-2].goal == Goal("position", 5, scan=True)
+    assert line.back("continue") is None and position(line.stop) == 2
+
+
+def test_a_replay_that_goes_another_way_is_told_and_no_place_is_shown(made):
+    line, fakes = made
+    line.go_to_failure()
+    again = line.restored
+
+    def otherwise(*asked: Any) -> Any:
+        fake = again(*asked)
+        fake.wrong = 2
+        return fake
+
+    line.restored = otherwise
+    with pytest.raises(ReplayDiverged, match="another way"):
+        line.back("step")
+    assert line.stop is None and all(one.closed for one in fakes)
+    line.restored = again
+    assert position(line.go_to(4)) == 4
+
+
+def test_an_expression_that_hangs_is_told_and_it_stands_where_it_stood(made):
+    line, fakes = made
+    line.go_to(3)
+    with pytest.raises(DebuggerSilent):
+        line.evaluate("hang")
+    assert position(line.stop) == 3 and fakes[0].closed and not fakes[1].closed
+    line.forward("continue")
+    with pytest.raises(UsageError, match="stands in no line"):
+        line.evaluate("x")
+
+
+@pytest.fixture
+def said(made) -> Callable[[str], str]:
+    commands = Commands(made[0])
+    assert commands.opening().startswith("@5 app.py:11 f\n-> x")
+    return commands.do
+
+
+def test_commands_go_and_look(said):
+    assert said("rs").startswith("@4 ") and said("bookmark here") == "@4 is here."
+    assert said("s").startswith("@5 ") and said("g here").startswith("@4 [here] ")
+    assert said("p anything") == "anything = 4"
+    assert said("start").startswith("@1 ") and "nothing before" in said("rc")
+    assert said("c") == "The request has ended, after @6."
+    assert said("") == ""
+
+
+def test_stops_are_numbered_and_taken_away(said):
+    assert said("b app.py:20 if x > 1") == "1 break app.py:20 if x > 1"
+    assert said('watch app.cache["x"]').endswith('2 watch app.cache["x"]')
+    assert said("delete 1") == '1 watch app.cache["x"]'
+    assert said("delete all") == "No stops, no bookmarks."
+
+
+@pytest.mark.parametrize("text", ["fly", "b app.py", "g nowhere", "g 0", "delete 7", "watch", "bookmark"])
+def test_what_cannot_be_meant_is_told_and_the_session_goes_on(said, text):
+    answer = said(text)
+    assert answer.startswith(("Error: ", "There is no command"))
+    assert said("rs").startswith("@4 ")
