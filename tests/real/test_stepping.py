@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import socket
+import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from .harness import SERVICES, Refused, Relive
+from relive.stepping.dap_server import read_message
+from support.ports import free_port
+from support.waiting import LIMIT, eventually
+
+from .harness import RELIVE, SERVICES, Refused, Relive
 from .test_bisect import get, left_over
 from .test_interventions import Dependent, failed, started
 
@@ -128,3 +137,85 @@ def test_what_stepping_does_not_go_with_is_refused(noted):
     with pytest.raises(Refused) as refused:
         noted.relive("debug", noted.incidents["/checked"], "--step", "--keep", "-c", "rs")
     assert "--keep" in refused.value.message
+
+
+class DapClient:
+    """A client of the Debug Adapter Protocol, as an editor is one."""
+
+    def __init__(self, port: int) -> None:
+        self.connection = eventually(lambda: self._connected(port), "a debug adapter")
+        self.stream = self.connection.makefile("rb")
+        self.events: list[dict[str, Any]] = []
+        self.seq = 0
+
+    @staticmethod
+    def _connected(port: int) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", port), timeout=LIMIT)
+
+    def _read(self) -> dict[str, Any]:
+        told = read_message(self.stream)
+        assert told is not None, "the adapter has gone"
+        return told
+
+    def ask(self, command: str, **arguments: Any) -> Any:
+        """The body of its answer."""
+        self.seq += 1
+        request = {"seq": self.seq, "type": "request", "command": command, "arguments": arguments}
+        data = json.dumps(request).encode()
+        self.connection.sendall(b"Content-Length: %d\r\n\r\n" % len(data) + data)
+        while (told := self._read())["type"] != "response":
+            self.events.append(told)
+        assert told["request_seq"] == self.seq
+        assert told["success"], told
+        return told["body"]
+
+    def close(self) -> None:
+        self.stream.close()
+        self.connection.close()
+
+    def stopped(self) -> dict[str, Any]:
+        """The innermost frame, after the next event that says so."""
+        while not any(one["event"] == "stopped" for one in self.events):
+            self.events.append(self._read())
+        self.events.clear()
+        return dict(self.ask("stackTrace", threadId=1, levels=1)["stackFrames"][0])
+
+
+def test_an_editor_steps_back_by_the_debug_adapter_protocol(noted, tmp_path):
+    before = left_over(noted.relive)
+    port = free_port()
+    words = [str(RELIVE), "debug", noted.incidents["/checked"], "--step", "--dap", str(port), "--vscode"]
+    with (
+        subprocess.Popen(
+            words, cwd=tmp_path, env=noted.relive.environment, stdin=subprocess.DEVNULL
+        ) as adapter,
+        ExitStack() as held,
+    ):
+        try:
+            client = held.enter_context(closing(DapClient(port)))
+            assert client.ask("initialize", adapterID="debugpy", linesStartAt1=True)["supportsStepBack"]
+            client.ask("attach")
+            breakpoints = [{"line": line_of("_, name, *rest")}]
+            client.ask("setBreakpoints", source={"path": str(SOURCE)}, breakpoints=breakpoints)
+            client.ask("configurationDone")
+            frame = client.stopped()
+            assert (frame["name"], frame["source"]["path"]) == ("checked", str(SOURCE))
+            client.ask("stepBack", threadId=1)
+            assert client.stopped()["name"] == "answer"
+            client.ask("reverseContinue", threadId=1)
+            frame = client.stopped()
+            assert frame["line"] == line_of("_, name, *rest")
+            (scope,) = client.ask("scopes", frameId=frame["id"])["scopes"]
+            reference = scope["variablesReference"]
+            found = client.ask("variables", variablesReference=reference)["variables"]
+            assert {one["name"]: one["value"] for one in found}["path"] == "'/checked'"
+            assert client.ask("evaluate", expression="len(NOTED)", frameId=frame["id"])["result"] == "6"
+            client.ask("continue", threadId=1)
+            client.stopped()
+            client.ask("disconnect")
+            assert adapter.wait(LIMIT) == 0
+        finally:
+            adapter.kill()
+    (entry,) = json.loads((tmp_path / ".vscode" / "launch.json").read_text())["configurations"]
+    assert entry["debugServer"] == port
+    assert left_over(noted.relive) == before

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from relive.cli.replay_cmd import outcome_words
 from relive.cli.terminal import AsJson, Terminal
 from relive.cli.wish_options import from_wish
 from relive.config import Settings, load_settings
+from relive.errors import UsageError
 from relive.incidents.incidents import Incidents
+from relive.intervention.telling import request_words
 from relive.model.incident import Incident
 from relive.model.outcome import verdict_words
 from relive.model.text import printable
@@ -40,12 +46,30 @@ from relive.replay.debug.outcome import DebugOutcome
 from relive.replay.debug.session import Debugged, has_waiting_thread
 from relive.sandbox.branch import Branch
 from relive.stepping.commands import Commands
+from relive.stepping.dap import DapAdapter
+from relive.stepping.dap_server import listening, serve_one
+from relive.stepping.editors import entry_name, write_entry
 
 __all__ = ["debug"]
 
 
 @from_wish(DebugWish, arguments=("number",), words={"command": ("--command", "-c")})
-def debug(wish: DebugWish, as_json: AsJson = False) -> None:
+def debug(
+    wish: DebugWish,
+    dap: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="With --step: for an editor, by the Debug Adapter Protocol at this port of 127.0.0.1; 0: a free one",
+        ),
+    ] = None,
+    vscode: Annotated[
+        bool,
+        typer.Option("--vscode", help="With --dap: write the entry for it into .vscode/launch.json here"),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Open a debugger at the failure, in the process itself as it was then
 
     Of an exception in Python: pdb in the frame that failed, with the real objects (`up`, `p order.items`, calling functions). The
@@ -59,7 +83,9 @@ def debug(wish: DebugWish, as_json: AsJson = False) -> None:
     settings = load_settings()
     tend_capsules(settings)
     incident = Incidents(settings.incidents).get(wish.number)
-    if wish.step and not wish.command and not as_json:
+    if dap is not None or vscode:
+        _serve_editor(terminal, settings, wish, incident, dap or 0, vscode=vscode)
+    elif wish.step and not wish.command and not as_json:
         _step(terminal, settings, wish, incident)
     elif not wish.step and not wish.at_request and not has_waiting_thread(incident):
         _from_outside(terminal, settings, wish, incident)
@@ -139,6 +165,26 @@ def _step(terminal: Terminal, settings: Settings, wish: DebugWish, incident: Inc
                 return
             if answer := commands.do(said):
                 print(printable(answer), flush=True)
+
+
+def _serve_editor(
+    terminal: Terminal, settings: Settings, wish: DebugWish, incident: Incident, port: int, *, vscode: bool
+) -> None:
+    """For one client of the Debug Adapter Protocol, until it leaves."""
+    if not wish.step or wish.command:
+        raise UsageError(
+            "--dap and --vscode go with --step, and with no --command",
+            cause="an editor goes forward and back through the request, and gives the commands",
+            remedy=f"`relive debug {incident.number} --step --dap {port}`",
+        )
+    with contextlib.closing(listening(port)) as listener:
+        port = listener.getsockname()[1]
+        if vscode:
+            written = write_entry(Path.cwd(), incident.number, port)
+            terminal.status(f"Wrote the entry {entry_name(incident.number)!r} into {written}.")
+        with stepping(settings, wish, incident, terminal) as (timeline, case):
+            terminal.status(f"Listening on 127.0.0.1:{port} for a client of the Debug Adapter Protocol.")
+            serve_one(listener, DapAdapter(timeline, request_words(case)))
 
 
 def _from_outside(terminal: Terminal, settings: Settings, wish: DebugWish, incident: Incident) -> None:

@@ -280,6 +280,11 @@ DEBUG = Operation(
                 "it needs a terminal; elsewhere commands are given at once",
             ),
             Only(
+                ("dap", "vscode"),
+                frozenset({Face.CLI}),
+                "an editor needs a connection of its own; elsewhere commands are given at once",
+            ),
+            Only(
                 ("gdb and py-spy",),
                 frozenset({Face.CLI}),
                 "they run on the host as root, outside of the branch, and gdb runs programs",

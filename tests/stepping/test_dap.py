@@ -1,0 +1,78 @@
+"""What an editor asks by the Debug Adapter Protocol, and what it is told; over a socket in ``test_dap_server``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from relive.stepping.dap import DapAdapter
+
+from .test_timeline import made  # noqa: F401 - the request that is always the same
+
+
+class Editor:
+    def __init__(self, timeline: Any) -> None:
+        self.adapter = DapAdapter(timeline, "request 7 (GET /)")
+        self.seq = 0
+
+    def ask(self, command: str, **arguments: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """(the response, events)."""
+        self.seq += 1
+        request = {"seq": self.seq, "type": "request", "command": command, "arguments": arguments}
+        response, *events = self.adapter.handle(request)
+        assert (response["request_seq"], response["command"]) == (self.seq, command)
+        return response, events
+
+    def where(self) -> int:
+        return int(self.ask("evaluate", expression="here")[0]["body"]["result"])
+
+
+@pytest.fixture
+def editor(made) -> Editor:  # noqa: F811
+    return Editor(made[0])
+
+
+def test_it_says_that_it_steps_back_and_begins_at_the_failure(editor):
+    response, events = editor.ask("initialize", adapterID="relive")
+    assert response["body"]["supportsStepBack"] and [one["event"] for one in events] == ["initialized"]
+    assert editor.ask("attach")[0]["success"]
+    _, events = editor.ask("configurationDone")
+    assert [(one["event"], one["body"]["reason"]) for one in events] == [("stopped", "exception")]
+    assert editor.where() == 5
+    assert editor.ask("threads")[0]["body"]["threads"] == [{"id": 1, "name": "request 7 (GET /)"}]
+
+
+def test_buttons_go_forward_and_back(editor):
+    editor.ask("configurationDone")
+    moved = []
+    for command in ("stepBack", "stepBack", "stepBack", "stepIn", "stepOut", "continue"):
+        response, events = editor.ask(command, threadId=1)
+        assert response["success"] and events[0]["body"]["threadId"] == 1
+        moved.append(editor.where())
+    assert moved == [1, 1, 1, 2, 5, 6]  # its end shows its last line
+    assert "ended" in events[0]["body"]["description"]
+
+
+def test_breakpoints_of_a_file_take_the_place_of_those_before(editor):
+    editor.ask("configurationDone")
+    source = {"path": "/srv/app.py"}
+    editor.ask("setBreakpoints", source=source, breakpoints=[{"line": 22}])
+    response, _ = editor.ask("setBreakpoints", source=source, breakpoints=[{"line": 20}, {"line": 21}])
+    assert [one["verified"] for one in response["body"]["breakpoints"]] == [True, True]
+    assert [editor.ask("reverseContinue")[1][0]["body"]["reason"] for _ in range(3)] == ["step"] * 3
+    assert editor.where() == 2  # the third found nothing more
+    editor.ask("setDataBreakpoints", breakpoints=[{"dataId": "app.cache"}])
+    assert editor.ask("dataBreakpointInfo", name="x", variablesReference=1)[0]["body"]["dataId"] is None
+
+
+def test_what_cannot_be_meant_is_refused_and_the_session_goes_on(editor):
+    editor.ask("configurationDone")
+    for command, arguments in (("fly", {}), ("setBreakpoints", {}), ("scopes", {"frameId": "x"})):
+        response, events = editor.ask(command, **arguments)
+        assert not response["success"] and response["message"] and not events
+    response, *_ = editor.adapter.handle({"type": "request", "arguments": 7})
+    assert not response["success"]
+    assert editor.where() == 5
+    editor.ask("disconnect")
+    assert editor.adapter.has_ended
