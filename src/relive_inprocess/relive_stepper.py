@@ -550,21 +550,17 @@ class _FrameTrace:
         """As ``sys.settrace`` wants it."""
         follower = self.follower
         if event == "line":
-            number = follower.here().number
-            course = follower.courses.get(number)
-            if course is None:
-                course = follower.courses[number] = _Course()
-            course.position += 1
-            follower.lines += 1
-            if number == follower.session.request:
-                follower.session.at_line(follower, frame, course.position, self.serial, self.depth)
+            if follower.here().number == follower.session.request:
+                follower.session.at_line(follower, frame, self.serial, self.depth)
         elif event == "exception" and follower.here().number == follower.session.request:
             follower.session.at_exception(follower, argument)
         return self.on_line
 
 
 class _Session:
-    """A debugger on one request: the thread that runs it stops in a line, and asks what is to be done.
+    """A debugger on one request: a thread that works for it stops in a line, and asks what is to be done.
+
+    While one stands, others that work for the request stop at their next line, and wait.
 
     A *goal* is {"how"}: "position" (with "position"), "step", "next", "out", "continue", or "end". With "scan" a goal notes on
     its way the last position before it at which "continue" would have stopped.
@@ -580,6 +576,8 @@ class _Session:
         )  # names of files; of each position (number of file, line, frame, depth, checksum)
         self.numbers = {}
         self.sum = 0
+        self.standing, self.counting = threading.Lock(), threading.Lock()
+        self.position = self.position_now = 0
         self.frame_now = self.depth_now = 0
         self.set(wanted)
 
@@ -605,21 +603,32 @@ class _Session:
             traceback = traceback.tb_next
             if follower.traced(traceback.tb_frame.f_code.co_filename) is not None:
                 return  # a frame below has told it
-        self.out.raised_at(len(self.trail))
+        self.out.raised_at(self.position)
 
-    def at_line(self, follower, frame, position, serial, depth):
+    def at_line(self, follower, frame, serial, depth):
+        with self.standing:
+            pass
         file, line = frame.f_code.co_filename, frame.f_lineno
-        number = self.numbers.get(file)
-        if number is None:
-            number = self.numbers[file] = len(self.files)
-            self.files.append(file)
-        self.sum = hash((self.sum, file, line))
-        if len(self.trail) < _TRAIL:
-            self.trail.append((number, line, serial, depth, self.sum))
-        self.out.came_to(position)
-        why = self.why_stop(follower, frame, position, serial, depth)
-        if why is not None:
-            self.stop(follower, frame, position, serial, depth, why)
+        with self.counting:
+            number = self.numbers.get(file)
+            if number is None:
+                number = self.numbers[file] = len(self.files)
+                self.files.append(file)
+            self.sum = hash((self.sum, file, line))
+            self.position += 1
+            position = self.position
+            if position <= _TRAIL:
+                self.trail.append((number, line, serial, depth, self.sum))
+            self.out.came_to(position)
+        # Not with a lock held: what is evaluated may wait for one that another thread has.
+        goal, why = self.goal, self.why_stop(follower, frame, position, serial, depth)
+        if why is None:
+            return
+        with self.standing:
+            if self.goal is not goal:  # another thread stood meanwhile, and was told something else
+                why = self.why_stop(follower, frame, position, serial, depth)
+            if why is not None:
+                self.stop(follower, frame, position, serial, depth, why)
 
     def why_stop(self, follower, frame, position, serial, depth):
         goal = self.goal
@@ -647,8 +656,8 @@ class _Session:
         self.watched_at = None
         for watch in self.watches:
             before, watch.last = watch.last, watch.read()
-            if watch.last != before and len(self.trail) > 1:  # else it was a request before this one
-                self.watched_at = max(1, len(self.trail) - 1)
+            if watch.last != before and self.position > 1:  # else it was a request before this one
+                self.watched_at = max(1, self.position - 1)
                 return "watch"
         if frame.f_lineno in self.lines:
             for file, line, when in self.breakpoints:
@@ -663,9 +672,10 @@ class _Session:
         return None
 
     def stop(self, follower, frame, position, serial, depth, why):
-        self.frame_now, self.depth_now = serial, depth
+        self.frame_now, self.depth_now, self.position_now = serial, depth, position
         code = frame.f_code
-        told = {"stopped": why, "position": position, "sum": self.sum, "file": code.co_filename}
+        checksum = self.trail[position - 1][4] if position <= len(self.trail) else 0
+        told = {"stopped": why, "position": position, "sum": checksum, "file": code.co_filename}
         told["line"], told["function"] = frame.f_lineno, getattr(code, "co_qualname", code.co_name)
         told["source"] = _outside(lambda: linecache.getline(code.co_filename, frame.f_lineno).strip()[:_TEXT])
         told["last_hit"] = self.last_hit
@@ -737,7 +747,13 @@ class _Session:
 
     def do_find(self, follower, frame, wanted):
         """The last position before this one that a step back, or a breakpoint without a condition, leads to."""
-        now = len(self.trail) - 1
+        now = self.position_now - 1
+        if now >= len(self.trail):
+            raise _Refused(
+                "there is no way back from here by steps",
+                "more than {} lines ran before it".format(_TRAIL),
+                "`goto POSITION` goes to one of the first",
+            )
         _, _, serial, depth, _ = self.trail[now]
         how, found = wanted["how"], None
         places = [

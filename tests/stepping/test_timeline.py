@@ -118,6 +118,40 @@ def test_from_the_failure_back_and_forward_and_one_branch_at_a_time(made):
     assert all(one.closed for one in fakes)
 
 
+def test_a_step_back_takes_the_branch_that_was_made_ahead_and_two_live_at_most(made):
+    line, fakes = made
+    line.is_ahead = True
+    assert position(line.go_to_failure()) == 5
+    for expected in (4, 3, 2, 1):
+        before = len(fakes)
+        assert line._spare is not None
+        line._spare.made.result()
+        assert position(line.back("step")) == expected
+        assert len(fakes) <= before + 1
+    assert line._spare is None and line.back("step") is None
+    line.forward("step")
+    line.close()
+    line.close()
+    assert all(one.closed for one in fakes) and len(fakes) <= 8
+
+
+def test_a_checkpoint_that_could_not_be_made_is_done_without(made):
+    line, _ = made
+    line.go_to_failure()
+    again, asked = line.restored, []
+
+    def fails_once(*words: Any) -> Any:
+        asked.append(words)
+        if len(asked) == 1:
+            raise DebuggerSilent("no room")
+        return again(*words)
+
+    line.restored, line.is_ahead = fails_once, True
+    line.forward("step")
+    assert position(line.back("step")) == 5 and len(asked) > 1
+    line.close()
+
+
 def test_back_to_a_breakpoint_with_a_condition_is_looked_for_on_the_way(made):
     line, fakes = made
     line.go_to_failure()

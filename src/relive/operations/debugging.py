@@ -138,9 +138,17 @@ def prompted(
 
 @contextlib.contextmanager
 def stepping(
-    settings: Settings, wish: DebugWish, incident: Incident, progress: Progress
+    settings: Settings,
+    wish: DebugWish,
+    incident: Incident,
+    progress: Progress,
+    *,
+    is_ahead: bool = True,
 ) -> Iterator[tuple[Timeline, ReplayInput]]:
     """The failing request as a line to go forward and back on, and what is replayed; its branches are gone at the end.
+
+    Args:
+        is_ahead: as of a ``Timeline``.
 
     Raises:
         IncidentUnknown, RefUnknown, UsageError, RecordingError, StoreError: there is no such request to replay.
@@ -153,7 +161,7 @@ def stepping(
         )
     store = Store(settings.store)
     case = case_in_request(settings, store, incident)
-    timeline = Timeline(lambda *asked: LiveRequest(settings, store, case, *asked))
+    timeline = Timeline(lambda *asked: LiveRequest(settings, store, case, *asked), is_ahead=is_ahead)
     progress.status(f"Replaying from commit {case.commit[:10]} to the failure.")
     try:
         yield timeline, case
@@ -164,7 +172,7 @@ def stepping(
 def _stepped(settings: Settings, wish: DebugWish, incident: Incident, progress: Progress) -> DebugAnswers:
     answers: list[DebuggerAnswer] = []
     left = _ANSWERS_MOST
-    with stepping(settings, wish, incident, progress) as (timeline, case):
+    with stepping(settings, wish, incident, progress, is_ahead=False) as (timeline, case):
         commands = Commands(timeline)
         opening = printable(commands.opening())
         branch = timeline.branch

@@ -2,15 +2,20 @@
 
 Back means again: a fresh branch from the commit before the request, replayed up to the wanted position. The lines on the way are
 summed up (``Stop.sum``): where a replay went another way than the one before it, that is told, and no place is shown for another.
+
+With ``is_ahead`` a second branch, a live checkpoint, is brought to where a step back would lead while nobody waits: then such a
+step is a change of branches. It is used up by that, and the next one is made. More than these two never live.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from relive.errors import DebuggerSilent, ReplayDiverged, UsageError
+from relive.errors import DebuggerSilent, ReliveError, ReplayDiverged, UsageError
 from relive.replay.debug.outcome import DebugOutcome
 from relive.stepping.live import Breakpoint, Goal, LiveRequest, Stop
 
@@ -46,6 +51,7 @@ class Timeline:
     Args:
         restored: a branch that runs to a goal.
         limit: seconds for the request to come to a stop.
+        is_ahead: keep a live checkpoint.
 
     Attributes:
         breakpoints, watches: what stops ``forward`` and ``back("continue")``; watched as by `relive who-wrote`.
@@ -56,6 +62,7 @@ class Timeline:
 
     restored: Callable[[Goal, list[Breakpoint], list[str]], LiveRequest]
     limit: float = 60.0
+    is_ahead: bool = False
     breakpoints: list[Breakpoint] = field(default_factory=list)
     watches: list[str] = field(default_factory=list)
     bookmarks: dict[str, int] = field(default_factory=dict)
@@ -64,6 +71,8 @@ class Timeline:
     raised: int = 0
     _live: LiveRequest | None = None
     _sums: dict[int, int] = field(default_factory=dict)
+    _spare: _Spare | None = None
+    _maker: ThreadPoolExecutor | None = None
 
     # -- going -----------------------------------------------------------------------------------------------------
 
@@ -76,6 +85,11 @@ class Timeline:
         if self.stop is not None and self.stop.position == position:
             return self.stop
         if self._live is not None and self.stop is not None and self.stop.position < position:
+            self._live.go(Goal("position", position), self.breakpoints, self.watches)
+        elif self._take_spare(position):
+            if self.stop is not None and self.stop.position == position:
+                return self._checked(self.stop)
+            assert self._live is not None
             self._live.go(Goal("position", position), self.breakpoints, self.watches)
         else:
             self._restore(Goal("position", position))
@@ -123,8 +137,10 @@ class Timeline:
             return None
         return self.go_to(stop.last_hit)
 
+    # -- branches --------------------------------------------------------------------------------------------------
+
     def _restore(self, goal: Goal) -> None:
-        self.close()
+        self._let_go()
         self._live = self.restored(goal, self.breakpoints, self.watches)
 
     def _arrive(self, wanted: int | None) -> Stop | None:
@@ -136,12 +152,67 @@ class Timeline:
             if wanted is not None and wanted in self._sums:
                 raise _diverged(wanted, f"it ended after position {self.last}")
             return None
-        known = self._sums.setdefault(self.stop.position, self.stop.sum)
-        if known != self.stop.sum:
-            place = self.stop
-            self.close()
-            raise _diverged(place.position, f"other lines ran on the way to {place.file}:{place.line}")
-        return self.stop
+        return self._checked(self.stop)
+
+    def _checked(self, stop: Stop) -> Stop:
+        known = self._sums.setdefault(stop.position, stop.sum)
+        if known != stop.sum:
+            self._let_go()
+            raise _diverged(stop.position, f"other lines ran on the way to {stop.file}:{stop.line}")
+        self._make_spare()
+        return stop
+
+    def _take_spare(self, position: int) -> bool:
+        """Make the checkpoint the branch that is looked at, if it stands there or before."""
+        spare = self._spare
+        if spare is None or spare.position > position:
+            return False
+        self._spare = None
+        try:
+            live, stop = spare.made.result()
+        except ReliveError:  # what is done without it says so
+            return False
+        self._let_go()
+        self._live, self.stop = live, stop
+        return True
+
+    def _make_spare(self) -> None:
+        """Begin to bring a branch to where the nearest steps back lead, if none is there already."""
+        if not self.is_ahead:
+            return
+        found = [self._ask("find", how=how, breakpoints=[])["position"] for how in ("step", "next")]
+        places = [int(one) for one in found if one is not None]
+        if not places or (self._spare is not None and self._spare.position <= min(places)):
+            return
+        if self._maker is None:
+            self._maker = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._drop_spare()
+        self._spare = _Spare(min(places), self._maker.submit(self._made, min(places)))
+
+    def _made(self, position: int) -> tuple[LiveRequest, Stop]:
+        live = self.restored(Goal("position", position), [], [])
+        try:
+            stop = live.wait(self.limit)
+            if stop is None:
+                raise _diverged(position, "the request ended before it")
+        except BaseException:
+            live.close()
+            raise
+        return live, stop
+
+    def _drop_spare(self) -> None:
+        spare, self._spare = self._spare, None
+        if spare is not None and not spare.made.cancel():
+            with contextlib.suppress(ReliveError):
+                spare.made.result()[0].close()
+
+    def _let_go(self) -> None:
+        """End the branch that is looked at; where there is a maker of checkpoints it does so, while nobody waits."""
+        live, self._live, self.stop = self._live, None, None
+        if live is not None and self._maker is not None:
+            self._maker.submit(live.close)
+        elif live is not None:
+            live.close()
 
     # -- looking ---------------------------------------------------------------------------------------------------
 
@@ -195,10 +266,20 @@ class Timeline:
             raise
 
     def close(self) -> None:
-        """End the branch. May be called again."""
-        live, self._live, self.stop = self._live, None, None
-        if live is not None:
-            live.close()
+        """End the branches. May be called again."""
+        self._let_go()
+        self._drop_spare()
+        if self._maker is not None:
+            self._maker.shutdown()
+            self._maker = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Spare:
+    """A branch that stands, or will, at a position."""
+
+    position: int
+    made: Future[tuple[LiveRequest, Stop]]
 
 
 def _diverged(position: int, cause: str) -> ReplayDiverged:
