@@ -255,6 +255,55 @@ def test_a_bisection_is_told_with_its_requests_and_values():
     assert "It cannot be told when it began: too few probes" in told
 
 
+def test_values_at_a_line_and_who_wrote_one_are_told():
+    def page() -> None:
+        from relive.dashboard.stepped import show_logged, show_written
+        from relive.model.commit import CommitId
+        from relive.model.stepping import (
+            Logged,
+            LoggedHit,
+            LoggedRun,
+            LoggedValue,
+            Place,
+            ValueWrite,
+            Written,
+        )
+
+        shared = {
+            "incident": 3,
+            "service": "s",
+            "failing": "GET /",
+            "commit": CommitId("c" * 64),
+            "has_requests": True,
+        }
+        value = LoggedValue(expression="rate", type="str", text="'<b>'", raised=False)
+        hit = LoggedHit(request=7, position=2, function="price", values=[value])
+        place = {"file": "app.py", "line": 32, "source": "cache[key] = look_up()"}
+        for hits in ([hit], []):
+            run = LoggedRun(number=1, fails=True, result="fails the same", hits=hits, trouble="<i>late")
+            show_logged(Logged(**shared, **place, expressions=["rate"], when=None, runs=[run]))
+        where = Place(**place, function="rate_of", request=7, about="request 7 (GET /x)", position=4)
+        write = ValueWrite(place=where, before="1", after="'<u>'")
+        told = {
+            **shared,
+            "expression": "x",
+            "tried": ["c" * 64],
+            "first": "1",
+            "last": "2",
+            "fails": True,
+            "result": "as it was",
+        }
+        show_written(Written(**told, writes=[write], sentence="It was line 32."))
+        show_written(Written(**told, writes=[], sentence="Nothing wrote it."))
+
+    app = AppTest.from_function(page).run()
+    assert not app.exception
+    told = said(app).replace("\\", "")
+    assert "rate = &#x27;&lt;b&gt;&#x27;" in told and "No replay came to that line." in told
+    assert "It was line 32." in told and "request 7 (GET /x) @4" in told and "Nothing wrote it." in told
+    assert "<b>" not in told and "<u>" not in told
+
+
 def test_a_cause_is_told_with_the_runs_that_prove_it():
     def page() -> None:
         from relive.dashboard.explained import show_explanation

@@ -13,10 +13,12 @@ from relive.model.commit import CommitId
 from relive.operations.bisecting import BISECT, BisectWish
 from relive.operations.explaining import WHY, WhyWish
 from relive.operations.exports import EXPORT, ExportWish
+from relive.operations.logpoints import LOGPOINT, LogpointWish
 from relive.operations.replays import REPLAY, ReplayWish
 from relive.operations.reproductions import REPRODUCE, ReproduceWish
 from relive.operations.restoring import RESTORE, RestoreWish
 from relive.operations.restoring_many import MOST, RESTORE_MANY, RestoreManyWish
+from relive.operations.who_wrote import WHO_WROTE, WhoWroteWish
 
 __all__ = [
     "bisect_button",
@@ -26,6 +28,7 @@ __all__ = [
     "reproduce_button",
     "restore_button",
     "restore_buttons",
+    "stepping_forms",
     "why_button",
 ]
 
@@ -106,6 +109,26 @@ def why_button(settings: Settings, number: int, subject: str) -> None:
     ):
         with telling():
             JOBS.start(settings, WHY, WhyWish(incident=number), title="Finding the cause", subject=subject)
+
+
+def stepping_forms(settings: Settings, number: int, subject: str) -> None:
+    """Values at a line, and who wrote a value, in replays of an incident."""
+    with st.popover("Line by line", icon=":material/step_over:", help="Values at a line; who wrote a value"):
+        with st.form("logpoint", border=False):
+            at = st.text_input("At the line", key="logpoint at", placeholder="app.py:88")
+            expression = st.text_input("what is", key="logpoint expression", placeholder="order.total")
+            wants_values = st.form_submit_button("Tell the values", icon=":material/visibility:")
+        with st.form("who wrote", border=False):
+            value = st.text_input("Who wrote", key="who wrote expression", placeholder='app.cache["rates"]')
+            wants_writer = st.form_submit_button("Find who wrote it", icon=":material/edit:")
+    if wants_values:
+        with telling():
+            wish = LogpointWish(incident=number, at=at, expression=[expression])
+            JOBS.start(settings, LOGPOINT, wish, title="Telling values at a line", subject=subject)
+    if wants_writer:
+        with telling():
+            asked = WhoWroteWish(incident=number, expression=value)
+            JOBS.start(settings, WHO_WROTE, asked, title="Finding who wrote a value", subject=subject)
 
 
 def bisect_form(settings: Settings, commit: CommitId, subject: str) -> None:

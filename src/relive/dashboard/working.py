@@ -12,6 +12,7 @@ from relive.dashboard.explained import show_explanation
 from relive.dashboard.jobs import JOBS, Job, JobState
 from relive.dashboard.look import label
 from relive.dashboard.refusals import refuse
+from relive.dashboard.stepped import show_logged, show_written
 from relive.dashboard.verdicts import show_verdict
 from relive.incidents.report.masking import Mask
 from relive.model.branch import BranchFacts
@@ -19,6 +20,7 @@ from relive.model.intervention import Explanation
 from relive.model.outcome import Replay
 from relive.model.quantities import duration, size
 from relive.model.reproduction import Reproduction
+from relive.model.stepping import Logged, Written
 from relive.operations.bisecting import Bisection
 from relive.operations.exports import ExportWritten
 from relive.operations.restoring_many import ManyRestored
@@ -112,6 +114,10 @@ def _show_result(settings: Settings, job: Job) -> None:
             show_bisection(bisection)
         case Explanation() as explanation:
             show_explanation(explanation)
+        case Logged() as logged:
+            show_logged(logged)
+        case Written() as written_value:
+            show_written(written_value)
         case Verification() as found:
             _show_verification(found)
         case _:

@@ -13,6 +13,7 @@ from relive.dashboard.acting import (
     replay_buttons,
     reproduce_button,
     restore_button,
+    stepping_forms,
     why_button,
 )
 from relive.dashboard.asking import number_asked
@@ -121,6 +122,8 @@ def _show_actions(settings: Settings, account: Account) -> None:
             bisect_button(settings, incident.number, subject)
         if f"relive why {incident.number}" in commands:
             why_button(settings, incident.number, subject)
+        if account.package is not None and f"relive replay {incident.number}" in commands:
+            stepping_forms(settings, incident.number, subject)
         if before is not None:
             restore_button(settings, before, "Restore the state before", subject, "restore before")
         if at is not None:
