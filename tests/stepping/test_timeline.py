@@ -68,7 +68,10 @@ class Fake:
     def outcome(self) -> None:
         return None
 
-    def ask(self, what: str, **more: Any) -> dict[str, Any]:
+    def ask(self, what: str, kind: Any, **more: Any) -> Any:
+        return kind.model_validate(self._answer(what, **more))
+
+    def _answer(self, what: str, **more: Any) -> dict[str, Any]:
         if what == "find":
             here = self.at
             for at in range(here - 1, 0, -1):

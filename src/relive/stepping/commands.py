@@ -168,7 +168,7 @@ class Commands:
     def _where(self) -> str:
         told = []
         for number, frame in enumerate(self.timeline.stack()):
-            if frame.is_own or number < _SHOWN:
+            if frame.own or number < _SHOWN:
                 mark = ">" if number == self._frame else " "
                 told.append(f"{mark}{number} {frame.file}:{frame.line} {frame.function}")
         return "\n".join(told) or self._ended()

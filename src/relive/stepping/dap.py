@@ -177,7 +177,7 @@ class DapAdapter:
                 "line": frame.line,
                 "column": 1,
                 "source": {"name": PurePosixPath(frame.file).name, "path": frame.file},
-                "presentationHint": "normal" if frame.is_own else "subtle",
+                "presentationHint": "normal" if frame.own else "subtle",
             }
             for number, frame in enumerate(frames)
         ]

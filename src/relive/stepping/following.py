@@ -6,13 +6,13 @@ is changed, and the records are still there when the process has died.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
-from pydantic import ValidationError
 
 import relive_inprocess.relive_stepper as stepper
 from relive.errors import PlaceUnfit, RestoreFailed
@@ -32,12 +32,11 @@ __all__ = [
     "Watch",
     "WriteRecord",
     "follow",
+    "refused",
 ]
 
 _LIMIT = 30.0  # [s] for one process
 _ROOM = 16 << 20  # [bytes] of one process's records
-_TO_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-_TO_WRITE = os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK
 _HEADER = 32  # [bytes], as the program has it
 
 
@@ -107,10 +106,9 @@ class WriteRecord(Value):
 
 @dataclass(slots=True)
 class Followed:
-    """One process: the descriptor of its records, and the watched value as it was; with a debugger, the ends of its two pipes."""
+    """One process: the descriptor of its records; with a debugger, the ends of its two pipes."""
 
     out: int
-    first: str | None
     commands: int = -1
     replies: int = -1
 
@@ -187,19 +185,17 @@ class Following:
                     os.close(descriptor)
 
 
-class _understanding:
+@contextlib.contextmanager
+def _understanding() -> Iterator[None]:
     """What the process says may be anything: the service's code runs beside the program that follows it."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        if isinstance(error, ValueError | KeyError | TypeError | AttributeError | ValidationError):
-            raise RestoreFailed(
-                "what the branch's process said of its lines cannot be understood",
-                cause=f"something else than the program that follows it wrote there ({type(error).__name__})",
-                remedy="`relive debug` looks at the process by hand",
-            ) from error
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError) as error:
+        raise RestoreFailed(
+            "what the branch's process said of its lines cannot be understood",
+            cause=f"it ended, or something else than the program that follows it wrote there ({type(error).__name__})",
+            remedy="`relive debug` looks at the process by hand",
+        ) from error
 
 
 def follow(
@@ -243,28 +239,59 @@ def follow(
                 refusals.append(reply["refused"])
                 continue
             with _understanding():
-                descriptor = os.open(f"/proc/{pid}/fd/{int(reply['out'])}", os.O_RDONLY | os.O_CLOEXEC)
-                followed = Followed(descriptor, reply["first"])
+                armed = _Armed.model_validate(reply)
+                followed = Followed(_opened(pid, armed.out, os.O_RDONLY, stat.S_ISREG))
                 found.processes.append(followed)
                 if session is not None:
-                    place = f"/proc/{pid}/fd"
-                    followed.commands = os.open(f"{place}/{int(reply['commands'])}", _TO_WRITE)
-                    followed.replies = os.open(f"{place}/{int(reply['replies'])}", _TO_READ)
-                found.points = found.points or [PointPlace.model_validate(one) for one in reply["points"]]
-                found.first = found.first if found.first is not None else reply["first"]
+                    followed.commands = _opened(pid, armed.commands, os.O_WRONLY, stat.S_ISFIFO)
+                    followed.replies = _opened(pid, armed.replies, os.O_RDONLY, stat.S_ISFIFO)
+                found.points = found.points or armed.points
+                found.first = found.first if found.first is not None else armed.first
         if not found.processes:
-            told = refusals[0]
-            raise PlaceUnfit(str(told["what"]), cause=told["why"], remedy=told["remedy"])
+            raise refused(refusals[0])
     except BaseException:
         found.close()
         raise
     return found
 
 
+def refused(told: object) -> PlaceUnfit:
+    """What the program in the process says cannot be meant, as an error."""
+    parts = told if isinstance(told, dict) else {}
+    what, why, remedy = (parts.get(name) for name in ("what", "why", "remedy"))
+    return PlaceUnfit(
+        str(what),
+        cause=str(why) if why is not None else None,
+        remedy=str(remedy) if remedy is not None else None,
+    )
+
+
+class _Armed(Value):
+    """The answer of the program: numbers of descriptors in the process, and what was asked for."""
+
+    out: int
+    commands: int | None
+    replies: int | None
+    points: list[PointPlace]
+    first: str | None
+
+
+def _opened(pid: int, number: int | None, how: int, is_kind: Callable[[int], bool]) -> int:
+    """A descriptor of the process, opened again. Which one it is the process has said: it is never waited for, and must be of that
+    kind.
+    """
+    descriptor = os.open(f"/proc/{pid}/fd/{number}", how | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    if not is_kind(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ValueError("another kind of file")
+    return descriptor
+
+
 def _asked(pid: int, question: Mapping[str, Any]) -> dict[str, Any]:
     number = procfs.innermost_pid(pid)
     try:
-        reply: dict[str, Any] = ask(pid, question, _LIMIT, stepper)
+        with _understanding():
+            reply = ask(pid, question, _LIMIT, stepper)
     except CallLate as error:
         raise RestoreFailed(
             f"process {number} of the branch could not be followed",
@@ -275,8 +302,11 @@ def _asked(pid: int, question: Mapping[str, Any]) -> dict[str, Any]:
             f"process {number} of the branch died when it was to be followed",
             cause=f"signal {error.signal}" if error.signal else "it ended",
         ) from error
-    if "failed" in reply:
+    if not isinstance(reply, dict) or "failed" in reply:
         raise RestoreFailed(
-            f"process {number} of the branch could not be followed", cause=str(reply["failed"])
+            f"process {number} of the branch could not be followed",
+            cause=str(reply["failed"])
+            if isinstance(reply, dict)
+            else "it said something else than was asked",
         )
     return reply

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -24,11 +24,12 @@ from relive.replay.debug.session import restore_for, send_in
 from relive.replay.debug.watching import BranchWatch
 from relive.replay.replay import ReplayOptions, answers_for
 from relive.replay.replay_input import ReplayInput
-from relive.stepping.following import follow
+from relive.stepping.following import follow, refused
 from relive.store import Store
 
 __all__ = ["Breakpoint", "Goal", "LiveRequest", "Stop"]
 
+V = TypeVar("V", bound=Value)
 _ANSWERS = 10.0  # [s] for a question, in which an expression may run
 _OUTCOME = 5.0  # [s] for what follows a request's end
 _LOOK = 0.1  # [s] between two looks whether the request has ended
@@ -121,10 +122,7 @@ class LiveRequest:
             is_over = not self._sending.is_alive() or not self.branch.is_alive
             told = self._line(_LOOK if not is_over else 0.0)
             if told is not None:
-                try:
-                    return Stop.model_validate(_refused(told))
-                except ValidationError as error:
-                    raise _not_understood() from error
+                return _understood(told, Stop)
             if is_over:
                 return None
         raise DebuggerSilent(
@@ -137,8 +135,8 @@ class LiveRequest:
         """Run on from a stop; ``wait`` for the next."""
         self._say({"do": "go", **_told(goal, breakpoints, watches)})
 
-    def ask(self, what: str, **more: Any) -> dict[str, Any]:
-        """A question at a stop: stack, locals, evaluate, find.
+    def ask(self, what: str, kind: type[V], **more: Any) -> V:
+        """A question at a stop: stack, source, locals, evaluate, find; ``kind``: of the answer.
 
         Raises:
             PlaceUnfit: what is asked for is not there. DebuggerSilent: no answer came; the branch is of no use any more.
@@ -148,7 +146,7 @@ class LiveRequest:
         while time.monotonic() < until:
             told = self._line(until - time.monotonic())
             if told is not None:
-                return _refused(told)
+                return _understood(told, kind)
             if not self.branch.is_alive:
                 break
         raise DebuggerSilent(
@@ -190,7 +188,7 @@ class LiveRequest:
         line, _, self._rest = self._rest.partition(b"\n")
         try:
             told = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise _not_understood() from error
         if not isinstance(told, dict):
             raise _not_understood()
@@ -205,13 +203,15 @@ def _told(goal: Goal, breakpoints: Sequence[Breakpoint], watches: Sequence[str])
     }
 
 
-def _refused(told: dict[str, Any]) -> dict[str, Any]:
-    refusal = told.get("refused")
-    if isinstance(refusal, dict):
-        raise PlaceUnfit(str(refusal.get("what")), cause=refusal.get("why"), remedy=refusal.get("remedy"))
+def _understood(told: dict[str, Any], kind: type[V]) -> V:
+    if "refused" in told:
+        raise refused(told["refused"])
     if "failed" in told:
         raise PlaceUnfit("the debugger cannot answer that", cause=str(told["failed"]))
-    return told
+    try:
+        return kind.model_validate(told)
+    except ValidationError as error:
+        raise _not_understood() from error
 
 
 def _not_understood() -> DebuggerSilent:

@@ -13,25 +13,53 @@ import contextlib
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from relive.errors import DebuggerSilent, ReliveError, ReplayDiverged, UsageError
+from relive.model.value import Value
 from relive.replay.debug.outcome import DebugOutcome
 from relive.stepping.live import Breakpoint, Goal, LiveRequest, Stop
 
 __all__ = ["Frame", "Timeline", "Variable"]
 
+V = TypeVar("V", bound=Value)
 _FRAMES, _LOCALS = 200, 500
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """``is_own``: of the service's own code."""
+class Frame(Value):
+    """``own``: of the service's own code."""
 
     file: str
     line: int
     function: str
-    is_own: bool
+    own: bool
+
+
+class _Stack(Value):
+    frames: list[Frame]
+
+
+class _Source(Value):
+    first: int
+    line: int
+    lines: list[str]
+
+
+class _Locals(Value):
+    values: list[tuple[str, str, str]]
+
+
+class _Evaluated(Value):
+    type: str
+    text: str
+    raised: bool
+
+
+class _Found(Value):
+    """A position before, with its sum; None: there is none."""
+
+    position: int | None
+    sum: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +147,14 @@ class Timeline:
                 return self.stop
         if how == "continue" and (self.watches or any(one.when for one in self.breakpoints)):
             return self._back_by_scan()
-        found = self._ask("find", how=how, breakpoints=[[one.file, one.line] for one in self.breakpoints])
-        if found["position"] is None:
+        found = self._find(how, [(one.file, one.line) for one in self.breakpoints])
+        if found.position is None or found.sum is None:
             return None
-        self._sums[int(found["position"])] = int(found["sum"])
-        return self.go_to(int(found["position"]))
+        self._sums[found.position] = found.sum
+        return self.go_to(found.position)
+
+    def _find(self, how: str, breakpoints: list[tuple[str, int]]) -> _Found:
+        return self._ask("find", _Found, how=how, breakpoints=breakpoints)
 
     def _back_by_scan(self) -> Stop | None:
         """To the last stop before here: it is looked for on the way to where it stands, then gone to."""
@@ -180,8 +211,8 @@ class Timeline:
         """Begin to bring a branch to where the nearest steps back lead, if none is there already."""
         if not self.is_ahead:
             return
-        found = [self._ask("find", how=how, breakpoints=[])["position"] for how in ("step", "next")]
-        places = [int(one) for one in found if one is not None]
+        found = [self._find(how, []).position for how in ("step", "next")]
+        places = [one for one in found if one is not None]
         if not places or (self._spare is not None and self._spare.position <= min(places)):
             return
         if self._maker is None:
@@ -220,28 +251,24 @@ class Timeline:
         """Innermost first; empty where it does not stand."""
         if self.stop is None:
             return []
-        told = self._ask("stack", most=_FRAMES)
-        return [
-            Frame(str(one["file"]), int(one["line"]), str(one["function"]), bool(one["own"]))
-            for one in told["frames"]
-        ]
+        return self._ask("stack", _Stack, most=_FRAMES).frames
 
     def source(self, frame: int = 0, around: int = 5) -> tuple[int, int, list[str]]:
         """(number of the first line, of the frame's line, lines)."""
-        told = self._ask("source", frame=frame, around=around)
-        return int(told["first"]), int(told["line"]), [str(one) for one in told["lines"]]
+        told = self._ask("source", _Source, frame=frame, around=around)
+        return told.first, told.line, told.lines
 
     def variables(self, frame: int = 0) -> list[Variable]:
         """The locals of a frame, counted from the innermost one."""
         if self.stop is None:
             return []
-        told = self._ask("locals", frame=frame, most=_LOCALS)
-        return [Variable(str(name), str(kind), str(text)) for name, kind, text in told["values"]]
+        told = self._ask("locals", _Locals, frame=frame, most=_LOCALS)
+        return [Variable(name, kind, text) for name, kind, text in told.values]
 
     def evaluate(self, expression: str, frame: int = 0) -> Variable:
         """Raises PlaceUnfit for what is no expression; else as ``go_to``, where its end was not awaited."""
-        told = self._ask("evaluate", frame=frame, expression=expression)
-        return Variable(expression, str(told["type"]), str(told["text"]), bool(told["raised"]))
+        told = self._ask("evaluate", _Evaluated, frame=frame, expression=expression)
+        return Variable(expression, told.type, told.text, told.raised)
 
     def outcome(self) -> DebugOutcome | None:
         """How the request ended, once, when it has."""
@@ -252,14 +279,14 @@ class Timeline:
         """The id of the one that is alive; empty where none is."""
         return self._live.branch.facts.id if self._live is not None else ""
 
-    def _ask(self, what: str, **more: Any) -> dict[str, Any]:
+    def _ask(self, what: str, kind: type[V], **more: Any) -> V:
         here = self.stop
         if self._live is None or here is None:
             raise UsageError(
                 "the request stands in no line", cause="it has ended", remedy="go back, or to a position"
             )
         try:
-            return self._live.ask(what, **more)
+            return self._live.ask(what, kind, **more)
         except DebuggerSilent:
             self.stop = None
             self.go_to(here.position)  # in a fresh branch
