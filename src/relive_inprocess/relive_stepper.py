@@ -432,7 +432,7 @@ class _Watch:
             )
         self.lines = {}  # thread -> the own line that it runs: (file, line, function, request, position)
         self.last = self.read()
-        if self.last[0] == "raised" and self.last[2] == "NameError":
+        if self.module is None and self.last[0] == "raised" and self.last[2] == "NameError":
             raise _Refused(
                 "{!r} cannot be evaluated in the process".format(wanted["expression"]),
                 self.last[1],

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from relive.config import Settings
+from relive.errors import PlaceUnfit, RestoreFailed
 from relive.incidents.incidents import Incidents
 from relive.incidents.report.masking import Mask, mask_for
 from relive.inspection.python.masking import masked_text
@@ -66,17 +67,13 @@ def who_wrote(settings: Settings, wish: WhoWroteWish, progress: Progress) -> Wri
     found: Written | None = None
     with progress.progress("replaying", wish.most) as done:
         for one in _cases(settings, store, incident, case, wish):
-            with replay_followed(
-                settings,
-                store,
-                one,
-                wishes_of(wish, mask),
-                [],
-                Watch(wish.expression, wish.module),
-                most=_WRITES_MOST,
-            ) as followed:
-                tried.append(one.commit)
-                told = _written(incident, one, wish, followed, mask)
+            try:
+                told = _replayed(settings, store, incident, one, wish, mask)
+            except (PlaceUnfit, RestoreFailed):
+                if found is None:
+                    raise
+                break  # further back the process had not yet what is asked about
+            tried.append(one.commit)
             if found is None or told.fails is not None:  # one that could not be run says nothing
                 found = told
             done(len(tried))
@@ -125,6 +122,15 @@ def _cases(
     commits = [one.id for one in commits_before(store, incident, store.get(case.commit))][1:]
     if commits:
         yield from earlier_cases(commits, case_from)
+
+
+def _replayed(
+    settings: Settings, store: Store, incident: Incident, case: ReplayInput, wish: WhoWroteWish, mask: Mask
+) -> Written:
+    watch = Watch(wish.expression, wish.module)
+    wishes = wishes_of(wish, mask)
+    with replay_followed(settings, store, case, wishes, [], watch, most=_WRITES_MOST) as followed:
+        return _written(incident, case, wish, followed, mask)
 
 
 def _written(
