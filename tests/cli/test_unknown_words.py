@@ -28,7 +28,11 @@ COMMANDS = dict(commands(typer.main.get_command(application())))
 
 def needed(command: Any) -> list[str]:
     """Words for what it has to be told."""
-    return ["1" for one in command.params if one.param_type_name == "argument" and one.required]
+    return [
+        "app.py:1" if one.name == "at" else "1"
+        for one in command.params
+        if one.param_type_name == "argument" and one.required
+    ]
 
 
 def is_choice(option: Any) -> bool:

@@ -13,7 +13,7 @@ from relive.operations.operation import Operation
 __all__ = ["NO_WORD", "choices_of", "least", "with_grammar"]
 
 NO_WORD = "no such"  # is in no grammar and in no choice
-_READ = {"expect": "status == 200"}  # what has to be there and has a grammar
+_READ = {"expect": "status == 200", "at": "app.py:1"}  # what has to be there and has a grammar
 
 
 def with_grammar() -> Iterator[tuple[Operation[Any, Any], str, Any]]:

@@ -30,17 +30,17 @@ from relive.stepping.replaying import FollowedReplay, Requests, replay_followed,
 from relive.store import Store
 
 __all__ = [
+    "EXPRESSION_MOST",
     "LOGPOINT",
     "LogpointWish",
     "ReplayFollowed",
-    "check_expression",
     "logpoint",
     "parse_place",
     "wishes_of",
 ]
 
 _PLACE = re.compile(r"(?P<file>.*[^/]):(?P<line>[1-9]\d{0,8})", re.DOTALL)
-_EXPRESSION_MOST = 10_000  # characters
+EXPRESSION_MOST = 10_000  # characters
 
 
 def parse_place(text: str) -> tuple[str, int]:
@@ -51,17 +51,6 @@ def parse_place(text: str) -> tuple[str, int]:
             f"{text!r} is no line of a file", cause="it is FILE:LINE", remedy="write it as app.py:88"
         )
     return found["file"], int(found["line"])
-
-
-def check_expression(text: str) -> str:
-    """The text as it was given; raises UsageError for what is no expression at all."""
-    if not text.strip() or "\0" in text or len(text) > _EXPRESSION_MOST:
-        raise UsageError(
-            "an expression is empty, too long, or holds a null character",
-            cause=f"it has 1 to {_EXPRESSION_MOST} characters",
-            remedy="write one such as order.total",
-        )
-    return text
 
 
 class ReplayFollowed(Wish):
@@ -89,11 +78,14 @@ class LogpointWish(ReplayFollowed):
         max_length=4096,
         description="FILE:LINE of the service, such as app.py:88; values are those before the line",
     )
-    expression: Annotated[list[str], each_written_as(check_expression)] = Field(
+    expression: list[str] = Field(
         min_length=1, max_length=100, description="What is evaluated there, such as order.total"
     )
-    when: Annotated[str | None, written_as(check_expression)] = Field(
-        default=None, description="Only where this expression is true"
+    when: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=EXPRESSION_MOST,
+        description="Only where this expression is true",
     )
     all_requests: bool = Field(
         default=False,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
 
 from pydantic import Field
 
@@ -18,9 +17,8 @@ from relive.model.commit import CommitId
 from relive.model.incident import Incident
 from relive.model.stepping import Place, ValueWrite, Written
 from relive.model.token_scope import Scope
-from relive.operations.grammars import written_as
 from relive.operations.interventions import commits_before
-from relive.operations.logpoints import ReplayFollowed, check_expression, wishes_of
+from relive.operations.logpoints import EXPRESSION_MOST, ReplayFollowed, wishes_of
 from relive.operations.named import look_up_incident
 from relive.operations.operation import Effect, Faces, Operation, Route, Tool
 from relive.operations.progress import Progress
@@ -38,8 +36,10 @@ _WRITES_MOST = 20_000
 class WhoWroteWish(ReplayFollowed):
     """Which value is asked about."""
 
-    expression: Annotated[str, written_as(check_expression)] = Field(
-        description='A value of the service, such as app.cache["rates"], as `relive eval` takes it'
+    expression: str = Field(
+        min_length=1,
+        max_length=EXPRESSION_MOST,
+        description='A value of the service, such as app.cache["rates"], as `relive eval` takes it',
     )
     module: str | None = Field(
         default=None, max_length=400, description="Use the names of this module, not the program's"
