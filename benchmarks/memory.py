@@ -60,6 +60,7 @@ while True:
 KINDS = {
     b"relive.agent": "agent",
     b"relive.proxies.ingress.proxy": "recording proxy",
+    b"relive.proxies.egress.recorder": "recorder at the border",
 }
 COMMON = {b"relive.signals.tracer": "tracer", b"relive.forkserver": "fork server"}
 FIGURES = ("Rss", "Pss", "own")

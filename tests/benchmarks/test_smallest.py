@@ -57,6 +57,7 @@ SMALLEST: dict[str, str] = {
     "tracer": "--rounds 1",
     "trees": "--rounds 1",
     "many": "--rounds 1 --count 2",
+    "whole": "--rounds 1 --seconds 0.2 --every 0.6 --connections 2 --answer small --service node",
 }
 # At most 2.5 s of CPU each, and no waiting.
 ALWAYS = {

@@ -16,6 +16,7 @@ import contextlib
 import os
 import time
 import uuid
+from pathlib import Path
 
 from relive.checkpoint import criu_rpc_pb2 as rpc
 from relive.checkpoint.copied_ahead import CopiedAhead
@@ -34,6 +35,7 @@ from relive.checkpoint.micro_commits import MicroCommits
 from relive.checkpoint.request_gate import NoRequestGate, RequestGate
 from relive.checkpoint.target import Contained, StoppedBy, Target, check_dumpable, terminals_of
 from relive.checkpoint.target_files import TargetFiles
+from relive.checkpoint.tracked_files import LINK_REMAP
 from relive.checkpoint.watchdog import Watchdog, WatchdogPeriod
 from relive.config import Settings
 from relive.errors import CommitFailed, CommitTimedOut, DiskFull
@@ -43,6 +45,7 @@ from relive.images.sockets import read_files
 from relive.kernel import procfs
 from relive.kernel.filelocks import PosixLock, held_posix_locks
 from relive.kernel.inotify import AwaitedName
+from relive.kernel.lock_list import OpenLockList
 from relive.kernel.namespaces import Namespace, holds_ipc
 from relive.model.advance import Advance
 from relive.model.commit import Cursor, TargetKind, Trigger
@@ -53,7 +56,8 @@ __all__ = ["capture"]
 
 # CRIU opens its shared images (cr_glob_imgset_open) once all threads stand still.
 _FIRST_AFTER_FREEZE = "files.img"
-_LINKS_MADE = "remap-fpath.img"
+_REMAPPED = "remap-fpath.img"
+_LOCKS_WITHIN = 0.1  # [s] it takes some 10 ms; what comes later is felt in the pause
 
 
 def capture(
@@ -93,7 +97,10 @@ def capture(
     try:
         with copy_errors(staging.directory):
             dump.copy_ahead()
-            with watchdog.watching(target.root, settings.commit_limit) as watch:
+            with (
+                dump.lock_list,
+                watchdog.watching(target.root, settings.commit_limit) as watch,
+            ):
                 try:
                     if not dump.run_micro(watch):
                         dump.run_twice(watch)
@@ -165,6 +172,7 @@ class _Dump:
         self._name = name or uuid.uuid4().hex
         self._began_ns = time.monotonic_ns()
         self._gate_closed = False
+        self.lock_list = OpenLockList()
         self._cursor: Cursor | None = None
         self._taken = (0, 0)
         self._is_whole = False
@@ -211,8 +219,7 @@ class _Dump:
         watch.tool_is(micro.tracker_pid)
         taken = None
         try:
-            self._gate_closed = True
-            self._cursor = self._gate.close()
+            self._close_gate()
             if micro.stop(self._target):
                 if not self._leaves_out_ipc or not holds_ipc(self._target.root):
                     self._stands_still()
@@ -300,15 +307,13 @@ class _Dump:
 
     def _notified(self, script: str, _pid: int) -> None:
         if script == "pre-dump":
-            self._gate_closed = True
-            self._cursor = self._gate.close()
+            self._close_gate()
         elif script == "post-dump":
             self._stands_still()
             # CRIU saves those of the root itself; of its descendants not all (``images.locks``).
             held = held_posix_locks(procfs.tree_of(self._target.root)[1:])
             self._locks = [lock._replace(pid=procfs.innermost_pid(lock.pid) or 0) for lock in held]
-            # CRIU gives a deleted file that has another name a new one beside it, for us to copy.
-            has_links = (self._staging.images / _LINKS_MADE).exists()
+            has_links = _made_links(self._staging.images)
             if not self._looked_frozen or has_links:
                 self._look_frozen(has_links=has_links)
             self._collect_open_files()
@@ -317,6 +322,12 @@ class _Dump:
             if self._memory is not None and not self._memory.lacks_nothing():
                 raise _PagesMissing
             self._is_whole = True
+
+    def _close_gate(self) -> None:
+        """The last thing before the pause."""
+        self.lock_list.wait(_LOCKS_WITHIN)
+        self._gate_closed = True
+        self._cursor = self._gate.close()
 
     def _stands_still(self) -> None:
         self._taken = (time.time_ns(), time.monotonic_ns())
@@ -395,6 +406,13 @@ class _Dump:
             procfs.innermost_pid(self._stopped.pid) or 0,
             procfs.innermost_pid(self._stopped.thread) or 0,
         )
+
+
+def _made_links(images: Path) -> bool:
+    """CRIU has given a new name to a deleted file that has another one, for us to copy; what has no name left it saves itself."""
+    return (images / _REMAPPED).exists() and any(
+        entry.HasField("reg") and LINK_REMAP in entry.reg.name for entry in read_files(images)
+    )
 
 
 def _as_runc_does(options: rpc.Options, contained: Contained) -> None:

@@ -48,7 +48,7 @@ from relive.model.capsule import DataChoice
 from relive.model.commit import EntryKind, FileEntry, LayerKind
 from relive.store.small_files import SMALL_MOST, SmallFiles
 
-__all__ = ["FollowedFiles"]
+__all__ = ["LINK_REMAP", "FollowedFiles"]
 
 _SETTLE_LIMIT = 5.0  # [s] for copies that the service waits for; after that it is frozen all the same
 # [paths] of more, only those that can have changed are looked at while the service stands still.
@@ -58,7 +58,8 @@ _IN_FLIGHT_NS = 2_000_000_000
 _COMPACTED_FROM = 1 << 18  # [bytes] of the journal
 _MOVED_MOST = 20_000  # entries of a directory that was moved
 _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR
-_LINK_REMAP = "link_remap."  # how CRIU calls the names that it gives to deleted files for the time of a dump
+LINK_REMAP = "link_remap."
+"""How CRIU calls the names that it gives to deleted files for the time of a dump."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +332,7 @@ class FollowedFiles:
 
     def _note_remapped(self, images: Path) -> None:
         for entry in read_files(images):
-            if entry.HasField("reg") and _LINK_REMAP in entry.reg.name and self._is_followed(entry.reg.name):
+            if entry.HasField("reg") and LINK_REMAP in entry.reg.name and self._is_followed(entry.reg.name):
                 self._was_absent.setdefault(entry.reg.name, True)
                 self._pending.add(entry.reg.name)
 

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from relive.kernel.lock_list import LOCK_LIST
+
 __all__ = ["PosixLock", "held_posix_locks"]
 
 _HELD: Final = re.compile(rb"^\d+: POSIX +\S+ +\S+ +(\d+) ", re.MULTILINE)
@@ -38,7 +40,7 @@ class PosixLock(NamedTuple):
 
 def held_posix_locks(pids: Iterable[int]) -> list[PosixLock]:
     """Those that the given processes hold. Who holds none costs nothing, so this may be asked while they stand still."""
-    owners = {int(pid) for pid in _HELD.findall(_read(Path("/proc/locks")))}
+    owners = {int(pid) for pid in _HELD.findall(_read(LOCK_LIST))}
     return [lock for pid in pids if pid in owners for lock in _of_process(pid)]
 
 

@@ -9,6 +9,8 @@ import os
 import re
 from pathlib import Path
 
+from relive.kernel.lock_list import LOCK_LIST
+
 __all__ = ["LEASED", "leased_files"]
 
 LEASED = "a lease on it would be broken"
@@ -19,7 +21,7 @@ _LEASE = re.compile(
 )
 
 
-def leased_files(locks: Path = Path("/proc/locks")) -> frozenset[tuple[int, int]]:
+def leased_files(locks: Path = LOCK_LIST) -> frozenset[tuple[int, int]]:
     """(device, inode) of all such files on this host; none where that cannot be read."""
     try:
         text = locks.read_text()
