@@ -7,7 +7,9 @@ import socket
 import struct
 from dataclasses import dataclass
 
-__all__ = ["BoundAddress", "SocketList"]
+from relive.kernel.namespaces import Namespace, in_network_of, namespace_id
+
+__all__ = ["BoundAddress", "SocketList", "listening_ports"]
 
 _NETLINK_SOCK_DIAG = 4
 _BY_FAMILY = 20
@@ -127,6 +129,33 @@ class SocketList:
             found.append(_described(data[offset + _HEADER.size : offset + length]))
             offset += (length + 3) & ~3
         return True
+
+
+def listening_ports(pid: int | None = None) -> set[int]:
+    """TCP ports on which anything listens, IPv4 and IPv6, in the network namespace of a process, or of this thread.
+
+    Nothing when the process is gone. Whoever waits for a service asks again and again: /proc/PID/net/tcp would go through the
+    table of all connections of the host each time, which takes 5 to 25 ms of a processor.
+
+    Raises:
+        PermissionError: the namespace is another one, and this process may not enter it.
+    """
+    try:
+        if pid is None or namespace_id(pid, Namespace.NETWORK) == namespace_id(
+            "thread-self", Namespace.NETWORK
+        ):
+            return _listening_here()
+        return in_network_of(pid, _listening_here)
+    except (FileNotFoundError, ProcessLookupError):
+        return set()
+
+
+def _listening_here() -> set[int]:
+    sockets = SocketList()
+    try:
+        return {one.port for one in sockets.listening()}
+    finally:
+        sockets.close()
 
 
 def _described(message: bytes) -> tuple[BoundAddress, tuple[str, int]]:
