@@ -56,15 +56,18 @@ def _is_worker(config: pytest.Config) -> bool:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not _is_worker(config):
-        return
+    """Of several processes each begins with what takes long; one alone ends with it: it shall say soon what is wrong."""
     here = Path(__file__).parent
 
     def place(item: pytest.Item) -> int:
         path = item.path.relative_to(here)
-        return next((_FIRST.index(name) for name in (str(path), path.parts[0]) if name in _FIRST), len(_FIRST))
+        return next(
+            (_FIRST.index(name) for name in (str(path), path.parts[0]) if name in _FIRST), len(_FIRST)
+        )
 
-    items.sort(key=place)
+    places = {path: place(item) for path, item in {item.path: item for item in items}.items()}
+    sign = 1 if _is_worker(config) else -1
+    items.sort(key=lambda item: sign * places[item.path])
 
 
 def pytest_collection_finish() -> None:

@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from relive.kernel import sockdiag
 from relive.kernel.sockdiag import BoundAddress, SocketList, listening_ports
 from support.waiting import eventually
 
@@ -122,3 +123,12 @@ def test_ports_of_another_network_are_its_own():
 
 def test_a_process_that_is_gone_listens_on_nothing():
     assert listening_ports(GONE) == set()
+
+
+def test_where_the_namespace_may_not_be_entered_the_same_is_told(monkeypatch):
+    def refused(*_):
+        raise PermissionError
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setattr(sockdiag, "namespace_id", refused)
+        assert server.getsockname()[1] in listening_ports(os.getpid())
