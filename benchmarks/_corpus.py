@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from relive.kernel import procfs
+from relive.kernel.sockdiag import listening_ports
 from relive.recording.http1 import AnswerFramer, AnswerHead, End
 
 __all__ = ["CORPUS", "Around", "Declared", "NotRunning", "around", "ask", "corpus", "plain"]
@@ -192,7 +192,7 @@ def plain(place: Around, declared: Declared, port: int) -> Iterator[subprocess.P
     )
     try:
         until = time.monotonic() + _LIMIT
-        while port not in procfs.listening_ports():
+        while port not in listening_ports():
             if process.poll() is not None or time.monotonic() > until:
                 raise NotRunning(f"without Relive it does not listen within {_LIMIT:g} s")
             time.sleep(0.02)

@@ -34,6 +34,7 @@ from relive.config import load_settings
 from relive.errors import AgentUnreachable
 from relive.kernel import procfs
 from relive.kernel.seccomp import hide_io_uring
+from relive.kernel.sockdiag import listening_ports
 from relive.model.capsule import CapsuleFacts, CapsuleSpec, LifePaths, Policy
 from relive.store import Store
 
@@ -327,7 +328,7 @@ def _await(condition: Callable[[], bool], otherwise: str) -> None:
 
 def _await_start(pid: int, output: Path, port: int | None) -> None:
     if port is not None:
-        _await(lambda: port in procfs.listening_ports(), f"nothing listens: {output}")
+        _await(lambda: port in listening_ports(), f"nothing listens: {output}")
         return
     _await(lambda: _is_napping(pid), f"the program does not run: {output}")
     time.sleep(0.1)

@@ -32,6 +32,7 @@ int main(int argc, char **argv)
 {
 	struct front asked = { .listener = NONE };
 	char events[sizeof(struct inotify_event) + NAME_MAX + 1];
+	char above[PATH_MAX];
 	int changes, code;
 	sigset_t ending;
 
@@ -48,6 +49,8 @@ int main(int argc, char **argv)
 	changes = inotify_init1(IN_CLOEXEC);
 	if (code == 0 && inotify_add_watch(changes, argv[1], IN_CREATE | IN_MOVED_TO | IN_DELETE_SELF) < 0)
 		code = errno;
+	snprintf(above, sizeof above, "%s/..", argv[1]);
+	inotify_add_watch(changes, above, IN_DELETE); /* without it a removed directory is found some seconds later */
 	if (code == 0)
 		code = start_front(&asked);
 	if (code != 0) {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# An answer about the rooms that ROOM names (as below src/relive: "store", "agent/commits replay"), or that differ from the branch
-# main, in under a minute: lint, then their tests in one process, those that failed last time first, until one fails or 35 s are over.
+# An answer about the rooms that ROOM names (as below src/relive: "store", "agent/commits replay"; or a file: "native/front.c"), or
+# that differ from the branch main, in under a minute: lint, then their tests in one process, those that failed last time first,
+# until one fails or 35 s are over.
 # Exit status: 0 if none of those that ran failed, and it is said how far they came; the whole room is `make test ARGS=tests/ROOM`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,8 +20,20 @@ tests_of() {
     tests/support/*) return ;; # no tests, but what they share
     tests/*/*) path=${path#tests/} ;;
     tests/test_*.py) [[ ! -e $path ]] || echo "$path"; return ;;
-    src/relive_inprocess/*) path=inprocess/x ;;
-    src/relive/*) path=${path#src/relive/} ;;
+    src/relive_inprocess/* | native/quick_abi3.c | native/crc32.h) path=inprocess/x ;;
+    src/relive/*/*) path=${path#src/relive/} ;;
+    src/relive/*.py) # of no room: errors.py has test_errors.py
+        path=tests/test_$(basename "$path")
+        [[ ! -e $path ]] || echo "$path"
+        return
+        ;;
+    native/relay_library*) path=proxies/x ;;
+    native/supervisor.c) path=agent/capsule/x ;;
+    native/front.c) echo tests/watching/test_public_port.py; return ;;
+    native/init* | native/enter.c) path=sandbox/x ;;
+    native/*) path=checkpoint/x ;; # what CRIU and commits use
+    benchmarks/*) path=benchmarks/x ;;
+    examples/*) path=examples/x ;;
     *.md) echo tests/test_paths_in_docs.py; return ;;
     *) return ;;
     esac
@@ -35,11 +48,14 @@ tests_of() {
 rooms=()
 if (($#)); then
     for room in "$@"; do
-        if [[ ! -d tests/$room ]]; then
+        if [[ -d tests/$room ]]; then
+            rooms+=("tests/$room")
+        elif found=$(tests_of "$room") && [[ -n $found ]]; then # a file, such as native/front.c
+            rooms+=("$found")
+        else
             printf 'Error: there are no tests in tests/%s.\nHint: a room is named as below src/relive, such as store or agent/commits.\n' "$room" >&2
             exit 2
         fi
-        rooms+=("tests/$room")
     done
 else
     readarray -t rooms < <(changed | while read -r path; do tests_of "$path"; done | sort -u)

@@ -487,6 +487,21 @@ def test_what_has_the_place_of_a_function_can_be_pickled_and_called_by_no_python
     assert (ran.status, ran.out, ran.err) == (0, "before the end\n", "")
 
 
+@each_python
+def test_no_module_is_named_by_a_descriptor_that_is_the_services(run_recorded, python):
+    """GIVEN a program that reads the files of all modules, as Hypothesis does; THEN it reads no pipe that has that number now."""
+    ran = run_recorded(
+        """
+import sys
+module = sys.modules["relive_recorder._quick"]
+for name in (module.__file__, module.__spec__.origin, module.__loader__.path):
+    print(name.rpartition("/")[2], open(name, "rb").read(4))
+""",
+        python,
+    )
+    assert (ran.status, ran.out, ran.err) == (0, "_quick.abi3.so b'\\x7fELF'\n" * 3, "")
+
+
 @pytest.mark.parametrize("with_it", [True, False], ids=["c", "python"])
 @each_python
 def test_who_writes_into_built_in_functions_finds_them(run_recorded, tmp_path, python, with_it):

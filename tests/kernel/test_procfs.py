@@ -7,7 +7,6 @@ import ctypes
 import os
 import pty
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -170,7 +169,6 @@ def test_a_process_that_is_gone_gives_nothing_and_no_error():
     assert procfs.namespace_pids(GONE) == []
     assert procfs.innermost_pid(GONE) is None
     assert list(procfs.read_maps(GONE)) == []
-    assert procfs.listening_ports(GONE) == set()
 
 
 @pytest.mark.parametrize("name", NAMES, ids=ascii)
@@ -272,20 +270,3 @@ def test_a_mapped_file_of_any_name_is_shown(tmp_path, name):
         assert any(
             one.path == str(path) and one.permissions == "rw-s" for one in procfs.read_maps(os.getpid())
         )
-
-
-@pytest.mark.parametrize(("family", "host"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
-def test_ports_that_are_listened_on_are_found_and_connected_ones_are_not(family, host):
-    try:
-        server = socket.create_server((host, 0), family=family)
-    except OSError:
-        pytest.skip("no such addresses here")
-    with server, socket.create_connection(server.getsockname()[:2]) as client:
-        ports = procfs.listening_ports()
-        assert server.getsockname()[1] in ports
-        assert client.getsockname()[1] not in ports
-
-
-def test_a_zombie_listens_on_nothing():
-    with zombie() as pid:
-        assert procfs.listening_ports(pid) == set()

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
 
 import pytest
 
-from relive.kernel.sockdiag import BoundAddress, SocketList
+from relive.kernel import sockdiag
+from relive.kernel.sockdiag import BoundAddress, SocketList, listening_ports
+from support.waiting import eventually
+
+from .helpers import needs_root
+
+GONE = 2**22 + 5  # above the highest pid that Linux gives
 
 
 @pytest.fixture
@@ -81,3 +89,46 @@ def test_who_would_take_a_connection_is_the_kernels_word(sockets, listens, desti
             with socket.create_connection((destination, port)) as sock:  # the same two ends, and who listens
                 assert sockets.accepts(sock.getsockname()[:2], (destination, port))
     assert not sockets.accepts(origin, (destination, port))
+
+
+@pytest.mark.parametrize(("family", "host"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
+def test_ports_that_are_listened_on_are_found_and_connected_ones_are_not(family, host):
+    try:
+        server = socket.create_server((host, 0), family=family)
+    except OSError:
+        pytest.skip("no such addresses here")
+    with server, socket.create_connection(server.getsockname()[:2]) as client:
+        for ports in (listening_ports(), listening_ports(os.getpid())):
+            assert server.getsockname()[1] in ports
+            assert client.getsockname()[1] not in ports
+
+
+@needs_root
+def test_ports_of_another_network_are_its_own():
+    program = (
+        "import socket; s = socket.create_server(('', 0)); print(s.getsockname()[1], flush=True); s.accept()"
+    )
+    with (
+        socket.create_server(("127.0.0.1", 0)) as ours,
+        subprocess.Popen(["unshare", "--net", "python3", "-c", program], stdout=subprocess.PIPE) as other,
+    ):
+        assert other.stdout is not None
+        port = int(other.stdout.readline())
+        assert listening_ports(other.pid) == {port}
+        assert ours.getsockname()[1] in listening_ports()
+        other.kill()
+        # A zombie is in no network any more.
+        eventually(lambda: listening_ports(other.pid) == set(), "it is gone")
+
+
+def test_a_process_that_is_gone_listens_on_nothing():
+    assert listening_ports(GONE) == set()
+
+
+def test_where_the_namespace_may_not_be_entered_the_same_is_told(monkeypatch):
+    def refused(*_):
+        raise PermissionError
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setattr(sockdiag, "namespace_id", refused)
+        assert server.getsockname()[1] in listening_ports(os.getpid())

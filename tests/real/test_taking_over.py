@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from relive.kernel import procfs
+from relive.kernel.sockdiag import listening_ports
 from support.ports import free_port
 from support.waiting import LIMIT, eventually
 
@@ -92,7 +93,7 @@ def test_a_name_that_is_taken_is_said_before_a_port_that_is(relive: Relive) -> N
     service = ("--", str(PYTHON), "-m", "http.server", "--bind", "127.0.0.1", str(own))
     relive(*words, *service)
     # It returned when both answer.
-    assert own in procfs.listening_ports() and port in procfs.listening_ports()
+    assert own in listening_ports() and port in listening_ports()
     with pytest.raises(Refused, match=r"capsule-exists.*relive attach service") as refused:
         relive(*words, *service)
     assert refused.value.status == 9

@@ -42,6 +42,7 @@ from relive.agent.failures.ring_drain import InsideDrain
 from relive.agent.failures.watch import FailureWatch
 from relive.config import Settings
 from relive.kernel import procfs
+from relive.kernel.sockdiag import listening_ports
 from relive.model.incident import Sighting
 from relive.recording.events import Event
 from relive.signals.client import TracerProcess
@@ -213,7 +214,7 @@ class Agent:
             port = spec.upstream[1]
 
             def listens() -> bool:
-                return port in procfs.listening_ports(init)
+                return port in listening_ports(init)
 
         def activity() -> Activity:
             return Activity(lambda: look(capsule.lead, (capsule.paths.recording, capsule.paths.egress)))

@@ -15,7 +15,7 @@ from relive.check.finding import Finding
 from relive.check.pythons import RECORDED, SERVERS, Python, find_python
 from relive.check.report import Expected
 from relive.check.rules.making import blocks, left_out, note_finding
-from relive.kernel import procfs
+from relive.kernel.sockdiag import listening_ports
 
 __all__ = ["examine", "interpreters", "locate"]
 
@@ -189,7 +189,7 @@ def _rights(path: Path) -> Iterator[Finding]:
 
 
 def _port(port: int) -> tuple[list[Expected], list[Finding]]:
-    if port not in procfs.listening_ports():
+    if port not in listening_ports():
         return [Expected(name="port", value=f"{port} is free")], []
     return [], [
         blocks(

@@ -18,7 +18,6 @@ __all__ = [
     "exists_inside",
     "innermost_pid",
     "is_same_process",
-    "listening_ports",
     "memory_of",
     "name_of",
     "namespace_pids",
@@ -274,21 +273,3 @@ def read_maps(pid: int) -> Iterator[Mapping]:
         low, _, high = fields[0].partition("-")
         path = fields[5] if len(fields) > 5 else ""
         yield Mapping(int(low, 16), int(high, 16), fields[1], int(fields[2], 16), path)
-
-
-_TCP_LISTEN = "0A"
-
-
-def listening_ports(pid: int | str = "self") -> set[int]:
-    """TCP ports on which anything listens in the network namespace of ``pid``, both address families."""
-    ports: set[int] = set()
-    for name in ("tcp", "tcp6"):
-        try:
-            lines = Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:]
-        except FileNotFoundError:
-            continue
-        for line in lines:
-            fields = line.split()
-            if fields[3] == _TCP_LISTEN:
-                ports.add(int(fields[1].rpartition(":")[2], 16))
-    return ports

@@ -32,6 +32,7 @@ from relive.kernel.mounts import make_private, pivot_root, read_mounts
 from relive.kernel.namespaces import Namespace, in_network
 from relive.kernel.pidfds import has_ended, send_signal
 from relive.kernel.seccomp import ask_supervisor
+from relive.kernel.sockdiag import listening_ports
 from relive.sandbox.branch import group_prefix
 from relive.sandbox.cgroups import GroupLimits, Groups
 from relive.sandbox.limits import limits_for
@@ -166,7 +167,7 @@ class FreshProcess:
 
     def listening_ports(self) -> set[int]:
         """TCP ports on which anything in it listens."""
-        return in_network(self.network, lambda: procfs.listening_ports("thread-self"))
+        return in_network(self.network, listening_ports)
 
     def close(self) -> None:
         """End all that runs in it and let go. Doing it twice is no error."""

@@ -32,6 +32,7 @@ from relive.agent.failures.watch import FailureWatch
 from relive.config import Settings
 from relive.errors import ReliveError
 from relive.kernel import procfs
+from relive.kernel.sockdiag import listening_ports
 from relive.model.commit import CommitId
 from relive.model.incident import Sighting
 from relive.recording.events import Event
@@ -197,7 +198,7 @@ class ContainerStart:
 
     def _policy(self) -> PolicyCommits:
         spec, pid = self._common.watch.facts.spec, self.state.pid
-        listens = (lambda: bool(procfs.listening_ports(pid))) if spec.listen or self.state.ports else None
+        listens = (lambda: bool(listening_ports(pid))) if spec.listen or self.state.ports else None
         committer = self._common.committer
         pace = committer.pace = CommitPace(spec.policy, lambda: footprint_of(pid))
         paths = self._common.watch.paths

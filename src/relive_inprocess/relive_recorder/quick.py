@@ -61,4 +61,6 @@ def _loaded() -> Any:
             raise ImportError("it serves another interpreter of this process")
     finally:
         os.close(fd)
+    # The descriptor's number is the service's from now on: who reads the files of all modules would read its pipe or socket.
+    loaded.__file__ = spec.origin = loader.path = file.name
     return loaded

@@ -10,8 +10,8 @@ from enum import StrEnum
 from relive.agent.capsule.lives import Capsule
 from relive.agent.failures.sightings import shell_status
 from relive.errors import CapsuleStartFailed, NotReady
-from relive.kernel import procfs
 from relive.kernel.pidfds import has_ended, open_process
+from relive.kernel.sockdiag import listening_ports
 
 __all__ = ["RUN_FOR", "Ready", "await_ready", "listens"]
 
@@ -30,9 +30,9 @@ class Ready(StrEnum):
 def listens(capsule: Capsule) -> bool:
     """The service listens at its port, and the recording proxy, if there is one, at its own."""
     spec, init = capsule.facts.spec, capsule.facts.init
-    if spec.upstream is None or spec.upstream[1] not in procfs.listening_ports(init):
+    if spec.upstream is None or spec.upstream[1] not in listening_ports(init):
         return False
-    return spec.listen is None or spec.listen[1] in procfs.listening_ports()
+    return spec.listen is None or spec.listen[1] in listening_ports()
 
 
 def await_ready(capsule: Capsule, how: Ready | None, said: threading.Event, limit: float) -> None:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from relive.kernel import procfs
+from relive.kernel.sockdiag import listening_ports
 from relive.watching.state import ContainerState, Health
 
 __all__ = ["ended_state", "is_python", "life_of", "name_of", "read_life", "running_state"]
@@ -78,7 +79,7 @@ def running_state(
         health=health,
         restarts=restarts,
         mounts={},
-        ports=[("127.0.0.1", port) for port in sorted(procfs.listening_ports(pid))],
+        ports=[("127.0.0.1", port) for port in sorted(listening_ports(pid))],
         logs=logs,
         has_recorder=False,
         has_group=has_group,
