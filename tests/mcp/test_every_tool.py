@@ -48,6 +48,7 @@ DEAR |= {
     "check",
     "debug",
     "diff",
+    "divergence",
     "evaluate",
     "exec",
     "inspect",
@@ -112,6 +113,7 @@ def for_failures(number: int, queried: int, place: Path) -> list[Call]:
         ("replay", lambda _: {"what": str(number)}),
         ("runs", lambda _: {}),
         ("run", lambda k: {"number": k["runs"]["items"][0]["number"]}),
+        ("divergence", lambda k: {"before": f"{_run(k)}.recorded", "after": str(_run(k))}),
         ("reproduce", lambda _: {"incident": str(number)}),
         ("try", lambda _: {"incident": number, "fix": ["none"]}),
         ("what_if", lambda _: {"incident": number}),
@@ -127,6 +129,10 @@ def for_failures(number: int, queried: int, place: Path) -> list[Call]:
         ("verify", lambda _: {}),
         ("doctor", lambda _: {}),
     ]  # fmt: skip
+
+
+def _run(known: Known) -> int:
+    return int(known["runs"]["items"][0]["number"])
 
 
 def _not_before(commit: Any) -> str:

@@ -1,4 +1,4 @@
-"""``relive diff``: what differs between two commits of a service."""
+"""``relive diff``: what differs between two commits of a service, or two runs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from relive.cli.divergence_cmd import layers
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
+from relive.errors import UsageError
 from relive.model.quantities import size
 from relive.operations.differences import CommitDifference, DiffWish
 from relive.operations.differences import diff as compare
+from relive.operations.diverging import DivergenceWish, divergence, is_run_ref
 
 if TYPE_CHECKING:
     from relive.inspection.memory_changes import MemoryChanges
@@ -24,8 +27,10 @@ _VALUES = 200
 
 
 def diff(
-    before: Annotated[str, typer.Argument(help="A commit: id, tag, NAME, or NAME@{2 minutes ago}")],
-    after: Annotated[str, typer.Argument(help="Another commit of the same service")],
+    before: Annotated[
+        str, typer.Argument(help="A commit: id, tag, NAME, or NAME@{2 minutes ago}; or a run: run/7")
+    ],
+    after: Annotated[str, typer.Argument(help="Another commit, or run, of the same service")],
     python: Annotated[
         bool,
         typer.Option("--python", help="Compare the values of the service's own Python modules, too"),
@@ -36,15 +41,34 @@ def diff(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two commits of a service: files, processes, descriptors, memory, Python values
+    """Compare two commits of a service: files, processes, descriptors, memory, Python values; or two runs
 
     All but --python is read from the store, and nothing is restored. Pages that lie at the same place of the store are the same and
     are not read. Secrets are masked.
+
+    Of two runs (`run/7`, `run/7.2`, `run/7.recorded`) it tells the first event that differs, then bodies, logs and events line by
+    line.
     """
     terminal = Terminal(as_json=as_json)
+    if is_run_ref(before) or is_run_ref(after):
+        _compare_runs(before, after, terminal, has_more=python or process is not None)
+        return
     wish = DiffWish(before=before, after=after, python=python, process=process)
     found = compare(load_settings(), wish, terminal)
     terminal.answer(found, lambda: "\n".join(_lines(found)))
+
+
+def _compare_runs(before: str, after: str, terminal: Terminal, *, has_more: bool) -> None:
+    if not (is_run_ref(before) and is_run_ref(after)):
+        raise UsageError(
+            f"{before!r} and {after!r} are a commit and a run",
+            cause="what a run did and what a commit holds are different things",
+            remedy="name two runs (run/7 run/8), or two commits",
+        )
+    if has_more:
+        raise UsageError("--python and --process are for commits", remedy="leave them out")
+    found = divergence(load_settings(), DivergenceWish(before=before, after=after), terminal)
+    terminal.answer(found, lambda: "\n".join(layers(found)))
 
 
 def _lines(found: CommitDifference) -> Iterator[str]:

@@ -7,6 +7,7 @@ from statistics import median
 import typer
 
 from relive.cli.stacks import stack_lines
+from relive.cli.state_files import with_contents
 from relive.cli.terminal import AsJson, Terminal
 from relive.cli.wish_options import from_wish
 from relive.config import load_settings
@@ -26,6 +27,7 @@ def replay(wish: ReplayWish, as_json: AsJson = False) -> None:
     reproduced in some runs only, 6 no run could be restored.
     """
     terminal = Terminal(as_json=as_json)
+    wish = wish.model_copy(update={"write": with_contents(wish.write)})
     result = run_replay(load_settings(), wish, terminal)
     terminal.answer(result, lambda: describe(result))
     raise typer.Exit(replay_status(result))
@@ -39,6 +41,7 @@ def describe(result: Replay) -> str:
     ]
     if result.unrecorded:
         lines.append(f"  not recorded: {', '.join(one.words for one in result.unrecorded)}")
+    lines += [f"  changed before: {one}" for one in result.changed]
     lines += [_run_line(run) for run in result.runs]
     if result.unrecorded or any(run.outcome is not None and run.outcome.unreached for run in result.runs):
         lines.append("  remedy: `relive run --record-egress` records what a service asks of others")

@@ -25,6 +25,7 @@ _WHERE = {
     "python-objects": ("inspections", "OBJECTS"),
     "evaluate": ("inspections", "EVALUATE"),
     "diff": ("differences", "DIFF"),
+    "divergence": ("diverging", "DIVERGENCE"),
     "leaks": ("leaking", "LEAKS"),
     "bisect": ("bisecting", "BISECT"),
     "restore": ("restoring", "RESTORE"),

@@ -22,6 +22,7 @@ from relive.model.incident import Occurrence
 from relive.model.outcome import Replay, Run, VerdictKind
 from relive.model.text import is_number
 from relive.model.value import Value
+from relive.operations.changing_state import MODULE_TEXT, SET_TEXT, WRITE_TEXT, changed_as_wished
 from relive.operations.grammars import each_written_as, written_as
 from relive.operations.operation import Effect, Faces, Operation, Tool, Wish
 from relive.operations.policies import check_ignore, parse_stub_policy
@@ -36,6 +37,7 @@ from relive.replay.replay import replay as run_replay
 from relive.replay.replay_input import ReplayInput, case_of_incident, case_of_request
 from relive.replay.stubs.speed import parse_speed
 from relive.store import Store
+from relive.trial.state import StateChange, parse_file
 
 __all__ = ["REPLAY", "ReplayWish", "replay", "replay_status"]
 
@@ -77,6 +79,11 @@ class ReplayWish(Wish):
     )
     limit: float | None = Field(default=None, ge=0.1, le=86_400, description="Seconds for the judged request")
     lazy: bool = Field(default=False, description="Begin before the memory of the branches is all there")
+    set: list[str] = Field(default=[], max_length=100, description=SET_TEXT)
+    write: Annotated[list[str], each_written_as(parse_file)] = Field(
+        default=[], max_length=100, description=WRITE_TEXT
+    )
+    module: str | None = Field(default=None, max_length=400, description=MODULE_TEXT)
 
 
 def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
@@ -85,7 +92,7 @@ def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
     The one that carries ``settings.mark`` already is given as it is; runs under that mark of one that was broken off count.
 
     Raises:
-        UsageError: what is asked for cannot be meant.
+        UsageError: what is asked for cannot be meant. ChangeUnfit: a value cannot be set.
         IncidentUnknown, RefUnknown, RecordingError, StoreError: there is nothing that could be replayed.
     """
     kept = marked_run(settings, Replay)
@@ -104,6 +111,7 @@ def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
         on_miss=dict(parse_stub_policy(text) for text in wish.on_miss),
         speed=parse_speed(wish.speed),
         sees=lambda root: mask.learn_environment(procfs.environment_of(root)),
+        changes=changed_as_wished(wish.set, wish.write, wish.module, progress),
     )
     tend(settings, progress)
     store = Store(settings.store)
@@ -122,8 +130,11 @@ def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
     with progress.progress("replaying", wish.times) as done:
         replaying = run_replay(settings, store, case, wishes, done, had=had, ended=keep)
         result = asyncio.run(replaying)
+    changed = StateChange(tuple(wish.set), tuple(map(parse_file, wish.write))).words
+    result = result.model_copy(update={"changed": changed})
     result = mask.model(masked_replay(result, mask))
-    save_replay(settings, result, unfinished.began_wall_ns, unfinished.seconds)
+    number = save_replay(settings, result, unfinished.began_wall_ns, unfinished.seconds)
+    progress.status(f"Saved as run {number}.")
     return result
 
 
