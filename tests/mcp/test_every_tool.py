@@ -43,7 +43,18 @@ REFUSED = {
     "restore_as_podman": {"ref-unknown"},
 }
 # These run several replays or branches each, or are called well in ``test_server`` and ``mcp_way``; here they are a soak.
-DEAR = {"bisect", "kept", "leaks", "python_objects", "reproduce", "restore_many", "try", "why", "doctor"}
+DEAR = {
+    "bisect",
+    "chaos",
+    "kept",
+    "leaks",
+    "python_objects",
+    "reproduce",
+    "restore_many",
+    "try",
+    "why",
+    "doctor",
+}
 DEAR |= {
     "check",
     "debug",
@@ -114,6 +125,7 @@ def for_failures(number: int, queried: int, place: Path) -> list[Call]:
         ("runs", lambda _: {}),
         ("run", lambda k: {"number": k["runs"]["items"][0]["number"]}),
         ("divergence", lambda k: {"before": f"{_run(k)}.recorded", "after": str(_run(k))}),
+        ("chaos", lambda _: {"what": str(number), "most": 4}),
         ("reproduce", lambda _: {"incident": str(number)}),
         ("try", lambda _: {"incident": number, "fix": ["none"]}),
         ("what_if", lambda _: {"incident": number}),

@@ -59,6 +59,7 @@ NEEDED: dict[str, set[Scope]] = {
             "why",
             "logpoint",
             "who_wrote",
+            "chaos",
         )
     },
     **{

@@ -33,6 +33,7 @@ _WHERE = {
     "restore-as-podman": ("containers", "RESTORE_AS_PODMAN"),
     "exec": ("branches", "EXEC"),
     "replay": ("replays", "REPLAY"),
+    "chaos": ("chaos", "CHAOS"),
     "reproduce": ("reproductions", "REPRODUCE"),
     "try": ("trying", "TRY"),
     "what-if": ("interventions", "WHAT_IF"),

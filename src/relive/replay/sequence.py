@@ -30,6 +30,7 @@ __all__ = [
     "MOST_EVENTS",
     "DifferingEvent",
     "asked_words",
+    "compared_event",
     "differing_events",
     "event_words",
     "first_differing_event",
@@ -86,14 +87,17 @@ def sequence_of(events: Sequence[Event], pid: int, request: int) -> list[InsideE
             continue
         if event.kind is EventKind.MISS and event.fields.get("policy") == "pass":
             continue  # the call itself follows
-        found.append(_as_compared(event))
+        found.append(compared_event(event))
         if len(found) == MOST_EVENTS:
             break
     return found
 
 
-def _as_compared(event: Event) -> InsideEvent:
-    about = {name: _bounded(event.fields[name]) for name in _PARTS[event.kind] if name in event.fields}
+def compared_event(event: Event) -> InsideEvent:
+    """As it is compared; ``about`` is empty for a kind that is not."""
+    about = {
+        name: _bounded(event.fields[name]) for name in _PARTS.get(event.kind, ()) if name in event.fields
+    }
     if event.data and "asked" in event.fields and "file" not in event.fields:
         about["body"] = _digest(event.data)
     kind = event.kind.value

@@ -9,6 +9,7 @@ import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
+from types import ModuleType
 from typing import Any
 
 import relive_inprocess.relive_swapper as swapper
@@ -76,10 +77,10 @@ def python_processes(branch: Branch) -> list[int]:
     return [pid for pid in procfs.tree_of(branch.facts.root) if is_python(pid)]
 
 
-def asked_swapper(pid: int, question: Mapping[str, Any]) -> dict[str, Any]:
-    """What ``relive_swapper`` answers in a process; raises PatchUnfit, RestoreFailed."""
+def asked_swapper(pid: int, question: Mapping[str, Any], program: ModuleType = swapper) -> dict[str, Any]:
+    """What ``relive_swapper``, or another program, answers in a process; raises PatchUnfit, RestoreFailed."""
     try:
-        reply: dict[str, Any] = ask(pid, question, _LIMIT, swapper)
+        reply: dict[str, Any] = ask(pid, question, _LIMIT, program)
     except CallLate as error:
         raise RestoreFailed(
             f"process {procfs.innermost_pid(pid)} of the branch could not be given other code",
