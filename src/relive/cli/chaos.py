@@ -9,6 +9,7 @@ from relive.model.chaos import Chaos
 __all__ = ["chaos_lines"]
 
 _DELAYS = 10
+_TYPED = 3  # delays that one would type
 
 
 def chaos_lines(found: Chaos) -> Iterator[str]:
@@ -37,4 +38,11 @@ def chaos_lines(found: Chaos) -> Iterator[str]:
         yield f"  not told: {found.why_not}"
     yield f"  run {found.run}.1 ended as usual, {found.run}.2 so: `relive divergence {found.run}.1 {found.run}.2`"
     where = found.incident if found.incident is not None else f"{found.commit[:10]} --request {found.request}"
-    yield f"  again: `relive replay {where} --seed {found.seed}`"
+    yield f"  again: `relive replay {where} {_options(found)}`"
+
+
+def _options(found: Chaos) -> str:
+    """That bring it back: the delays alone where they are enough."""
+    if found.narrowed and len(found.delays) <= _TYPED:
+        return " ".join(f"--delay {one.place}={one.ms:g}" for one in found.delays)
+    return f"--seed {found.seed}"

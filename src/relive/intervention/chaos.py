@@ -3,8 +3,9 @@
 1. Under no schedule it is replayed twice: what it does so is the usual end.
 2. Seeds are tried one after the other until one ends otherwise, or enough ended as usual.
 3. The delays that really were in that run are tried alone, without what else the seed varies; where that is not enough, with it.
-4. Delta debugging leaves the fewest of them; of a single one its length is halved as long as that is enough.
-5. What changed places is told from two runs that differ in that much only.
+4. Delta debugging leaves the fewest of them.
+5. What changed places is told from two runs that differ in little: in one delay, or in the length of a single one.
+6. Delays that are just long enough are made longer, so that they do it each time.
 
 Timing decides, so a question is asked twice before it counts as "not enough".
 """
@@ -29,6 +30,7 @@ _PLAIN = 2
 _TRIES = 2
 _AGAIN = 3
 _HALVINGS = 5
+_FACTORS = (1, 2, 4)
 _MOST_UNKNOWN = 3
 
 
@@ -128,7 +130,7 @@ class ChaosSearch:
         self._fewest(found, base)
         self._without_one(found, base)
         found.swap = swap_between(found.usual.order, found.other.order)
-        found.again = self._count(base.delaying(found.delays))
+        self._make_steady(found, base)
 
     def _base(self, found: Found) -> Schedule | None:
         """With nothing varied but delays if that is enough; None: even with all it did not come again."""
@@ -173,9 +175,20 @@ class ChaosSearch:
             middle = (shortest + longest) / 2
             lived = self._any(base.delaying({place: middle}))
             if lived.fails is (not self.usual):
-                longest, found.other, found.delays = middle, lived, {place: middle}
+                longest, found.other = middle, lived
             elif lived.fails is self.usual:
                 shortest, found.usual = middle, lived
+
+    def _make_steady(self, found: Found, base: Schedule) -> None:
+        """Lengthen what is just long enough now and then, until it does it each time; if nothing does, it stays as it was."""
+        delays = found.delays
+        for factor in _FACTORS:
+            longer = {place: ms * factor for place, ms in delays.items()}
+            again = self._count(base.delaying(longer))
+            if found.again is None or again > found.again:
+                found.again, found.delays = again, longer
+            if again[0] == again[1]:
+                break
 
     def _other_end(self, schedule: Schedule) -> VariedRun | None:
         lived = self._any(schedule)

@@ -8,16 +8,28 @@ processes, and ``request:NUMBER`` before a recorded request is sent, which reach
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, log
 from typing import Any
 
+from relive.errors import UsageError
 from relive.recording.events import EventKind
 from relive.replay.plan import ReplayPlan
 from relive_inprocess.relive_chaos import delay_of, drawn
 
-__all__ = ["DELAYED_KINDS", "NICEST", "Schedule", "clean_runs_wanted", "held", "rate_below", "schedule_of"]
+__all__ = [
+    "DELAYED_KINDS",
+    "NICEST",
+    "Schedule",
+    "clean_runs_wanted",
+    "held",
+    "parse_delay",
+    "rate_below",
+    "schedule_of",
+    "wished_schedule",
+]
 
 NICEST = 19
 DELAYED_KINDS = frozenset(
@@ -26,6 +38,8 @@ DELAYED_KINDS = frozenset(
         *(EventKind.FILE_READ, EventKind.SUBPROCESS, EventKind.HANDLING_STARTED, EventKind.LOG_RECORD),
     }
 )
+_DELAY = re.compile(r"(?P<place>request:\d{1,15}|\d{1,9}(?::\d{1,18}){3})=(?P<ms>\d{1,6}(?:\.\d{1,6})?)")
+_LONGEST_MS = 60_000.0
 _RATES = (0.05, 0.2, 0.5)
 _MOST_MS = (5.0, 50.0, 250.0)
 _INTERVALS = (0.000005, 0.0005, 0.005, 0.05)  # [s] CPython's own is 0.005
@@ -103,6 +117,26 @@ def schedule_of(seed: int) -> Schedule:
         priorities=priorities < 0.5,
         one_processor=processors < 0.5,
     )
+
+
+def parse_delay(text: str) -> tuple[str, float]:
+    """(place, milliseconds) of ``PLACE=MS``; raises UsageError."""
+    found = _DELAY.fullmatch(text)
+    if found is None or float(found["ms"]) > _LONGEST_MS:
+        raise UsageError(
+            f"{text[:80]!r} is no delay",
+            cause=f"it is not PLACE=MILLISECONDS with at most {_LONGEST_MS:g} of them",
+            remedy="`relive replay --chaos` tells places, such as 5:2:1:1=110 or request:7=50",
+        )
+    return found["place"], float(found["ms"])
+
+
+def wished_schedule(seed: int | None, delays: Sequence[str]) -> Schedule | None:
+    """Of ``--seed`` and ``--delay``; None: neither is given. With delays, of the seed the rest is taken."""
+    if not delays:
+        return schedule_of(seed) if seed is not None else None
+    told = dict(map(parse_delay, delays))
+    return schedule_of(seed).delaying(told) if seed is not None else Schedule(0, delays=told)
 
 
 def held(plan: ReplayPlan, schedule: Schedule) -> tuple[ReplayPlan, dict[str, float]]:

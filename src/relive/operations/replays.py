@@ -16,7 +16,7 @@ from relive.incidents.incidents import Incidents
 from relive.incidents.report.masking import Mask
 from relive.incidents.report.outcomes import masked_replay, masked_run
 from relive.incidents.report.proxied import masked_exchange
-from relive.intervention.schedules import schedule_of
+from relive.intervention.schedules import parse_delay, wished_schedule
 from relive.intervention.varying import varied_case, varying
 from relive.kernel import procfs
 from relive.model.branch import Clock
@@ -101,6 +101,11 @@ class ReplayWish(ReplayedMoment):
         le=(1 << 53) - 1,
         description="Under the schedule of this seed, which a search for one (--chaos) has told",
     )
+    delay: Annotated[list[str], each_written_as(parse_delay)] = Field(
+        default=[],
+        max_length=1000,
+        description="PLACE=MS: with this delay, which a search for a schedule (--chaos) has told; with seed for its delays",
+    )
     set: list[str] = Field(default=[], max_length=100, description=SET_TEXT)
     write: Annotated[list[str], each_written_as(parse_file)] = Field(
         default=[], max_length=100, description=WRITE_TEXT
@@ -135,15 +140,16 @@ def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
         sees=lambda root: mask.learn_environment(procfs.environment_of(root)),
         changes=changed_as_wished(wish.set, wish.write, wish.module, progress),
     )
-    if wish.seed is not None:
-        wishes = replace(wishes, changes=varying(schedule_of(wish.seed), wishes.changes))
+    schedule = wished_schedule(wish.seed, wish.delay)
+    if schedule is not None:
+        wishes = replace(wishes, changes=varying(schedule, wishes.changes))
     tend(settings, progress)
     store = Store(settings.store)
     unfinished = Unfinished(settings, Run)
     moment = _moment(settings, store, wish, unfinished.about)
     case = _case(settings, store, moment)
-    if wish.seed is not None:
-        case, _ = varied_case(case, schedule_of(wish.seed))
+    if schedule is not None:
+        case, _ = varied_case(case, schedule)
     moment = moment.model_copy(update={"recorded": digest(case.recorded)})
     had = unfinished.begin(moment.model_dump_json())
     if case.exchange is not None:
@@ -157,9 +163,7 @@ def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
         replaying = run_replay(settings, store, case, wishes, done, had=had, ended=keep)
         result = asyncio.run(replaying)
     changed = StateChange(tuple(wish.set), tuple(map(parse_file, wish.write))).words
-    changed += (
-        [f"schedule of seed {wish.seed}: {schedule_of(wish.seed).words}"] if wish.seed is not None else []
-    )
+    changed += [f"schedule: {schedule.words}"] if schedule is not None else []
     result = result.model_copy(update={"changed": changed})
     result = mask.model(masked_replay(result, mask))
     number = save_replay(settings, result, unfinished.began_wall_ns, unfinished.seconds)
