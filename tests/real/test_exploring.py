@@ -16,6 +16,7 @@ import pytest
 
 from relive.incidents.runs import Runs
 from relive.inspection.python.asking import ask
+from relive.intervention.swaps import Happened, order_of
 from relive.recording.events import EventKind
 from relive.recording.exchanges import Exchanges
 from relive.recording.reader import Recording
@@ -34,6 +35,7 @@ class Racy:
     relive: Relive
     commit: str
     request: str
+    order: list[Happened]
 
     def replay(self, *words: str) -> dict[str, Any]:
         done = self.relive.say("replay", self.commit, "--request", self.request, "--pace", "fast", *words)
@@ -95,7 +97,7 @@ def _went_well(relive: Relive, port: int) -> Racy:
             and move.started_seq < (read.ended_seq or 0)
         ):
             eventually(lambda: _is_recorded(life, f"/check/k{number}"), "what happened inside is recorded")  # noqa: B023
-            return Racy(relive, commit, str(told[f"/check/k{number}"].number))
+            return Racy(relive, commit, str(told[f"/check/k{number}"].number), _order(life, number))
     raise AssertionError("never at once")
 
 
@@ -108,6 +110,12 @@ def _is_recorded(life: Path, target: str) -> bool:
         if one.fields.get("target") == target and one.kind == EventKind.HANDLING_STARTED
     }
     return any(one.kind == EventKind.HANDLING_ENDED and one.request in begun for one in events)
+
+
+def _order(life: Path, number: int) -> list[Happened]:
+    """What the read, the move and the check of a round did, as it was recorded."""
+    order = order_of(list(Recording(life / "inside").events()))
+    return [one for one in order if one.words.endswith(f"/k{number}")]
 
 
 def test_a_run_does_not_part_from_its_recording_and_says_so(racy: Racy) -> None:
@@ -162,6 +170,48 @@ def test_a_restored_branch_has_the_value_and_the_file(racy: Racy, tmp_path: Path
     finally:
         racy.relive("stop", branch)
     assert not Path(path).exists(), "the host's files are as they were"
+
+
+def test_a_delay_after_the_read_has_asked_makes_it_fail_and_can_be_kept(racy: Racy) -> None:
+    """It remembers the answer after the move then; that is `left over` nowhere."""
+    place = next(one.place for one in racy.order if "select" in one.words and "/read/" in one.words)
+    before = left_over(racy.relive)
+    told = racy.replay("--delay", f"{place}=1500")
+    assert told["runs"][0]["outcome"]["status"] == 500, told["runs"][0]["verdict"]
+    assert told["changed"] == ["schedule: 1 delay"]
+    kept = {"relive_kept": 1, "name": "race", "commit": racy.commit, "request": int(racy.request)}
+    kept |= {"expect": "status == 200", "pace": "fast", "delay": [f"{place}=1500"]}
+    file = racy.relive.home / "race.relive.yaml"
+    file.write_text(json.dumps(kept))
+    done = racy.relive.say("kept", str(file), "--as-committed")
+    assert json.loads(done.stdout)["met"] is False, done.stdout
+    assert left_over(racy.relive) == before
+
+
+def test_a_search_that_may_not_go_on_tells_what_it_knows_by_then(racy: Racy) -> None:
+    done = racy.relive.say("replay", racy.commit, "--request", racy.request, "--chaos", "--most", "3")
+    told = json.loads(done.stdout)
+    assert told["replays"] <= 3 and len(told["plain"]) == 2
+    assert done.returncode == 10 if told["seed"] is None else told["run"], told
+    assert "3 replays were allowed" in told["why_not"]
+
+
+@pytest.mark.soak
+def test_a_race_that_was_not_lost_is_lost_under_a_schedule_that_is_found(racy: Racy) -> None:
+    words = ["--chaos", "--rate", "0.01", "--most", "400", "--within", "100"]
+    done = racy.relive.say("replay", racy.commit, "--request", racy.request, "--pace", "fast", *words)
+    told = json.loads(done.stdout)
+    assert done.returncode == 0, told
+    assert told["seed"] and "is remembered where it was" in told["result"]
+    found = racy.divergence(f"{told['run']}.1", f"{told['run']}.2")
+    assert found["ended"] == ["answered with status 200", "answered with status 500"]
+
+
+@pytest.mark.parametrize(
+    "words", [["--delay", "anything=1"], ["--chaos", "--set", "a = 1"], ["--rate", "0.1"]]
+)
+def test_a_schedule_that_cannot_be_meant_is_refused(racy: Racy, words: list[str]) -> None:
+    assert racy.relive.say("replay", racy.commit, "--request", racy.request, *words).returncode == 2
 
 
 @pytest.mark.parametrize(

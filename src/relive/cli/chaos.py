@@ -22,8 +22,7 @@ def chaos_lines(found: Chaos) -> Iterator[str]:
     yield f"  seed {found.seed}: {found.varied}"
     yield f"  it ended so: {found.result}"
     if found.delays:
-        words = "these delays alone do it" if found.narrowed else "its delays"
-        yield f"  {words}:"
+        yield "  this is enough:" if found.narrowed else "  its delays:"
     for one in found.delays[:_DELAYS]:
         yield f"    {one.ms:g} ms {one.at}"
     if len(found.delays) > _DELAYS:

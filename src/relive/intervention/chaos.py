@@ -153,7 +153,8 @@ class ChaosSearch:
                 found.other, found.delays = other, dict(part)
             return True
 
-        self.tell(f"Narrowing {len(found.delays)} delays.")
+        if len(found.delays) > 1:
+            self.tell(f"Narrowing {len(found.delays)} delays.")
         fewest(list(found.delays.items()), enough)
 
     def _without_one(self, found: Found, base: Schedule) -> None:

@@ -70,7 +70,7 @@ class Schedule:
         delays = (
             f"delays up to {self.most_ms:g} ms at {self.rate:.0%} of events"
             if self.delays is None
-            else f"{len(self.delays)} delays"
+            else f"{len(self.delays)} {'delay' if len(self.delays) == 1 else 'delays'}"
         )
         more = [
             f"threads switched every {self.switch_interval:g} s" if self.switch_interval is not None else "",

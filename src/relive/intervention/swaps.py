@@ -51,8 +51,9 @@ def order_of(events: Sequence[Event]) -> list[Happened]:
             places[lane] += 1
             place = ":".join(map(str, (*lane, places[lane])))
         told = compared_event(event)
-        about = f"of {targets[lane[:2]]}" if lane[:2] in targets else "outside of requests"
-        found.append(Happened(lane, numbers[lane], place, f"{event_words(told)} {about}", is_call(told)))
+        about = f" of {targets[lane[:2]]}" if lane[:2] in targets else " outside of requests"
+        words = event_words(told) + ("" if event.kind is EventKind.HANDLING_STARTED else about)
+        found.append(Happened(lane, numbers[lane], place, words, is_call(told)))
     return found
 
 

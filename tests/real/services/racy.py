@@ -1,4 +1,4 @@
-"""A service whose answers hang on who comes first: ``uvicorn racy:app`` with ``RACY=DATABASE``.
+"""A service whose answers hang on who comes first: ``uvicorn racy:app`` with ``RACY=DATABASE`` and ``RACY_LATER=SECONDS``.
 
 ``GET /read/KEY`` remembers what the database says of a key. ``GET /move/KEY`` changes it there, a moment later than it is asked to,
 and has it forgotten. ``GET /check/KEY`` fails if what is remembered is not what is there: then a read had asked the database before
@@ -18,7 +18,7 @@ app = FastAPI()
 DATABASE = os.environ["RACY"]
 remembered: dict[str, int] = {}
 CAREFUL = False
-LATER = 0.06  # [s] a move begins its work so long after it was asked for
+LATER = float(os.environ["RACY_LATER"])  # [s] a move begins its work so long after it was asked for
 
 
 def asked(statement: str, *values: object) -> list[tuple[int]]:
