@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import subprocess
@@ -52,8 +53,9 @@ class Racy:
         return found
 
 
-@pytest.fixture(scope="module")
-def racy(commands: None) -> Iterator[Racy]:
+@contextlib.contextmanager
+def running(later: float) -> Iterator[Racy]:
+    """``later``: seconds in which a read has to be done, so that it does not meet the move."""
     home, data = (Path(tempfile.mkdtemp(prefix="relive-")) for _ in range(2))
     relive = Relive(home, "exploring")
     outer, inner = free_port(), free_port()
@@ -69,12 +71,21 @@ def racy(commands: None) -> Iterator[Racy]:
         str(inner),
     ]
     command = [uvicorn, "racy:app", "--app-dir", str(SERVICES), "--port", str(inner)]
-    relive("run", "--detach", *options, "--", *command, environment={"RACY": str(data / "racy.db")})
-    eventually(lambda: relive.commits("racy"), "the commit at the start")
-    yield _went_well(relive, outer)
-    relive.close()
-    for directory in (home, data):
-        shutil.rmtree(directory, ignore_errors=True)
+    environment = {"RACY": str(data / "racy.db"), "RACY_LATER": str(later)}
+    try:
+        relive("run", "--detach", *options, "--", *command, environment=environment)
+        eventually(lambda: relive.commits("racy"), "the commit at the start")
+        yield _went_well(relive, outer)
+    finally:
+        relive.close()
+        for directory in (home, data):
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def racy(commands: None) -> Iterator[Racy]:
+    with running(later=0.5) as made:
+        yield made
 
 
 def _went_well(relive: Relive, port: int) -> Racy:
@@ -173,14 +184,14 @@ def test_a_restored_branch_has_the_value_and_the_file(racy: Racy, tmp_path: Path
 
 
 def test_a_delay_after_the_read_has_asked_makes_it_fail_and_can_be_kept(racy: Racy) -> None:
-    """It remembers the answer after the move then; that is `left over` nowhere."""
+    """It remembers its answer after the move then."""
     place = next(one.place for one in racy.order if "select" in one.words and "/read/" in one.words)
     before = left_over(racy.relive)
-    told = racy.replay("--delay", f"{place}=1500")
+    told = racy.replay("--delay", f"{place}=3000")
     assert told["runs"][0]["outcome"]["status"] == 500, told["runs"][0]["verdict"]
     assert told["changed"] == ["schedule: 1 delay"]
     kept = {"relive_kept": 1, "name": "race", "commit": racy.commit, "request": int(racy.request)}
-    kept |= {"expect": "status == 200", "pace": "fast", "delay": [f"{place}=1500"]}
+    kept |= {"expect": "status == 200", "pace": "fast", "delay": [f"{place}=3000"]}
     file = racy.relive.home / "race.relive.yaml"
     file.write_text(json.dumps(kept))
     done = racy.relive.say("kept", str(file), "--as-committed")
@@ -197,13 +208,14 @@ def test_a_search_that_may_not_go_on_tells_what_it_knows_by_then(racy: Racy) -> 
 
 
 @pytest.mark.soak
-def test_a_race_that_was_not_lost_is_lost_under_a_schedule_that_is_found(racy: Racy) -> None:
-    words = ["--chaos", "--rate", "0.01", "--most", "400", "--within", "100"]
-    done = racy.relive.say("replay", racy.commit, "--request", racy.request, "--pace", "fast", *words)
-    told = json.loads(done.stdout)
-    assert done.returncode == 0, told
-    assert told["seed"] and "is remembered where it was" in told["result"]
-    found = racy.divergence(f"{told['run']}.1", f"{told['run']}.2")
+def test_a_race_that_was_not_lost_is_lost_under_a_schedule_that_is_found(commands: None) -> None:
+    words = ["--chaos", "--rate", "0.01", "--most", "400", "--within", "100", "--pace", "fast"]
+    with running(later=0.06) as racy:
+        done = racy.relive.say("replay", racy.commit, "--request", racy.request, *words)
+        told = json.loads(done.stdout)
+        assert done.returncode == 0, told
+        assert told["seed"] and "is remembered where it was" in told["result"]
+        found = racy.divergence(f"{told['run']}.1", f"{told['run']}.2")
     assert found["ended"] == ["answered with status 200", "answered with status 500"]
 
 
