@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from relive.errors import UsageError
-from relive.trial.state import parse_file
+from relive.operations.changing_state import parse_file
 
 __all__ = ["with_contents"]
 

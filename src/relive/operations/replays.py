@@ -25,7 +25,14 @@ from relive.model.incident import Occurrence
 from relive.model.outcome import Replay, Run, VerdictKind
 from relive.model.text import is_number
 from relive.model.value import Value
-from relive.operations.changing_state import MODULE_TEXT, SET_TEXT, WRITE_TEXT, changed_as_wished
+from relive.operations.changing_state import (
+    MODULE_TEXT,
+    SET_TEXT,
+    WRITE_TEXT,
+    change_words,
+    changed_as_wished,
+    parse_file,
+)
 from relive.operations.grammars import each_written_as, written_as
 from relive.operations.operation import Effect, Faces, Operation, Tool, Wish
 from relive.operations.policies import check_ignore, parse_stub_policy
@@ -40,7 +47,6 @@ from relive.replay.replay import replay as run_replay
 from relive.replay.replay_input import ReplayInput, case_of_incident, case_of_request
 from relive.replay.stubs.speed import parse_speed
 from relive.store import Store
-from relive.trial.state import StateChange, parse_file
 
 __all__ = [
     "REPLAY",
@@ -162,7 +168,7 @@ def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
     with progress.progress("replaying", wish.times) as done:
         replaying = run_replay(settings, store, case, wishes, done, had=had, ended=keep)
         result = asyncio.run(replaying)
-    changed = StateChange(tuple(wish.set), tuple(map(parse_file, wish.write))).words
+    changed = change_words(wish.set, wish.write)
     changed += [f"schedule: {schedule.words}"] if schedule is not None else []
     result = result.model_copy(update={"changed": changed})
     result = mask.model(masked_replay(result, mask))

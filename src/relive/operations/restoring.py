@@ -13,7 +13,7 @@ from relive.model.branch import BranchFacts, Clients, Clock, unwritable_words
 from relive.model.capsule import LifePaths, parse_publication
 from relive.model.commit import CommitId, Manifest
 from relive.model.quantities import age, when
-from relive.operations.changing_state import MODULE_TEXT, SET_TEXT, WRITE_TEXT, changed_as_wished
+from relive.operations.changing_state import MODULE_TEXT, SET_TEXT, WRITE_TEXT, changed_as_wished, parse_file
 from relive.operations.grammars import each_written_as, written_as
 from relive.operations.named import look_up_commit
 from relive.operations.operation import Effect, Faces, Operation, Tool, Wish
@@ -25,7 +25,6 @@ from relive.sandbox.branch import Branch
 from relive.sandbox.publish import publish
 from relive.sandbox.restore_request import RestoreRequest
 from relive.store import Store
-from relive.trial.state import parse_file
 from relive.watching.processes.since import unlike_then
 
 if TYPE_CHECKING:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relive.errors import ChangeUnfit, RestoreFailed, UsageError
+from relive.errors import ChangeUnfit, RestoreFailed
 from relive.kernel import procfs
 from relive.sandbox.branch import Branch
 from relive.trial.source import write_in_branch
 from relive.trial.swapping import asked_swapper, python_processes
 
-__all__ = ["StateChange", "change_state", "parse_file"]
+__all__ = ["StateChange", "change_state"]
 
 _MOST_TOLD = 5
 
@@ -27,23 +27,6 @@ class StateChange:
     statements: tuple[str, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
     module: str | None = None
-
-    @property
-    def words(self) -> list[str]:
-        """A line for each change; of a file its path only."""
-        return [*self.statements, *(f"wrote {path}" for path, _ in self.files)]
-
-
-def parse_file(text: str) -> tuple[str, str]:
-    """(path, text) of ``PATH=TEXT``; raises UsageError."""
-    path, equals, content = text.partition("=")
-    if not equals or not path.startswith("/"):
-        raise UsageError(
-            f"{text[:60]!r} names no file to be written",
-            cause="it has no absolute path with = behind it",
-            remedy="--write /path/in/the/service=FILE",
-        )
-    return path, content
 
 
 def change_state(branch: Branch, change: StateChange) -> list[str]:
