@@ -1,4 +1,5 @@
-"""What gives a living Python process other code, in a branch: functions are changed in place, so that all who hold them see it.
+"""What gives a living Python process other code, in a branch: functions are changed in place, so that all who hold them see it;
+or other values, by a statement that is run there.
 
 Its text is compiled in that process (``inspection.python.asking``), so it uses the standard library only and runs on CPython 3.8
 to 3.14. ``answer`` takes and gives JSON. Nothing is changed before all files compile.
@@ -17,6 +18,7 @@ import importlib
 import json
 import os
 import sys
+import traceback
 import types
 
 _MADE_BY_DEF = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -65,7 +67,43 @@ def _swap(wanted):
     return {"files": told, "version": list(sys.version_info[:3])}
 
 
-_KINDS = {"files": _files, "swap": _swap}
+def _set(wanted):
+    """Run statements; names are those of the module (None: of the program), and all modules by theirs."""
+    module = sys.modules.get(wanted["module"] or "__main__")
+    if module is None:
+        return {"raised": "there is no module {!r} in the process".format(wanted["module"])}
+    names = vars(module)
+    try:
+        for statement in wanted["statements"]:
+            code = compile(statement, "<set>", "exec", dont_inherit=True)
+            exec(code, names, _Reach(names))
+    except BaseException as error:
+        return {"raised": "".join(traceback.format_exception_only(type(error), error)).strip()}
+    return {}
+
+
+class _Reach(dict):
+    """What a statement sees beside its module's names: other modules. What it assigns must be there, else it was misspelt."""
+
+    def __init__(self, names):
+        super().__init__()
+        self._names = names
+
+    def __getitem__(self, name):
+        if name not in self._names and name in sys.modules:
+            return sys.modules[name]
+        raise KeyError(name)
+
+    def __setitem__(self, name, value):
+        if name not in self._names:
+            raise NameError("there is no name {!r} that could be set".format(name))
+        self._names[name] = value
+
+    def __delitem__(self, name):
+        del self._names[name]
+
+
+_KINDS = {"files": _files, "swap": _swap, "set": _set}
 
 
 def _file_of(module):

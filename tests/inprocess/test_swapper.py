@@ -313,3 +313,38 @@ def test_a_statement_that_is_gone_is_said(program):
         """)
     (left,) = one.swap(("seen.append(1)\n", ""))["left"]
     assert "is gone from the file; what it did stays" in left["why"]
+
+
+def set_there(*statements: str, module: str | None = "swapped_program") -> dict[str, Any]:
+    question = {"kind": "set", "statements": list(statements), "module": module}
+    told: dict[str, Any] = json.loads(relive_swapper.answer(json.dumps(question)))
+    return told
+
+
+def test_values_are_set_where_they_are_held(program):
+    one = program("cache = {'a': 1}\nLIMIT = 5\nother = cache\n")
+    assert set_there("cache['a'] = None", "LIMIT += 1", "cache.update(b=LIMIT)") == {}
+    assert one.module.cache == {"a": None, "b": 6} and one.module.other is one.module.cache
+    assert set_there("swapped_program.LIMIT = 7", module=None) == {}
+    assert one.module.LIMIT == 7
+    assert set_there("del LIMIT") == {} and not hasattr(one.module, "LIMIT")
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("cache[", "SyntaxError"),
+        ("cach = 1", "NameError: there is no name 'cach' that could be set"),
+        ("cache['b'] + 1", "KeyError: 'b'"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+    ],
+)
+def test_what_cannot_be_set_is_told(program, statement: str, told: str):
+    program("cache = {'a': 1}\n")
+    assert told in set_there(statement)["raised"]
+
+
+def test_names_of_a_module_that_is_not_there_are_told():
+    assert set_there("a = 1", module="nobody.there") == {
+        "raised": "there is no module 'nobody.there' in the process"
+    }

@@ -43,11 +43,23 @@ REFUSED = {
     "restore_as_podman": {"ref-unknown"},
 }
 # These run several replays or branches each, or are called well in ``test_server`` and ``mcp_way``; here they are a soak.
-DEAR = {"bisect", "kept", "leaks", "python_objects", "reproduce", "restore_many", "try", "why", "doctor"}
+DEAR = {
+    "bisect",
+    "chaos",
+    "kept",
+    "leaks",
+    "python_objects",
+    "reproduce",
+    "restore_many",
+    "try",
+    "why",
+    "doctor",
+}
 DEAR |= {
     "check",
     "debug",
     "diff",
+    "divergence",
     "evaluate",
     "exec",
     "inspect",
@@ -112,6 +124,8 @@ def for_failures(number: int, queried: int, place: Path) -> list[Call]:
         ("replay", lambda _: {"what": str(number)}),
         ("runs", lambda _: {}),
         ("run", lambda k: {"number": k["runs"]["items"][0]["number"]}),
+        ("divergence", lambda k: {"before": f"{_run(k)}.recorded", "after": str(_run(k))}),
+        ("chaos", lambda _: {"what": str(number), "most": 4}),
         ("reproduce", lambda _: {"incident": str(number)}),
         ("try", lambda _: {"incident": number, "fix": ["none"]}),
         ("what_if", lambda _: {"incident": number}),
@@ -127,6 +141,10 @@ def for_failures(number: int, queried: int, place: Path) -> list[Call]:
         ("verify", lambda _: {}),
         ("doctor", lambda _: {}),
     ]  # fmt: skip
+
+
+def _run(known: Known) -> int:
+    return int(known["runs"]["items"][0]["number"])
 
 
 def _not_before(commit: Any) -> str:

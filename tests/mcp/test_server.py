@@ -181,7 +181,7 @@ def test_every_tool_says_what_it_does_gives_and_changes(tmp_path):
         assert tools["replay"].input_schema["properties"]["times"]["minimum"] == 1
         in_pages = {name for name, one in tools.items() if "next" in one.output_schema["properties"]}
         after = {name for name, one in tools.items() if "after" in one.input_schema["properties"]}
-        assert in_pages == after - {"diff"}  # whose "after" is a commit
+        assert in_pages == after - {"diff", "divergence"}  # whose "after" is a commit, or a run
         assert {"commits", "incidents", "incident_frames", "logs", "runs"} <= in_pages
 
     anyio.run(look)

@@ -9,15 +9,17 @@ from pathlib import Path
 import pytest
 
 from relive.config import Settings
-from relive.errors import BranchUnknown, IncidentUnknown, RefUnknown, ReliveError, TargetUnknown
+from relive.errors import BranchUnknown, IncidentUnknown, NotFound, RefUnknown, ReliveError, TargetUnknown
 from relive.operations.catalogue import OPERATIONS
 from relive.operations.subprocess_runner import perform_apart
 
 WRONG: dict[str, tuple[dict[str, object], type[ReliveError]]] = {
     "bisect": ({"good": "nothing", "bad": "nothing", "when": "True"}, RefUnknown),
+    "chaos": ({"what": "17"}, IncidentUnknown),
     "commit": ({"target": "nobody"}, TargetUnknown),
     "debug": ({"number": 17}, IncidentUnknown),
     "diff": ({"before": "nothing", "after": "nothing"}, RefUnknown),
+    "divergence": ({"before": "17", "after": "run/17.recorded"}, NotFound),
     "evaluate": ({"ref": "nothing", "expression": "1"}, RefUnknown),
     "exec": ({"branch": "none", "command": ["true"]}, BranchUnknown),
     "export": ({"ref": "incident/17", "file": "/tmp/none"}, IncidentUnknown),

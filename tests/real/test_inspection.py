@@ -116,7 +116,11 @@ def test_a_pattern_is_found_with_its_process_and_mapping(service):
 
 
 def test_two_commits_differ_in_what_was_done_between_them(service):
-    found = service.relive("diff", service.before.id, service.after.id, "--python")
+    page = service.place / "page.html"
+    found = service.relive("diff", service.before.id, service.after.id, "--python", "--html", str(page))
+    told = page.read_text()
+    assert "<summary>files: " in told and "+second line" in told and SECRET not in told
+    assert "cache[&#x27;user:47&#x27;].role: &#x27;admin&#x27; -&gt; None" in told
     values = {one["name"]: (one["before"], one["after"]) for one in found["python"]["changes"]}
     assert values["cache['user:47'].role"] == ("'admin'", "None")
     assert values["cache['new'][1]"] == (None, "2")

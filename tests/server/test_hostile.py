@@ -59,12 +59,13 @@ NEEDED: dict[str, set[Scope]] = {
             "why",
             "logpoint",
             "who_wrote",
+            "chaos",
         )
     },
     **{
         name: {Scope.MEMORY}
         for name in """export list_exports delete_export list_links make_link revoke_link show_run read_fixture
-        read_logs inspect_commit find_in_memory diff_commits""".split()
+        read_logs inspect_commit find_in_memory diff_commits divergence""".split()
     },
     "read_audit": {Scope.ADMIN},
 }
@@ -139,6 +140,15 @@ def test_each_scope_opens_what_it_is_for_and_nothing_else(api, tokens, scope):
                 assert (answer.status_code, code) == (403, "scope-missing"), operation
             else:
                 assert answer.status_code not in (401, 403) and answer.status_code < 500, (operation, code)
+
+
+@pytest.mark.parametrize("change", [{"set": ["1"]}, {"write": ["/etc/motd=a"]}])
+def test_who_may_not_read_memory_runs_nothing_in_a_branch(api, tokens, change):
+    _, token = tokens.create(f"operates-{next(iter(change))}", [Scope.OPERATE], lifetime=600)
+    with httpx.Client(base_url=api.address, headers=bearer(token), timeout=LIMIT) as client:
+        for path, wish in (("/branches", {"ref": "nobody"}), ("/runs", {"what": "1"})):
+            answer = client.post(path, json=wish | change)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (403, "scope-missing"), path
 
 
 def stranger_at(api: Api, number: int) -> httpx.Client:

@@ -81,8 +81,10 @@ _COMMANDS = (
         function="eval_",
     ),
     _Command(
-        "diff", "Compare two commits of a service: files, processes, descriptors, memory, Python values"
+        "diff",
+        "Compare two commits of a service: files, processes, descriptors, memory, Python values; or two runs",
     ),
+    _Command("divergence", "Find the first event at which two runs differ, and of which class it is"),
     _Command("leaks", "Tell what a Python service keeps more and more of, from three commits or more"),
     _Command(
         "bisect",

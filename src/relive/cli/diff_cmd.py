@@ -1,17 +1,22 @@
-"""``relive diff``: what differs between two commits of a service."""
+"""``relive diff``: what differs between two commits of a service, or two runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from relive.cli.diff_page import diff_page
+from relive.cli.divergence_cmd import layers
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
+from relive.errors import UsageError
 from relive.model.quantities import size
 from relive.operations.differences import CommitDifference, DiffWish
 from relive.operations.differences import diff as compare
+from relive.operations.diverging import DivergenceWish, RunsDifference, divergence, is_run_ref
 
 if TYPE_CHECKING:
     from relive.inspection.memory_changes import MemoryChanges
@@ -24,8 +29,10 @@ _VALUES = 200
 
 
 def diff(
-    before: Annotated[str, typer.Argument(help="A commit: id, tag, NAME, or NAME@{2 minutes ago}")],
-    after: Annotated[str, typer.Argument(help="Another commit of the same service")],
+    before: Annotated[
+        str, typer.Argument(help="A commit: id, tag, NAME, or NAME@{2 minutes ago}; or a run: run/7")
+    ],
+    after: Annotated[str, typer.Argument(help="Another commit, or run, of the same service")],
     python: Annotated[
         bool,
         typer.Option("--python", help="Compare the values of the service's own Python modules, too"),
@@ -34,35 +41,72 @@ def diff(
         int | None,
         typer.Option(help="Whose values; without: the first process that runs Python", min=1),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", help="Write it as a page whose layers fold to this file, replacing it"),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two commits of a service: files, processes, descriptors, memory, Python values
+    """Compare two commits of a service: files, processes, descriptors, memory, Python values; or two runs
 
     All but --python is read from the store, and nothing is restored. Pages that lie at the same place of the store are the same and
     are not read. Secrets are masked.
+
+    Of two runs (`run/7`, `run/7.2`, `run/7.recorded`) it tells the first event that differs, then bodies, logs and events line by
+    line.
     """
     terminal = Terminal(as_json=as_json)
+    if is_run_ref(before) or is_run_ref(after):
+        runs = _compare_runs(before, after, terminal, has_more=python or process is not None)
+        terminal.answer(runs, lambda: "\n".join(layers(runs)))
+        if html is not None:
+            _write(html, f"{runs.before} and {runs.after} of {runs.service}", layers(runs))
+        return
     wish = DiffWish(before=before, after=after, python=python, process=process)
     found = compare(load_settings(), wish, terminal)
     terminal.answer(found, lambda: "\n".join(_lines(found)))
+    if html is not None:
+        title = f"{found.before[:10]} and {found.after[:10]} of {found.target}"
+        _write(html, title, _lines(found, is_whole=True))
 
 
-def _lines(found: CommitDifference) -> Iterator[str]:
+def _write(file: Path, title: str, lines: Iterable[str]) -> None:
+    try:
+        file.write_text(diff_page(title, lines), "utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise UsageError(f"--html: {file} cannot be written", cause=error.strerror) from error
+
+
+def _compare_runs(before: str, after: str, terminal: Terminal, *, has_more: bool) -> RunsDifference:
+    if not (is_run_ref(before) and is_run_ref(after)):
+        raise UsageError(
+            f"{before!r} and {after!r} are a commit and a run",
+            cause="what a run did and what a commit holds are different things",
+            remedy="name two runs (run/7 run/8), or two commits",
+        )
+    if has_more:
+        raise UsageError("--python and --process are for commits", remedy="leave them out")
+    return divergence(load_settings(), DivergenceWish(before=before, after=after), terminal)
+
+
+def _lines(found: CommitDifference, *, is_whole: bool = False) -> Iterator[str]:
+    """``is_whole``: with all regions and values, not only those that one reads on a terminal."""
     yield f"{found.target}: {found.before[:10]} -> {found.after[:10]}"
     if not found.same_life:
         yield "They are of different starts of the service: numbers and addresses are not the same things."
     yield from _file_lines(found)
     yield from _state_lines(found.state)
-    yield from _memory_lines(found.memory)
+    yield from _memory_lines(found.memory, None if is_whole else _REGIONS)
     if found.python is not None:
         yield ""
         count = len(found.python.changes)
         yield f"Python values: {count} differ, {found.python.compared} compared" + (
             "; there are more than are compared" if found.python.cut else ""
         )
-        yield from (f"  {_change(one)}" for one in found.python.changes[:_VALUES])
-        if count > _VALUES:
-            yield f"  and {count - _VALUES} more (--json)"
+        most = count if is_whole else _VALUES
+        yield from (f"  {_change(one)}" for one in found.python.changes[:most])
+        if count > most:
+            yield f"  and {count - most} more (--json, --html)"
 
 
 def _file_lines(found: CommitDifference) -> Iterator[str]:
@@ -102,19 +146,19 @@ def _state_lines(state: StateChanges) -> Iterator[str]:
     )
 
 
-def _memory_lines(memory: MemoryChanges) -> Iterator[str]:
+def _memory_lines(memory: MemoryChanges, most: int | None) -> Iterator[str]:
     yield ""
     yield (
         f"memory: {memory.changed} of {memory.pages} pages differ, {memory.added} came, {memory.dropped} went "
         f"({memory.compared} were read)"
     )
     regions = sorted(memory.regions, key=lambda one: -(one.changed + one.added + one.dropped))
-    for one in regions[:_REGIONS]:
+    for one in regions[:most]:
         counts = f"{one.changed} differ, {one.added} came, {one.dropped} went"
         sizes = " -> ".join("none" if count is None else size(count) for count in (one.before, one.after))
         yield f"  {one.pid or ''} {one.start} {one.permissions}  {counts}  {sizes}  {one.name}"
-    if len(regions) > _REGIONS:
-        yield f"  and {len(regions) - _REGIONS} more mappings (--json)"
+    if most is not None and len(regions) > most:
+        yield f"  and {len(regions) - most} more mappings (--json, --html)"
 
 
 def _change(change: FieldChange) -> str:

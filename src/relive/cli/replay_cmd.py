@@ -2,33 +2,86 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from statistics import median
+from typing import Annotated, NoReturn
 
 import typer
 
+from relive.cli.chaos import chaos_lines
 from relive.cli.stacks import stack_lines
+from relive.cli.state_files import with_contents
 from relive.cli.terminal import AsJson, Terminal
 from relive.cli.wish_options import from_wish
 from relive.config import load_settings
+from relive.errors import UsageError
 from relive.model.outcome import End, Outcome, Replay, Run, Steps, VerdictKind, verdict_words
 from relive.model.quantities import duration
+from relive.operations.chaos import ChaosWish
+from relive.operations.chaos import chaos as search_schedule
 from relive.operations.replays import ReplayWish, replay_status
 from relive.operations.replays import replay as run_replay
 
 __all__ = ["describe", "outcome_words", "replay"]
 
 
+_CHAOS = ChaosWish.model_fields
+_NOBODY_CAN_TELL = 10  # exit status
+
+
 @from_wish(ReplayWish, arguments=("what",))
-def replay(wish: ReplayWish, as_json: AsJson = False) -> None:
+def replay(
+    wish: ReplayWish,
+    chaos: Annotated[
+        bool, typer.Option("--chaos", help="Under one schedule after another, until one ends otherwise")
+    ] = False,
+    rate: Annotated[
+        float | None, typer.Option(help=f"With --chaos: {_CHAOS['rate'].description}", min=0.001, max=0.5)
+    ] = None,
+    confidence: Annotated[
+        float | None,
+        typer.Option(help=f"With --chaos: {_CHAOS['confidence'].description}", min=0.5, max=0.9999),
+    ] = None,
+    most: Annotated[
+        int | None, typer.Option(help=f"With --chaos: {_CHAOS['most'].description}", min=3, max=100_000)
+    ] = None,
+    within: Annotated[
+        float | None, typer.Option(help=f"With --chaos: {_CHAOS['within'].description}", max=86_400)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Restore the commit before a failure, send the recorded requests again, and judge
 
     Exit status: 0 reproduced in every run, 1 in none, 10 diverged, or the same answer came and its cause was not seen, or
     reproduced in some runs only, 6 no run could be restored.
+
+    `--set` and `--write` change the state of each branch first. `--chaos` looks for a schedule of threads and requests under
+    which it ends otherwise (exit status 0 one was found, 1 none was, 10 nobody can tell); `--seed N` replays one.
     """
     terminal = Terminal(as_json=as_json)
+    given = {"rate": rate, "confidence": confidence, "most": most, "within": within}
+    bounds = {name: value for name, value in given.items() if value is not None}
+    if chaos:
+        _search_schedule(wish, bounds, terminal)
+    if bounds:
+        raise UsageError(f"--{next(iter(bounds))} is for --chaos", remedy="add --chaos")
+    wish = wish.model_copy(update={"write": with_contents(wish.write)})
     result = run_replay(load_settings(), wish, terminal)
     terminal.answer(result, lambda: describe(result))
     raise typer.Exit(replay_status(result))
+
+
+def _search_schedule(wish: ReplayWish, bounds: Mapping[str, object], terminal: Terminal) -> NoReturn:
+    given = wish.model_dump(exclude_defaults=True)
+    for name in given.keys() - _CHAOS.keys():
+        raise UsageError(
+            f"--{name.replace('_', '-')} does not go with --chaos",
+            cause="a search for a schedule makes one replay after the other, of what was recorded",
+            remedy="leave it out; `relive replay --seed N` takes it",
+        )
+    found = search_schedule(load_settings(), ChaosWish.model_validate({**given, **bounds}), terminal)
+    terminal.answer(found, lambda: "\n".join(chaos_lines(found)))
+    raise typer.Exit(_NOBODY_CAN_TELL if found.why_not and found.seed is None else int(found.seed is None))
 
 
 def describe(result: Replay) -> str:
@@ -39,6 +92,7 @@ def describe(result: Replay) -> str:
     ]
     if result.unrecorded:
         lines.append(f"  not recorded: {', '.join(one.words for one in result.unrecorded)}")
+    lines += [f"  changed before: {one}" for one in result.changed]
     lines += [_run_line(run) for run in result.runs]
     if result.unrecorded or any(run.outcome is not None and run.outcome.unreached for run in result.runs):
         lines.append("  remedy: `relive run --record-egress` records what a service asks of others")

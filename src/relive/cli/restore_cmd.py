@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from relive.cli.giving_up import taken_back_when_asked_to_end
+from relive.cli.state_files import with_contents
 from relive.cli.terminal import AsJson, Terminal
 from relive.cli.wish_options import from_wish
 from relive.config import load_settings
@@ -63,6 +64,8 @@ def restore(
     A database's sessions of clients hold their locks for as long as they are open, and in a branch nobody ends them: to use such a
     branch, restore it with `--clients close`.
 
+    `--set` and `--write` change its state before it is given to you: what would have happened had this variable been another?
+
     With `--count` it comes to life that many times, side by side, and the ids are printed in the order of their numbers. What has
     to be read and checked for all of them is done once. One that fails does not fail the others; the exit status is 6 then.
 
@@ -71,14 +74,17 @@ def restore(
     `podman stop` and `podman rm` end it.
     """
     terminal = Terminal(as_json=as_json)
+    wish = wish.model_copy(update={"write": with_contents(wish.write)})
     if count is not None:
-        if as_ is not None or name or share_volumes or wish.publish:
+        if as_ is not None or name or share_volumes or wish.publish or wish.set or wish.write:
             raise UsageError(
-                "--count goes with neither --as, --name, --share-volumes nor --publish",
-                cause="a name, or a port of this host, can be one branch's only",
+                "--count goes with neither --as, --name, --share-volumes, --publish, --set nor --write",
+                cause="a name, a port of this host, or another state can be one branch's only",
                 remedy="leave them out, or restore one by one",
             )
-        many = RestoreManyWish(**wish.model_dump(exclude={"publish"}), count=count, jobs=jobs)
+        many = RestoreManyWish(
+            **wish.model_dump(exclude={"publish", "set", "write", "module"}), count=count, jobs=jobs
+        )
         with taken_back_when_asked_to_end():
             made = restore_many(load_settings(), many, terminal)
         _answer_many(made, terminal)
@@ -115,7 +121,7 @@ def _answer_many(made: ManyRestored, terminal: Terminal) -> None:
 def _refuse_for_podman(wish: RestoreWish) -> None:
     if wish != RestoreWish(ref=wish.ref, publish=wish.publish):
         raise UsageError(
-            "--clients, --clock, --lazy, --stubs and --speed are for Relive's own sandbox",
+            "--clients, --clock, --lazy, --stubs, --speed, --set and --write are for Relive's own sandbox",
             cause="a container of podman sees this host's clock, has all its memory, and nobody stands for the outside",
             remedy="leave them out, or leave --as podman out",
         )

@@ -287,6 +287,7 @@ class Replay(Value):
         unrecorded: servers that the service was connected to and nobody recorded; whether it met one is in its runs' verdicts.
         reproduced: how many of the runs reproduced it.
         prepare_seconds: reading the recording, once for all runs.
+        changed: what of the state was changed in each branch before anything was sent, a line each.
     """
 
     service: str
@@ -297,6 +298,7 @@ class Replay(Value):
     unrecorded: list[Dependency] = []
     runs: list[Run]
     prepare_seconds: float = 0.0
+    changed: list[str] = []
 
     @property
     def reproduced(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -25,6 +26,8 @@ from relive.incidents import evidence
 from relive.incidents.incidents import Incidents
 from relive.incidents.report.masking import Mask
 from relive.incidents.report.outcomes import masked_run
+from relive.intervention.schedules import Schedule, parse_delay, wished_schedule
+from relive.intervention.varying import varied_case, varying
 from relive.kernel import procfs
 from relive.kernel.atomic_write import Durability, replace_file
 from relive.model.commit import CommitId
@@ -96,6 +99,15 @@ class KeepWish(Wish):
         default=Pace.RECORDED, description="Send again at the recorded pace, or as fast as order allows"
     )
     times: int = Field(default=1, ge=1, le=1000, description="How often it is tried each time it is run")
+    seed: int | None = Field(
+        default=None,
+        ge=1,
+        le=(1 << 53) - 1,
+        description="Under the schedule of this seed, as `relive replay` has it",
+    )
+    delay: Annotated[list[str], each_written_as(parse_delay)] = Field(
+        default=[], max_length=1000, description="PLACE=MS: with this delay, as `relive replay` has it"
+    )
     force: bool = Field(default=False, description="Replace a file and move a tag of that name")
 
 
@@ -182,6 +194,8 @@ def keep(settings: Settings, wish: KeepWish, progress: Progress) -> Kept:
         times=wish.times,
         pace=wish.pace,
         on_miss=wish.on_miss,
+        seed=wish.seed,
+        delay=wish.delay,
     )
     target = wish.output / f"{name}{SUFFIX}" if wish.output is not None else None
     if target is not None and target.exists() and not wish.force:
@@ -301,6 +315,10 @@ def _lives(
         pace=state.pace,
         sees=lambda root: mask.learn_environment(procfs.environment_of(root)),
     )
+    schedule = _schedule(state)
+    if schedule is not None:
+        case, _ = varied_case(case, schedule)
+        options = replace(options, changes=varying(schedule))
     expectation = parse_expectation(state.expect) if state.expect is not None else None
     change = with_files_here(places) if places else None
     found = []
@@ -316,6 +334,15 @@ def _lives(
         reason = expectation.why_not(outcome) if expectation is not None else None
         found.append(_kept_run(life, reason, mask))
     return found
+
+
+def _schedule(state: KeptState) -> Schedule | None:
+    try:
+        return wished_schedule(state.seed, state.delay)
+    except UsageError as error:
+        raise KeptInvalid(
+            f"{state.name} is no kept state", cause=f"{error.message}: {error.cause}"
+        ) from error
 
 
 def _write(target: Path, content: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from dataclasses import replace
 from typing import Annotated
 
 from pydantic import Field
@@ -15,6 +16,8 @@ from relive.incidents.incidents import Incidents
 from relive.incidents.report.masking import Mask
 from relive.incidents.report.outcomes import masked_replay, masked_run
 from relive.incidents.report.proxied import masked_exchange
+from relive.intervention.schedules import parse_delay, wished_schedule
+from relive.intervention.varying import varied_case, varying
 from relive.kernel import procfs
 from relive.model.branch import Clock
 from relive.model.commit import CommitId
@@ -22,6 +25,14 @@ from relive.model.incident import Occurrence
 from relive.model.outcome import Replay, Run, VerdictKind
 from relive.model.text import is_number
 from relive.model.value import Value
+from relive.operations.changing_state import (
+    MODULE_TEXT,
+    SET_TEXT,
+    WRITE_TEXT,
+    change_words,
+    changed_as_wished,
+    parse_file,
+)
 from relive.operations.grammars import each_written_as, written_as
 from relive.operations.operation import Effect, Faces, Operation, Tool, Wish
 from relive.operations.policies import check_ignore, parse_stub_policy
@@ -37,17 +48,30 @@ from relive.replay.replay_input import ReplayInput, case_of_incident, case_of_re
 from relive.replay.stubs.speed import parse_speed
 from relive.store import Store
 
-__all__ = ["REPLAY", "ReplayWish", "replay", "replay_status"]
+__all__ = [
+    "REPLAY",
+    "ReplayWish",
+    "ReplayedMoment",
+    "case_of_moment",
+    "look_up_moment",
+    "replay",
+    "replay_status",
+]
 
 
-class ReplayWish(Wish):
-    """What is replayed, and how."""
+class ReplayedMoment(Wish):
+    """What is replayed."""
 
     what: str = Field(description="An incident's number, or a commit (then with request)")
     request: int | None = Field(
         default=None, ge=0, le=(1 << 53) - 1, description="Replay this recorded request from the commit"
     )
     first: bool = Field(default=False, description="The first time the incident was seen, not the latest")
+
+
+class ReplayWish(ReplayedMoment):
+    """And how."""
+
     times: int = Field(default=1, ge=1, le=10_000, description="How often, each in a branch of its own")
     jobs: int | None = Field(
         default=None, ge=1, le=1000, description="Branches at one time; default: the number of CPUs"
@@ -77,6 +101,22 @@ class ReplayWish(Wish):
     )
     limit: float | None = Field(default=None, ge=0.1, le=86_400, description="Seconds for the judged request")
     lazy: bool = Field(default=False, description="Begin before the memory of the branches is all there")
+    seed: int | None = Field(
+        default=None,
+        ge=1,
+        le=(1 << 53) - 1,
+        description="Under the schedule of this seed, which a search for one (--chaos) has told",
+    )
+    delay: Annotated[list[str], each_written_as(parse_delay)] = Field(
+        default=[],
+        max_length=1000,
+        description="PLACE=MS: with this delay, which a search for a schedule (--chaos) has told; with seed for its delays",
+    )
+    set: list[str] = Field(default=[], max_length=100, description=SET_TEXT)
+    write: Annotated[list[str], each_written_as(parse_file)] = Field(
+        default=[], max_length=100, description=WRITE_TEXT
+    )
+    module: str | None = Field(default=None, max_length=400, description=MODULE_TEXT)
 
 
 def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
@@ -85,7 +125,7 @@ def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
     The one that carries ``settings.mark`` already is given as it is; runs under that mark of one that was broken off count.
 
     Raises:
-        UsageError: what is asked for cannot be meant.
+        UsageError: what is asked for cannot be meant. ChangeUnfit: a value cannot be set.
         IncidentUnknown, RefUnknown, RecordingError, StoreError: there is nothing that could be replayed.
     """
     kept = marked_run(settings, Replay)
@@ -104,12 +144,18 @@ def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
         on_miss=dict(parse_stub_policy(text) for text in wish.on_miss),
         speed=parse_speed(wish.speed),
         sees=lambda root: mask.learn_environment(procfs.environment_of(root)),
+        changes=changed_as_wished(wish.set, wish.write, wish.module, progress),
     )
+    schedule = wished_schedule(wish.seed, wish.delay)
+    if schedule is not None:
+        wishes = replace(wishes, changes=varying(schedule, wishes.changes))
     tend(settings, progress)
     store = Store(settings.store)
     unfinished = Unfinished(settings, Run)
     moment = _moment(settings, store, wish, unfinished.about)
     case = _case(settings, store, moment)
+    if schedule is not None:
+        case, _ = varied_case(case, schedule)
     moment = moment.model_copy(update={"recorded": digest(case.recorded)})
     had = unfinished.begin(moment.model_dump_json())
     if case.exchange is not None:
@@ -122,12 +168,17 @@ def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
     with progress.progress("replaying", wish.times) as done:
         replaying = run_replay(settings, store, case, wishes, done, had=had, ended=keep)
         result = asyncio.run(replaying)
+    changed = change_words(wish.set, wish.write)
+    changed += [f"schedule: {schedule.words}"] if schedule is not None else []
+    result = result.model_copy(update={"changed": changed})
     result = mask.model(masked_replay(result, mask))
-    save_replay(settings, result, unfinished.began_wall_ns, unfinished.seconds)
+    number = save_replay(settings, result, unfinished.began_wall_ns, unfinished.seconds)
+    progress.status(f"Saved as run {number}.")
     return result
 
 
-def _look_up(settings: Settings, wish: ReplayWish) -> None:
+def look_up_moment(settings: Settings, wish: ReplayedMoment) -> None:
+    """Raises what a replay would where there is no such incident or commit."""
     number = wish.what.removeprefix("incident/")
     if wish.request is not None:
         Store(settings.store).resolve(wish.what)
@@ -149,7 +200,7 @@ REPLAY = Operation(
             "at the first difference, or same-answer: `unseen` says what was missing or why the cause was not seen.",
         ),
     ),
-    look_up=_look_up,
+    look_up=look_up_moment,
 )
 
 
@@ -171,7 +222,7 @@ class _Moment(Value):
     recorded: str | None = None
 
 
-def _moment(settings: Settings, store: Store, wish: ReplayWish, earlier: str | None) -> _Moment:
+def _moment(settings: Settings, store: Store, wish: ReplayedMoment, earlier: str | None) -> _Moment:
     """What is replayed: as an earlier attempt found it, of which runs are kept, or else as it is now."""
     if earlier is not None:
         found = _Moment.model_validate_json(earlier)
@@ -187,6 +238,11 @@ def _moment(settings: Settings, store: Store, wish: ReplayWish, earlier: str | N
             "which request?", remedy="name an incident, or write `relive replay REF --request N`"
         )
     return _Moment(wish=digest(wish), commit=store.resolve(wish.what), request=wish.request)
+
+
+def case_of_moment(settings: Settings, store: Store, wish: ReplayedMoment) -> ReplayInput:
+    """What is replayed, as it is now; raises UsageError, IncidentUnknown, RefUnknown, RecordingError."""
+    return _case(settings, store, _moment(settings, store, wish, None))
 
 
 def _case(settings: Settings, store: Store, moment: _Moment) -> ReplayInput:

@@ -137,7 +137,8 @@ def reproduce(settings: Settings, wish: ReproduceWish, progress: Progress) -> Re
             ended=lambda attempt: unfinished.keep(masked(attempt)),
         )
     result = mask.model(result.model_copy(update={"attempts": list(map(masked, result.attempts))}))
-    save_reproduction(settings, result, unfinished.began_wall_ns, unfinished.seconds)
+    number = save_reproduction(settings, result, unfinished.began_wall_ns, unfinished.seconds)
+    progress.status(f"Saved as run {number}.")
     return result
 
 

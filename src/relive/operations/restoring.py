@@ -13,6 +13,7 @@ from relive.model.branch import BranchFacts, Clients, Clock, unwritable_words
 from relive.model.capsule import LifePaths, parse_publication
 from relive.model.commit import CommitId, Manifest
 from relive.model.quantities import age, when
+from relive.operations.changing_state import MODULE_TEXT, SET_TEXT, WRITE_TEXT, changed_as_wished, parse_file
 from relive.operations.grammars import each_written_as, written_as
 from relive.operations.named import look_up_commit
 from relive.operations.operation import Effect, Faces, Operation, Tool, Wish
@@ -62,13 +63,18 @@ class RestoreWish(BranchWish):
     publish: Annotated[list[str], each_written_as(parse_publication)] = Field(
         default=[], description="HOSTPORT:PORT: reach the branch's port from this host"
     )
+    set: list[str] = Field(default=[], max_length=100, description=SET_TEXT)
+    write: Annotated[list[str], each_written_as(parse_file)] = Field(
+        default=[], max_length=100, description=WRITE_TEXT
+    )
+    module: str | None = Field(default=None, max_length=400, description=MODULE_TEXT)
 
 
 def restore(settings: Settings, wish: RestoreWish, progress: Progress) -> BranchFacts:
     """Bring a commit to life as a branch, in a sealed sandbox.
 
     Raises:
-        UsageError: an address cannot be published.
+        UsageError: an address cannot be published. ChangeUnfit: a value cannot be set.
         RefUnknown, RefAmbiguous, StoreError: the store cannot give the commit.
         RestoreFailed: the branch did not come to life; nothing is left of it.
     """
@@ -78,6 +84,7 @@ def restore(settings: Settings, wish: RestoreWish, progress: Progress) -> Branch
     commit = store.resolve(wish.ref)
     branch = bring_to_life(settings, store, commit, wish)
     try:
+        changed_as_wished(wish.set, wish.write, wish.module, progress)(branch)
         for host, host_port, port in wanted:
             publish(branch, host, host_port, port)
     except BaseException:

@@ -169,16 +169,16 @@ def verdicts_of(settings: Settings, number: int) -> list[RunVerdict]:
     ]
 
 
-def save_replay(settings: Settings, result: Replay, began_wall_ns: int, seconds: float) -> None:
-    """Keep what a replay showed."""
+def save_replay(settings: Settings, result: Replay, began_wall_ns: int, seconds: float) -> int:
+    """Keep what a replay showed; returns the number of the run."""
     kinds = [run.verdict.kind.value for run in result.runs]
-    _save(settings, RunKind.REPLAY, result, kinds, began_wall_ns, seconds)
+    return _save(settings, RunKind.REPLAY, result, kinds, began_wall_ns, seconds)
 
 
-def save_reproduction(settings: Settings, result: Reproduction, began_wall_ns: int, seconds: float) -> None:
-    """Keep what a reproduction showed."""
+def save_reproduction(settings: Settings, result: Reproduction, began_wall_ns: int, seconds: float) -> int:
+    """Keep what a reproduction showed; returns the number of the run."""
     kinds = [attempt.kind.value for attempt in result.attempts]
-    _save(settings, RunKind.REPRODUCE, result, kinds, began_wall_ns, seconds)
+    return _save(settings, RunKind.REPRODUCE, result, kinds, began_wall_ns, seconds)
 
 
 def _save(
@@ -188,8 +188,8 @@ def _save(
     verdicts: list[str],
     began_wall_ns: int,
     seconds: float,
-) -> None:
-    Runs(settings.runs).add(
+) -> int:
+    return Runs(settings.runs).add(
         kind=kind.value,
         service=result.service,
         incident=result.incident,

@@ -104,8 +104,9 @@ class EventKind(StrEnum):
     miss                      In a replay: a call without a recorded answer. ``asked``, ``kind``, ``nearest`` (dict, or absent),
                               ``differs`` (list of str: paths of the fields that differ), ``policy`` (str).
     note                      Something the recorder did by itself. ``about`` ("gate", "hold", "disk", "refused",
-                              "unframed"), ``text`` (str); about the disk also ``lost`` (int: events not recorded
-                              before this one). ``data``: the refused bytes, at most 64 KiB.
+                              "unframed", "chaos"), ``text`` (str); about the disk also ``lost`` (int: events not recorded
+                              before this one), about chaos ``ms`` (a delay in a replay, at the place that ``text`` names).
+                              ``data``: the refused bytes, at most 64 KiB.
     ========================  =======================================================================================
     """
 

@@ -33,12 +33,14 @@ class ReplayStep:
         continues: it is in the commit; only what was sent of it later is sent.
         after_commit_ns: when it began, counted from the commit.
         waits_for: numbers of requests that must have ended before.
+        held_ms: it is sent so much later than it could be.
     """
 
     exchange: Exchange
     continues: bool
     after_commit_ns: int
     waits_for: frozenset[int]
+    held_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

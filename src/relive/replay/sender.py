@@ -201,6 +201,7 @@ class Sender:
         try:
             if not step.continues:
                 await self._wait_for_turn(step, began)
+                await asyncio.sleep(step.held_ms / 1000)
             if any(one.number == subject for one in self._goes.get(exchange.number, [])):
                 on_subject()
             answer = self.answers[exchange.number] = ReceivedAnswer()

@@ -17,17 +17,21 @@ import json
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from relive.model.outcome import InsideEvent, Miss
 from relive.recording.events import Event, EventKind, is_within_a_call
-from relive.replay.difference import first_difference, is_equal, short
+from relive.replay.difference import DifferingPart, first_differing_part, is_equal, short
 
 __all__ = [
     "COMPARED_KINDS",
     "MOST_EVENTS",
+    "DifferingEvent",
     "asked_words",
+    "compared_event",
+    "differing_events",
     "event_words",
     "first_differing_event",
     "is_call",
@@ -83,14 +87,17 @@ def sequence_of(events: Sequence[Event], pid: int, request: int) -> list[InsideE
             continue
         if event.kind is EventKind.MISS and event.fields.get("policy") == "pass":
             continue  # the call itself follows
-        found.append(_as_compared(event))
+        found.append(compared_event(event))
         if len(found) == MOST_EVENTS:
             break
     return found
 
 
-def _as_compared(event: Event) -> InsideEvent:
-    about = {name: _bounded(event.fields[name]) for name in _PARTS[event.kind] if name in event.fields}
+def compared_event(event: Event) -> InsideEvent:
+    """As it is compared; ``about`` is empty for a kind that is not."""
+    about = {
+        name: _bounded(event.fields[name]) for name in _PARTS.get(event.kind, ()) if name in event.fields
+    }
     if event.data and "asked" in event.fields and "file" not in event.fields:
         about["body"] = _digest(event.data)
     kind = event.kind.value
@@ -149,6 +156,22 @@ def is_call(event: InsideEvent | None) -> bool:
     return event is not None and event.kind in _CALLS
 
 
+@dataclass(frozen=True, slots=True)
+class DifferingEvent:
+    """Where two sequences differ.
+
+    Attributes:
+        place: from 1, in the first sequence; behind its end where only the other has the event.
+        one, other: the events; None: there is none.
+        part: the first part that differs, where both are of one kind; else None.
+    """
+
+    place: int
+    one: InsideEvent | None
+    other: InsideEvent | None
+    part: DifferingPart | None = None
+
+
 def first_differing_event(
     recorded: list[InsideEvent], replayed: list[InsideEvent], ignore: Collection[str] = ()
 ) -> tuple[int, InsideEvent | None, InsideEvent | None, str] | None:
@@ -158,9 +181,20 @@ def first_differing_event(
         ignore: ``event:KIND`` (events of that kind are not compared) or ``event:KIND:PATH``, such as
             ``event:query:$.asked.parameters[0]``.
     """
+    found = next(differing_events(recorded, replayed, ignore), None)
+    return None if found is None else (found.place, found.one, found.other, _words(found))
+
+
+def differing_events(
+    one: list[InsideEvent], other: list[InsideEvent], ignore: Collection[str] = ()
+) -> Iterator[DifferingEvent]:
+    """All that differ, in the order of the first sequence; arguments as of ``first_differing_event``.
+
+    Behind an event that the other lane does not have at its place, that lane is out of step: what follows says little.
+    """
     kinds = {item.split(":")[1] for item in ignore if item.startswith("event:") and item.count(":") == 1}
-    one = [event for event in recorded if event.kind not in kinds]
-    other = [event for event in replayed if event.kind not in kinds]
+    one = [event for event in one if event.kind not in kinds]
+    other = [event for event in other if event.kind not in kinds]
     lanes, came = _by_lane(other), _ended_at(other)
     seen: dict[int, int] = defaultdict(int)
     end = _ended_at(one)
@@ -170,14 +204,13 @@ def first_differing_event(
         counterpart = lanes[event.lane][index][1] if index < len(lanes[event.lane]) else None
         if counterpart is None and place > end:
             continue
-        words = _difference(event, counterpart, ignore)
-        if words is not None:
-            return place + 1, event, counterpart, words
+        found = _difference(place + 1, event, counterpart, ignore)
+        if found is not None:
+            yield found
     for lane, events in lanes.items():
         for place, event in events[seen[lane] :]:
             if place <= came:
-                return len(one) + 1, None, event, f"{event_words(event)} came, which was not recorded"
-    return None
+                yield DifferingEvent(len(one) + 1, None, event)
 
 
 def _by_lane(events: list[InsideEvent]) -> dict[int, list[tuple[int, InsideEvent]]]:
@@ -193,22 +226,33 @@ def _ended_at(events: list[InsideEvent]) -> int:
     return next(ends, len(events))
 
 
-def _difference(one: InsideEvent, other: InsideEvent | None, ignore: Collection[str]) -> str | None:
-    if other is None:
-        return f"{event_words(one)} was recorded, nothing came"
-    if one.kind != other.kind or one.about.get("asked") != other.about.get("asked"):
-        if one.kind == other.kind and _part_difference(one, other, ignore) is None:
-            return None
-        return f"{event_words(one)} was recorded, {event_words(other)} came"
-    found = _part_difference(one, other, ignore)
-    return None if found is None else f"{event_words(one)}: {found}"
+def _difference(
+    place: int, one: InsideEvent, other: InsideEvent | None, ignore: Collection[str]
+) -> DifferingEvent | None:
+    if other is None or one.kind != other.kind:
+        return DifferingEvent(place, one, other)
+    part = _differing_part(one, other, ignore)
+    return None if part is None else DifferingEvent(place, one, other, part)
 
 
-def _part_difference(one: InsideEvent, other: InsideEvent, ignore: Collection[str]) -> str | None:
+def _words(found: DifferingEvent) -> str:
+    """For a replay that is compared with a recording."""
+    if found.one is None:
+        assert found.other is not None
+        return f"{event_words(found.other)} came, which was not recorded"
+    if found.other is None:
+        return f"{event_words(found.one)} was recorded, nothing came"
+    if found.part is None or found.one.about.get("asked") != found.other.about.get("asked"):
+        return f"{event_words(found.one)} was recorded, {event_words(found.other)} came"
+    left, right = ("nothing" if text is None else text for text in (found.part.one, found.part.other))
+    return f"{event_words(found.one)}: {found.part.path}: {left} was recorded, {right} came"
+
+
+def _differing_part(one: InsideEvent, other: InsideEvent, ignore: Collection[str]) -> DifferingPart | None:
     begin = f"event:{one.kind}:"
     paths = {item.removeprefix(begin) for item in ignore if item.startswith(begin)}
     is_same = _is_same_logged if one.kind == EventKind.LOG_RECORD else is_equal
-    return first_difference(one.about, other.about, paths, is_same=is_same)
+    return first_differing_part(one.about, other.about, paths, is_same=is_same)
 
 
 def _is_same_logged(one: Any, other: Any) -> bool:

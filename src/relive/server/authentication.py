@@ -25,7 +25,7 @@ from relive.errors import CredentialsMissing, OriginRefused, ReliveError, ScopeM
 from relive.server.audit import note_for_audit
 from relive.server.credentials import Scope, Token, Tokens, reach
 
-__all__ = ["Authenticator", "Caller", "is_loopback", "needs", "refuse_open_server"]
+__all__ = ["Authenticator", "Caller", "is_loopback", "needs", "refuse_open_server", "refuse_without"]
 
 _ASKED = "relive.caller"  # in the ASGI scope: what ``Authenticator.ask`` found out, a Caller or a ReliveError
 # Whoever reaches loopback is no reason to start programs as root.
@@ -181,12 +181,17 @@ def needs(scope: Scope) -> Callable[..., Coroutine[Any, Any, Caller]]:
             note_for_audit(request.scope)  # such reading is in the audit log as well
         if isinstance(found, ReliveError):
             raise found
-        if scope not in found.scopes:
-            raise ScopeMissing(
-                f"the token {found.name} does not have the scope {scope.value}",
-                cause=f"it has {', '.join(sorted(found.scopes))}",
-                remedy=f"use a token made with `relive token create --scope {scope.value}`",
-            )
+        refuse_without(found, scope)
         return found
 
     return caller
+
+
+def refuse_without(caller: Caller, scope: Scope) -> None:
+    """For routes of which some wishes need more than others; raises ScopeMissing."""
+    if scope not in caller.scopes:
+        raise ScopeMissing(
+            f"the token {caller.name} does not have the scope {scope.value}",
+            cause=f"it has {', '.join(sorted(caller.scopes))}",
+            remedy=f"use a token made with `relive token create --scope {scope.value}`",
+        )

@@ -65,6 +65,7 @@ class KeptState(_Part):
         ignore, on_miss: as those options of ``relive replay``.
         pace: when the recorded requests are sent again; ``fast``: as soon as their order allows.
         limit: seconds for the request.
+        seed, delay: the schedule it is tried under, as those options of ``relive replay``.
     """
 
     relive_kept: int = VERSION
@@ -83,6 +84,8 @@ class KeptState(_Part):
     on_miss: list[str] = []
     pace: Pace = Pace.RECORDED
     limit: float | None = Field(default=None, ge=0.1, le=86_400)
+    seed: int | None = Field(default=None, ge=1, le=(1 << 53) - 1)
+    delay: list[str] = Field(default=[], max_length=1000)
 
     @field_validator("relive_kept")
     @classmethod

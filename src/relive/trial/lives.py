@@ -56,6 +56,7 @@ def live_once(
     heard: dict[int, Outcome] = {}
 
     def carry_out(branch: Branch) -> None:
+        wishes.changes(branch)
         if change is not None:
             changed.append(change(branch))
 

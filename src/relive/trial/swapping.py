@@ -9,6 +9,7 @@ import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
+from types import ModuleType
 from typing import Any
 
 import relive_inprocess.relive_swapper as swapper
@@ -20,7 +21,7 @@ from relive.model.trial import NotSwapped, Swapped
 from relive.sandbox.branch import Branch
 from relive.trial.source import SourceChange, read_in_branch, write_in_branch
 
-__all__ = ["change_code", "loaded_files", "roots_of"]
+__all__ = ["asked_swapper", "change_code", "loaded_files", "python_processes", "roots_of"]
 
 _LIMIT = 30.0  # [s] for one process
 _PACKAGES = ("/site-packages/", "/dist-packages/", "/lib/python")
@@ -29,8 +30,8 @@ _PACKAGES = ("/site-packages/", "/dist-packages/", "/lib/python")
 def loaded_files(branch: Branch) -> list[str]:
     """The source files of modules that its Python processes have loaded, those of packages and of Python aside."""
     found: dict[str, None] = {}
-    for pid in _pythons(branch):
-        reply = _asked(pid, {"kind": "files"})
+    for pid in python_processes(branch):
+        reply = asked_swapper(pid, {"kind": "files"})
         found |= dict.fromkeys(path for path in reply["files"] if not any(part in path for part in _PACKAGES))
     return list(found)
 
@@ -67,17 +68,19 @@ def change_code(branch: Branch, changes: Sequence[SourceChange]) -> Swapped:
                 ) from error
             written.append(change.path)
     # Only now: new code may import a module that the change makes. A branch whose change is refused is thrown away.
-    reply = [_asked(pid, {"kind": "swap", "files": files}) for pid in _pythons(branch)]
+    reply = [asked_swapper(pid, {"kind": "swap", "files": files}) for pid in python_processes(branch)]
     return _gathered(reply, written)
 
 
-def _pythons(branch: Branch) -> list[int]:
+def python_processes(branch: Branch) -> list[int]:
+    """Those whose interpreter can be asked, parents first."""
     return [pid for pid in procfs.tree_of(branch.facts.root) if is_python(pid)]
 
 
-def _asked(pid: int, question: Mapping[str, Any]) -> dict[str, Any]:
+def asked_swapper(pid: int, question: Mapping[str, Any], program: ModuleType = swapper) -> dict[str, Any]:
+    """What ``relive_swapper``, or another program, answers in a process; raises PatchUnfit, RestoreFailed."""
     try:
-        reply: dict[str, Any] = ask(pid, question, _LIMIT, swapper)
+        reply: dict[str, Any] = ask(pid, question, _LIMIT, program)
     except CallLate as error:
         raise RestoreFailed(
             f"process {procfs.innermost_pid(pid)} of the branch could not be given other code",

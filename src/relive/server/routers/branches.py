@@ -26,7 +26,8 @@ from relive.operations.operation import Wish
 from relive.operations.progress import Silent
 from relive.operations.restoring import RESTORE, RestoreWish
 from relive.server.audit import note_for_audit
-from relive.server.authentication import is_loopback
+from relive.server.authentication import is_loopback, refuse_without
+from relive.server.credentials import Scope
 from relive.server.routers.provided import (
     TASK_ANSWER,
     Configured,
@@ -60,7 +61,12 @@ def restored(
     caller: Operator,
     submitted: Annotated[Submitted, Depends()],
 ) -> Task:
-    """Bring a commit to life in a sealed sandbox; the task's result is the branch"""
+    """Bring a commit to life in a sealed sandbox; the task's result is the branch
+
+    To `set` or `write` something needs the scope `memory`, too.
+    """
+    if wish.set or wish.write:  # what is run there can tell what is in its memory
+        refuse_without(caller, Scope.MEMORY)
     for text in wish.publish:
         host, _ = parse_address(text.rpartition(":")[0])
         if not is_loopback(host):

@@ -18,6 +18,7 @@ from relive.operations.runs import (
     show_run,
     verdicts_of,
 )
+from relive.server.authentication import refuse_without
 from relive.server.credentials import Scope
 from relive.server.routers.provided import (
     TASK_ANSWER,
@@ -47,7 +48,12 @@ def replayed(
     caller: Operator,
     submitted: Annotated[Submitted, Depends()],
 ) -> Task:
-    """Restore the commit before a failure, send the recorded requests again, and judge"""
+    """Restore the commit before a failure, send the recorded requests again, and judge
+
+    To `set` or `write` something needs the scope `memory`, too.
+    """
+    if wish.set or wish.write:
+        refuse_without(caller, Scope.MEMORY)
     return submitted(REPLAY.name, wish, caller, wish.what)
 
 

@@ -1,0 +1,211 @@
+"""Replays under varied schedules, until one ends otherwise or it is sure enough that few do."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+from pydantic import Field
+
+from relive.config import Settings
+from relive.incidents.report.masking import Mask
+from relive.incidents.report.outcomes import masked_replay, masked_run
+from relive.intervention.chaos import ChaosSearch, Found
+from relive.intervention.living import Bounds
+from relive.intervention.schedules import clean_runs_wanted, rate_below
+from relive.intervention.swaps import words_at
+from relive.intervention.varying import Variation, VariedRun
+from relive.kernel import procfs
+from relive.model.chaos import Chaos, Delay
+from relive.model.outcome import Replay
+from relive.model.token_scope import Scope
+from relive.operations.grammars import each_written_as
+from relive.operations.operation import Effect, Faces, Operation, Route, Tool
+from relive.operations.policies import check_ignore, parse_stub_policy
+from relive.operations.progress import Progress
+from relive.operations.replays import ReplayedMoment, case_of_moment, look_up_moment
+from relive.operations.runs import save_replay
+from relive.operations.targets import tend
+from relive.replay.plan import Pace
+from relive.replay.replay import ReplayOptions
+from relive.replay.replay_input import ReplayInput
+from relive.replay.verdict import outcome_words
+from relive.store import Store
+
+__all__ = ["CHAOS", "ChaosWish", "chaos"]
+
+_MOST_DELAYS = 100  # that are told
+
+
+class ChaosWish(ReplayedMoment):
+    """What is replayed under varied schedules, and when that is enough."""
+
+    seed: int = Field(
+        default=1, ge=1, le=(1 << 53) - 1, description="The first seed; the next ones follow it"
+    )
+    rate: float = Field(
+        default=0.05,
+        ge=0.001,
+        le=0.5,
+        description="Stop once it is so sure that fewer than this share of schedules ends otherwise",
+    )
+    confidence: float = Field(default=0.95, ge=0.5, le=0.9999, description="How sure")
+    most: int = Field(
+        default=300, ge=3, le=100_000, description="At most so many replays, each in a branch of its own"
+    )
+    within: float = Field(
+        default=600, gt=0, le=86_400, description="Seconds after which no further replay begins"
+    )
+    pace: Pace = Field(
+        default=Pace.RECORDED, description="Send again at the recorded pace, or as fast as order allows"
+    )
+    ignore: Annotated[list[str], each_written_as(check_ignore)] = Field(
+        default=[], description="What may differ, as for `relive replay`"
+    )
+    on_miss: Annotated[list[str], each_written_as(parse_stub_policy)] = Field(
+        default=[],
+        description="A call without a recorded answer: fail or pass, or KIND=pass such as http-call=pass",
+    )
+    limit: float | None = Field(default=None, ge=0.1, le=86_400, description="Seconds for the judged request")
+
+
+def chaos(settings: Settings, wish: ChaosWish, progress: Progress) -> Chaos:
+    """Replay under one schedule after another; secrets are masked in what is told.
+
+    Raises:
+        UsageError: what is asked for cannot be meant.
+        IncidentUnknown, RefUnknown, RecordingError, StoreError: there is nothing that could be replayed.
+        RestoreFailed: a process of a branch could not be given a schedule.
+    """
+    tend(settings, progress)
+    store, mask = Store(settings.store), Mask.configured(settings)
+    case = case_of_moment(settings, store, wish)
+    wishes = ReplayOptions(
+        ignore=tuple(check_ignore(text) for text in wish.ignore),
+        on_miss=dict(parse_stub_policy(text) for text in wish.on_miss),
+        limit=wish.limit,
+        pace=wish.pace,
+        sees=lambda root: mask.learn_environment(procfs.environment_of(root)),
+    )
+    bounds = Bounds(wish.most, wish.within)
+    wanted = clean_runs_wanted(wish.rate, wish.confidence)
+    began_wall_ns = time.time_ns()
+    with progress.progress("replaying", wish.most) as done:
+        lab = Variation(
+            settings, store, case, wishes, bounds, lambda run: mask.model(masked_run(run, mask)), done
+        )
+        search = ChaosSearch(lab, wanted, progress.status)
+        search.run(wish.seed)
+    told = _told(case, search, bounds, wish)
+    if search.found is not None:
+        number = _keep(settings, case, search.found, mask, began_wall_ns, bounds.spent)
+        told = told.model_copy(update={"run": number})
+    told = mask.model(told)
+    return told.model_copy(update={"sentence": _sentence(told)})
+
+
+CHAOS = Operation(
+    "chaos",
+    ChaosWish,
+    Chaos,
+    chaos,
+    Faces(
+        cli=("replay",),
+        rest=Route(
+            "POST",
+            "/chaos",
+            frozenset({Scope.OPERATE, Scope.MEMORY}),
+            "Replay under varied schedules until one ends otherwise, and narrow it to the delays that do it",
+            is_task=True,
+        ),
+        mcp=Tool(
+            Effect.READS,
+            "Replay a failure, or a request that went well, under varied schedules (delays at events, held-back requests, thread "
+            "switching) until one ends otherwise; narrowed to the fewest delays, with the pair of events that changed places.",
+        ),
+    ),
+    look_up=look_up_moment,
+)
+
+
+def _told(case: ReplayInput, search: ChaosSearch, bounds: Bounds, wish: ChaosWish) -> Chaos:
+    found = search.found
+    sure = found is None and search.clean > 0 and search.why_not is None
+    return Chaos(
+        service=case.service,
+        incident=case.incident,
+        request=case.plan.subject,
+        commit=case.commit,
+        plain=[bool(one.fails) for one in search.plain],
+        tried=search.tried,
+        clean=search.clean,
+        seed=found.schedule.seed if found is not None else None,
+        varied=found.schedule.words if found is not None else None,
+        result=_result(found.other) if found is not None else None,
+        narrowed=found is not None and found.narrowed,
+        delays=_delays(found) if found is not None else [],
+        again=found.again if found is not None else None,
+        swap=found.swap if found is not None else None,
+        rate_below=rate_below(search.clean, wish.confidence) if sure else None,
+        confidence=wish.confidence,
+        why_not=search.why_not,
+        replays=bounds.replays,
+        seconds=bounds.spent,
+        sentence="",
+    )
+
+
+def _result(lived: VariedRun) -> str:
+    outcome = lived.run.outcome
+    assert outcome is not None
+    words = outcome_words(outcome)
+    return f"{words}: {outcome.stack.exception}" if outcome.stack is not None else words
+
+
+def _delays(found: Found) -> list[Delay]:
+    return [
+        Delay(place=place, ms=round(ms, 1), at=_at(found, place))
+        for place, ms in list(found.delays.items())[:_MOST_DELAYS]
+    ]
+
+
+def _at(found: Found, place: str) -> str:
+    if place.startswith("request:"):
+        return f"before request {place.partition(':')[2]}"
+    return f"after {words_at(found.other.order, place)}"
+
+
+def _keep(
+    settings: Settings, case: ReplayInput, found: Found, mask: Mask, began_wall_ns: int, seconds: float
+) -> int:
+    """As a run of two: the usual end first, so that they can be compared."""
+    runs = [
+        one.run.model_copy(update={"number": number})
+        for number, one in enumerate((found.usual, found.other), 1)
+    ]
+    result = Replay(
+        service=case.service,
+        incident=case.incident,
+        request=case.plan.subject,
+        commit=case.commit,
+        recorded=case.recorded,
+        unrecorded=list(case.unrecorded),
+        runs=runs,
+        prepare_seconds=case.prepare_seconds,
+        changed=[f"schedule of seed {found.schedule.seed} (the second run)"],
+    )
+    return save_replay(settings, mask.model(masked_replay(result, mask)), began_wall_ns, seconds)
+
+
+def _sentence(told: Chaos) -> str:
+    usual = "fails" if told.plain and all(told.plain) else "passes"
+    other = "passes" if usual == "fails" else "fails"
+    if told.seed is not None:
+        again = f"; again in {told.again[0]} of {told.again[1]} replays" if told.again is not None else ""
+        return f"under no schedule it {usual}, with seed {told.seed} it {other}{again}"
+    if told.rate_below is not None:
+        return (
+            f"it {usual} under {told.clean} of {told.tried} schedules: with {told.confidence:.0%} confidence fewer than "
+            f"{told.rate_below:.1%} of schedules make it end otherwise (each rate as likely as any other before)"
+        )
+    return f"nobody can tell: {told.why_not}"

@@ -1,0 +1,214 @@
+"""Where two runs part: replays, reproductions, and what was recorded."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Annotated, TypeVar
+
+from pydantic import Field
+
+from relive.config import Settings
+from relive.errors import NotFound, UsageError
+from relive.incidents.runs import Runs
+from relive.model.divergence import Divergence
+from relive.model.outcome import InsideEvent, Outcome, Replay, Run
+from relive.model.reproduction import Attempt, Reproduction
+from relive.model.token_scope import Scope
+from relive.operations.grammars import each_written_as
+from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool, Wish
+from relive.operations.policies import check_ignore
+from relive.operations.progress import Progress
+from relive.operations.runs import RunDetail, show_run
+from relive.replay.divergence import divergences, event_lines, text_changes
+from relive.replay.verdict import outcome_words
+
+__all__ = ["DIVERGENCE", "DivergenceWish", "RunsDifference", "divergence", "is_run_ref"]
+
+_REF = re.compile(r"(?P<prefix>run/)?(?P<number>[0-9]{1,15})(?:\.(?P<part>[0-9]{1,9}|recorded))?")
+_RUN_TEXT = "A run: NUMBER or run/NUMBER, with .2 its second one, with .recorded what it was compared with"
+
+T = TypeVar("T", Run, Attempt)
+
+
+class DivergenceWish(Wish):
+    """Which runs are compared."""
+
+    before: str = Field(max_length=60, description=_RUN_TEXT)
+    after: str = Field(max_length=60, description="Another run, written in the same way")
+    ignore: Annotated[list[str], each_written_as(check_ignore)] = Field(
+        default=[], max_length=100, description="What may differ: event:KIND or event:KIND:PATH"
+    )
+
+
+class RunsDifference(Result):
+    """What differs between two runs.
+
+    Attributes:
+        before, after: the runs, as ``run/7.1``; both of one service.
+        is_known: what happened inside is known of both, so that no divergence means that there is none.
+        divergences: the first event that differs, then the first of each class that is not told by then.
+        ended: how the two ended, where that differs.
+        body, log, events: as ``diff -u``; empty where they are equal, or not known of both.
+    """
+
+    before: str
+    after: str
+    service: str
+    is_known: bool
+    divergences: list[Divergence]
+    ended: tuple[str, str] | None
+    body: list[str]
+    log: list[str]
+    events: list[str]
+
+
+def is_run_ref(text: str) -> bool:
+    """``run/7``: where commits may be named, too, the prefix tells a run."""
+    return text.startswith("run/") and _REF.fullmatch(text) is not None
+
+
+def divergence(settings: Settings, wish: DivergenceWish, _progress: Progress) -> RunsDifference:
+    """Compare two runs; secrets are masked.
+
+    Raises:
+        UsageError: a text names no run, or they are of different services.
+        NotFound: there is no such run.
+    """
+    before, after = (_side(settings, text) for text in (wish.before, wish.after))
+    if before.service != after.service:
+        raise UsageError(
+            f"{before.name} is of {before.service!r} and {after.name} of {after.service!r}",
+            cause="only runs of one service have anything in common that could differ",
+            remedy="name two replays or reproductions of one service",
+        )
+    return _compared(before, after, [check_ignore(text, inside_only=True) for text in wish.ignore])
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One of the two. ``body``, ``events``: None where they are not known."""
+
+    name: str
+    service: str
+    ended: str
+    body: str | None
+    log: list[str]
+    events: list[InsideEvent] | None
+
+
+def _compared(before: _Side, after: _Side, ignore: Collection[str]) -> RunsDifference:
+    known = before.events is not None and after.events is not None
+    one, other = before.events or [], after.events or []
+    bodies = before.body is not None and after.body is not None
+    return RunsDifference(
+        before=before.name,
+        after=after.name,
+        service=before.service,
+        is_known=known,
+        divergences=divergences(one, other, ignore) if known else [],
+        ended=(before.ended, after.ended) if before.ended != after.ended else None,
+        body=text_changes(_body_lines(before.body or ""), _body_lines(after.body or "")) if bodies else [],
+        log=text_changes(before.log, after.log),
+        events=text_changes(event_lines(one), event_lines(other)) if known else [],
+    )
+
+
+def _body_lines(body: str) -> list[str]:
+    """Of JSON a line for each value, so that one that differs is seen."""
+    try:
+        return json.dumps(json.loads(body), indent=1, sort_keys=True, ensure_ascii=False).splitlines()
+    except (ValueError, RecursionError):
+        return body.splitlines()
+
+
+def _side(settings: Settings, text: str) -> _Side:
+    number, part = _parsed(text)
+    detail = show_run(settings, number)
+    name = f"run/{number}.{part or 1}"
+    if detail.replay is not None:
+        return _of_replay(name, detail, detail.replay, part)
+    assert detail.reproduction is not None
+    return _of_reproduction(name, detail, detail.reproduction, part)
+
+
+def _parsed(text: str) -> tuple[int, str | None]:
+    """(its number, which of its runs); raises UsageError."""
+    match = _REF.fullmatch(text)
+    if match is None:
+        raise UsageError(
+            f"{text!r} names no run",
+            cause="a run is written 7 or run/7, its second one 7.2, and what was recorded 7.recorded",
+            remedy="`relive replay` tells the number of the run that it has made",
+        )
+    return int(match["number"]), match["part"]
+
+
+def _of_replay(name: str, detail: RunDetail, replay: Replay, part: str | None) -> _Side:
+    if part == "recorded":
+        return _of_outcome(name, detail, replay.recorded)
+    run: Run = _numbered(name, replay.runs, part)
+    if run.outcome is None:
+        raise UsageError(
+            f"{name} was never alive",
+            cause=run.verdict.difference or "its branch could not be restored",
+            remedy="name another of its runs",
+        )
+    return _of_outcome(name, detail, run.outcome)
+
+
+def _of_outcome(name: str, detail: RunDetail, outcome: Outcome) -> _Side:
+    body = None if outcome.body_is_base64 else outcome.body
+    return _Side(name, detail.service, outcome_words(outcome), body, outcome.log, outcome.events)
+
+
+def _of_reproduction(name: str, detail: RunDetail, told: Reproduction, part: str | None) -> _Side:
+    """Of these nothing is kept of what happened inside, but how it ended and the log."""
+    if part == "recorded":
+        raised, status, end, log = told.recorded, told.recorded_status, told.recorded_end, list[str]()
+    else:
+        attempt: Attempt = _numbered(name, told.attempts, part)
+        raised, status, end, log = attempt.raised, attempt.status, attempt.ended, attempt.log
+    words = [f"answered with status {status}" if status is not None else end or "no answer came"]
+    if raised is not None:
+        words.append(f"{raised.type} in {raised.function or '?'} {raised.file}:{raised.line}")
+    return _Side(name, detail.service, ", ".join(words), None, log, None)
+
+
+def _numbered(name: str, runs: Sequence[T], part: str | None) -> T:
+    found = next((one for one in runs if one.number == int(part or 1)), None)
+    if found is None:
+        raise NotFound(
+            f"there is no {name}", cause=f"it has {len(runs)}", remedy="name one of these, or .recorded"
+        )
+    return found
+
+
+def _look_up(settings: Settings, wish: DivergenceWish) -> None:
+    for text in (wish.before, wish.after):
+        Runs(settings.runs).get(_parsed(text)[0])
+
+
+DIVERGENCE = Operation(
+    "divergence",
+    DivergenceWish,
+    RunsDifference,
+    divergence,
+    Faces(
+        cli=("divergence", "diff"),
+        rest=Route(
+            "GET",
+            "/divergence",
+            frozenset({Scope.MEMORY}),
+            "The first event at which two runs differ, of which class it is, and what else differs",
+        ),
+        mcp=Tool(
+            Effect.READS,
+            "The first event at which two runs (replays, or what was recorded: `7.recorded`) differ, and of which class: a "
+            "time only, payload, or another way taken; with what differs in their ends, bodies, logs and events.",
+        ),
+    ),
+    look_up=_look_up,
+)
