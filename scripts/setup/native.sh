@@ -24,9 +24,10 @@ for source in "$REPO"/native/*.c; do
     [[ $name != micro ]] || parts+=("$REPO"/native/tracker/*.c)
     if [[ $name == *_abi3 ]]; then
         # Without the C library: its symbols are then asked for without their versions, so that older and other libraries have them.
-        # It loads in every CPython from 3.8 on, whichever this interpreter is, whose headers are asked for the stable ABI only.
+        # Optimised as one file (-flto): the parts call each other for every few bytes. It loads in
+        # every CPython from 3.8 on, whichever this interpreter is, whose headers are asked for the stable ABI only.
         place=$REPO/src/relive_inprocess/relive_recorder target=_${name%_abi3}.abi3.so
-        command=(gcc "${flags[@]}" -shared -fPIC -nostdlib -fvisibility=hidden -fno-stack-protector -s "-I$python_headers" "${parts[@]}")
+        command=(gcc "${flags[@]}" -flto -shared -fPIC -nostdlib -fvisibility=hidden -fno-stack-protector -s "-I$python_headers" "${parts[@]}")
     elif [[ $name == *_plugin ]]; then
         place=$RELIVE_TOOLS/plugins target=$name.so command=(gcc "${flags[@]}" -shared -fPIC "$source")
     elif [[ $name == *_shim ]]; then
