@@ -10,7 +10,8 @@ from relive.config import Settings
 from relive.dashboard.jobs import JOBS
 from relive.dashboard.refusals import telling
 from relive.model.commit import CommitId
-from relive.operations.bisecting import BISECT, BisectWish
+from relive.operations.bisect_wish import BisectWish
+from relive.operations.bisecting import BISECT
 from relive.operations.explaining import WHY, WhyWish
 from relive.operations.exports import EXPORT, ExportWish
 from relive.operations.logpoints import LOGPOINT, LogpointWish
