@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.waiting import eventually
 
 from relive.checkpoint.criu import CriuTools
 from relive.checkpoint.micro_record import FullCommitNeeded
 from relive.checkpoint.micro_tracker import MicroTracker
 from relive.config import load_settings
+from support.waiting import eventually
 
 from .test_micro_commits import PROGRAMS, Told
 
@@ -48,7 +48,9 @@ def test_no_signal_is_lost_when_one_thread_does_not_stop(waits: Told, tmp_path: 
             if is_over.is_set():
                 return
             time.sleep(0.00002)
-            sent += libc.syscall(_TGKILL, waits.pid, thread, _SIGRTMIN) == 0  # fails while too many wait to be taken
+            sent += (
+                libc.syscall(_TGKILL, waits.pid, thread, _SIGRTMIN) == 0
+            )  # fails while too many wait to be taken
 
     sender = threading.Thread(target=send)
     sender.start()

@@ -308,6 +308,7 @@ def test_plain_events_are_written_by_the_part_in_c(benches):
         assert quickly.answered("redis-command", asked, [b"OK", 1]) == 5
         assert quickly.last() == 5
 
+
 def test_what_a_signal_raises_while_a_checker_is_made_is_passed_on(benches):
     """As everywhere in the recorder (guard.py); what the recorder's own code raises is not."""
     raised = KeyboardInterrupt()
