@@ -1,4 +1,4 @@
-"""What ``relive-micro`` writes of a process: a look at it, or all that a commit on top of another needs (``native/micro/record.h``).
+"""What ``relive-micro`` writes of a process: a look at it, or all that a commit on top needs (``native/micro/record.h``).
 
 All numbers are this machine's, u64 unless said: a file is a sequence of (kind, length, payload), kinds as in
 ``native/micro/record.c``.
