@@ -39,6 +39,8 @@ def test_no_signal_is_lost_when_one_thread_does_not_stop(waits: Told, tmp_path: 
     tracker = MicroTracker(CriuTools(load_settings().tools_path), waits.pid, is_capsule=False)
     threads = [int(one) for one in os.listdir(f"/proc/{waits.pid}/task") if int(one) != waits.pid]
     assert waits.ask("wait") == "waits"
+    children = Path(f"/proc/{waits.pid}/task/{waits.pid}/children")
+    assert eventually(children.read_text, "the child of vfork")
     libc, is_over = ctypes.CDLL(None, use_errno=True), threading.Event()
     sent = 0
 
