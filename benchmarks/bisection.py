@@ -31,7 +31,9 @@ from typing import Any
 
 from relive.config import Settings
 from relive.containers.restore.restoring import restore
-from relive.operations.bisecting import BISECT, Bisection, BisectWish
+from relive.operations.bisect_result import Bisection
+from relive.operations.bisect_wish import BisectWish
+from relive.operations.bisecting import BISECT
 from relive.operations.progress import Silent
 from relive.operations.replays import REPLAY, ReplayWish
 from relive.sandbox.restore_request import RestoreRequest

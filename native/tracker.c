@@ -25,11 +25,31 @@
  * Writes it cannot see: by devices into pages that were pinned before they were write-protected (O_DIRECT, rings).
  * Processes with such descriptors are skipped.
  *
- * The danger is step 1: see tracking.h.
+ * The danger is step 1: see tracker/userfault.h and tracker/frame.h.
  * FILTERS: processes under more seccomp filters than that are skipped: one might end a process for the call.
  */
-#include "tracking.h"
+#define _GNU_SOURCE
+#include "tracker/process.h"
+#include "tracker/userfault.h"
 
+#include "pagemap_scan.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+enum {
+	REGIONS = 1024,
+	ROUNDS = 5,
+	FEW = 64, /* [pages] so many that have changed are left to the commit */
+};
+#define TASK_END 0x7ffffffff000ULL
+
+unsigned char *buffer;
 static struct region regions[REGIONS];
 
 /* -- copying ------------------------------------------------------------------------------------------------------ */

@@ -338,7 +338,7 @@ def mortal(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tracker, which dies before its ptrace call of number $DIE_AT."""
     made = tmp_path_factory.mktemp("native") / "relive-tracker"
     flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-static", "-pthread", "-Wl,--wrap=ptrace"]
-    sources = [NATIVE / "tracker.c", PROGRAMS / "dies_in_ptrace.c"]
+    sources = [NATIVE / "tracker.c", *(NATIVE / "tracker").glob("*.c"), PROGRAMS / "dies_in_ptrace.c"]
     subprocess.run(["gcc", *flags, "-o", made, *sources], check=True)
     return made
 

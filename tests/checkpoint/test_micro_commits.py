@@ -332,3 +332,14 @@ def test_a_process_with_a_userfaultfd_of_its_own_is_committed_whole(told: Told, 
     taking.micro.begin_base(process_target(told.pid))
     assert "userfaultfd" in (taking.micro.reason or "")
     assert told.ask("count") == "1"
+
+
+def test_what_is_longer_than_is_read_is_not_taken_for_unchanged(told: Told, taking: Taking) -> None:
+    told.ask("watch much")
+    reasons = []
+    refused = taking.micro._refused
+    taking.micro._refused = lambda said: (reasons.append(said), refused(said))  # type: ignore[method-assign]
+    for _ in range(2):
+        assert not taking.commit(told.pid)
+    assert any("longer" in said for said in reasons)
+    assert told.ask("count") == "1"

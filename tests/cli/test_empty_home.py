@@ -10,11 +10,21 @@ from relive import errors
 
 SNAPSHOTS = {
     ("log",): "! There are no commits.\n= 0",
-    ("log", "pay", "-n", "3"): "! There are no commits of pay.\n= 0",
+    ("log", "pay", "-n", "3"): (
+        "! Error: nothing called 'pay' is known to Relive (target-unknown)\n"
+        "! Cause: it has no commits and no incidents, and nothing was run or is watched under that name\n"
+        "! Remedy: `relive ps` lists what runs; `relive log` what was committed\n"
+        "= 3"
+    ),
     ("ps",): "! Nothing runs.\n= 0",
     ("ps", "--all"): "! Nothing runs.\n= 0",
     ("incidents",): "! There are no incidents.\n= 0",
-    ("incidents", "pay"): "! There are no incidents of pay.\n= 0",
+    ("incidents", "pay"): (
+        "! Error: nothing called 'pay' is known to Relive (target-unknown)\n"
+        "! Cause: it has no commits and no incidents, and nothing was run or is watched under that name\n"
+        "! Remedy: `relive ps` lists what runs; `relive log` what was committed\n"
+        "= 3"
+    ),
     ("tag",): "! There are no tags.\n= 0",
     ("verify",): "! Checked 0 commits, 0 packs, 0 files: all is well.\n= 0",
     ("retain",): "! Nothing is to be dropped.\n! Dropped 0 of 0 commits.\n= 0",

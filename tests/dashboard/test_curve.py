@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relive.dashboard.curve import curve_figure
-from relive.operations.bisecting import BisectedCommit, Bisection, CurvePoint, Jump, RequestBetween
+from relive.operations.bisect_result import BisectedCommit, Bisection, CurvePoint, Jump, RequestBetween
 
 
 def test_the_band_holds_the_curve_and_the_requests_stand_below_it():

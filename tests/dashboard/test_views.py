@@ -223,7 +223,7 @@ def test_a_bisection_is_told_with_its_requests_and_values():
         from relive.dashboard.bisected import show_bisection
         from relive.inspection.memory_changes import MemoryChanges
         from relive.inspection.state_changes import FieldChange, StateChanges
-        from relive.operations.bisecting import BisectedCommit, Bisection, Jump, RequestBetween
+        from relive.operations.bisect_result import BisectedCommit, Bisection, Jump, RequestBetween
         from relive.operations.differences import CommitDifference, PythonChanges
 
         one, two = (

@@ -57,7 +57,7 @@ def test_the_table_and_what_to_do_are_both_on_stdout(doctor: Doctor, tmp_path: P
     assert lines[0].split() == ["capability", "needed", "works", "took", "found"]
     assert next(line for line in lines if line.startswith("tools ")).split()[1:3] == ["required", "no"]
     assert "tools does not work" in lines
-    assert "  Remedy: run `make setup`" in lines
+    assert "  Remedy: set RELIVE_TOOLS to where they are, or run `make setup`" in lines
     assert "does not work here" in said.stderr
 
 

@@ -309,6 +309,72 @@ def test_plain_events_are_written_by_the_part_in_c(benches):
         assert quickly.last() == 5
 
 
+def test_what_a_signal_raises_while_a_checker_is_made_is_passed_on(benches):
+    """As everywhere in the recorder (guard.py); what the recorder's own code raises is not."""
+    raised = KeyboardInterrupt()
+
+    def make_checker():
+        raise raised
+
+    with benches()[0] as bench:
+        quickly, asked = bench.ring.quick, ('{"a":1', ',"parameters":', (1, "x"))
+        bench.scrubber.checker, bench.scrubber.make_checker = None, make_checker
+        for call in (
+            lambda: quickly.asked(*asked),
+            lambda: quickly.rows(1, [(1, "a")]),
+            lambda: quickly.started("asgi", "GET", "/a", ["h", 1], (), 3),
+            lambda: quickly.ended(0, 200, (), b"{}", 3),
+        ):
+            raised = KeyboardInterrupt()
+            with pytest.raises(KeyboardInterrupt):
+                call()
+            raised = ValueError("of the recorder")
+            assert call() is None
+
+
+GARBAGE = """
+import gc, mmap, os, sys, tempfile
+from relive_recorder import context, quick, scrub
+from relive_recorder.ring import HEADER_BYTES, Ring
+native = quick.module
+scrub.check_with(native.Checker)
+scrubber = scrub.Scrubber()
+scrubber.make_checker()
+make = lambda fd, capacity, epoch: native.Quick(fd, capacity, epoch, 0, 1024, scrubber, *context.for_quick())
+writer = Ring(os.path.join(tempfile.mkdtemp(), "ring"), 1 << 16, 1, make).quick
+
+class Garbage:
+    def __init__(self, after):
+        self.itself, self.after = self, after
+
+    def __del__(self):
+        if self.after:
+            Garbage(self.after - 1)
+        else:
+            headers[0].clear()
+
+# A collection comes with each second object: at one of these it is the error that a name which is no UTF-8 makes.
+for after in range(24):
+    headers = [["na\\udcffme", "a value of its own"], ["another", "value"]]
+    given = "asgi", "GET", "/", None, headers, 3
+    gc.disable()
+    gc.collect()
+    Garbage(after // 2)
+    gc.set_threshold(1)
+    gc.enable()
+    further = {1} if after % 2 else None
+    writer.started(*given)
+    gc.set_threshold(700)
+print("whole")
+"""
+
+
+@each_python
+def test_a_finalizer_that_runs_in_between_may_take_away_what_is_written(run_recorded, python):
+    ran = run_recorded(GARBAGE, python)
+    assert (ran.status, ran.out.split()) == (0, ["whole"])
+
+
 @pytest.mark.parametrize(
     "fields", [{"a": math.nan}, {1: 2}, {"a": {1}}, {"a": 1 << 64}, {"a": "\ud800"}], ids=repr
 )

@@ -97,6 +97,14 @@ def handle_otherwise() -> None:
     libc.signal(signal.SIGUSR1, ctypes.cast(libc.abs, ctypes.c_void_p))
 
 
+def watch_much() -> None:
+    """More in one epoll than fits into 64 KB of its fdinfo."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2048, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    watched = os.eventfd(0)
+    for _ in range(1500):
+        epoll.register(os.dup(watched), select.EPOLLIN)
+
+
 DOES = {
     "nothing": lambda: None,
     "objects": lambda: kept.append([str(number) * 9 for number in range(60000)]),
@@ -136,6 +144,7 @@ DOES = {
     "connect": connected,
     "data in a pipe": pipe_with_data,
     "userfaultfd": userfaultfd,
+    "watch much": watch_much,
     "epoll": lambda: epoll.register(listener, select.EPOLLIN),
 }
 

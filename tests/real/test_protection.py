@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from relive.kernel import procfs
 from support.waiting import eventually
 
 from .harness import PYTHON, Relive
@@ -82,3 +85,23 @@ def test_a_service_whose_agent_does_not_answer_is_told_as_not_protected(relive: 
     assert status == 9
     assert [(one["part"], one["code"]) for one in told["troubles"]] == [("agent", "agent-unreachable")]
     assert health(relive)[0] == 0
+
+
+def test_an_agent_ends_when_its_home_is_deleted_and_the_service_goes_on(relive: Relive) -> None:
+    capsule = relive.run(PYTHON, "-c", WAITING, name="waits")
+    life = relive.home / "capsules" / "waits" / capsule.life
+    agent = int((life / "agent.pid").read_text().split()[0])
+    assert health(relive)[0] == 0  # it answers
+    init = json.loads((life / "state.json").read_text())["init"]
+    try:
+        with (life / "agent.log").open() as log:
+            shutil.rmtree(relive.home, ignore_errors=True)
+            eventually(
+                lambda: (found := procfs.read_stat(agent)) is None or found.has_ended, "the agent's end"
+            )
+            assert "its directory was removed" in log.read()
+        assert procfs.exists(capsule.pid)
+    finally:
+        os.kill(init, signal.SIGKILL)
+        eventually(lambda: not procfs.exists(capsule.pid), "the service's end")
+        relive.home.mkdir(exist_ok=True)

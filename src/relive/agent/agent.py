@@ -34,6 +34,7 @@ from relive.agent.commits.policy import PolicyCommits
 from relive.agent.commits.protection import Protection
 from relive.agent.control.background import BackgroundTasks
 from relive.agent.control.proxy_supervisor import ProxySupervisor
+from relive.agent.control.removal import end_with
 from relive.agent.control.server import serve_control
 from relive.agent.failures.exceptions import ExceptionWatch
 from relive.agent.failures.exits import ExitWatch
@@ -148,6 +149,7 @@ class Agent:
                 ("policy", self._policy().run),
                 ("supervisor", self._supervisor.keep),
                 ("bounding", self._bounding.run),
+                ("directory", lambda: end_with(self._capsule.paths.state)),
             ):
                 self._tasks.start_guarded(part, work)
             self._tasks.begin(self._keeper.make_ready())

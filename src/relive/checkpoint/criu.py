@@ -140,8 +140,8 @@ class CriuTools:
             if not path.exists():
                 raise ToolMissing(
                     f"{path} is missing",
-                    cause="set-up did not run for this RELIVE_HOME",
-                    remedy="run `make setup`",
+                    cause=f"set-up did not put the programs that Relive drives into {self.directory}",
+                    remedy="with another RELIVE_HOME, set RELIVE_TOOLS to where they are; else run `make setup`",
                 )
 
     def environment(self, left_out: int | None = None, *, restores: bool = False) -> dict[str, str]:

@@ -1,6 +1,7 @@
-"""What ``native/micro.c`` writes of a process: a look at it, or all that a commit on top of another needs.
+"""What ``relive-micro`` writes of a process: a look at it, or all that a commit on top needs (``native/micro/record.h``).
 
-All numbers are this machine's, u64 unless said: a file is a sequence of (kind, length, payload), kinds as in its ``enum section``.
+All numbers are this machine's, u64 unless said: a file is a sequence of (kind, length, payload), kinds as in
+``native/micro/record.c``.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ from relive.cli.terminal import AsJson, Terminal
 from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.model.quantities import when
-from relive.operations.bisecting import BisectedCommit, Bisection, BisectWish, Jump, Side
+from relive.operations.bisect_result import BisectedCommit, Bisection, Jump, Side
+from relive.operations.bisect_wish import BisectWish
 from relive.operations.bisecting import bisect as run_bisection
 
 __all__ = ["bisect", "describe"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from relive.model.quantities import when
-from relive.operations.bisecting import Bisection, CurvePoint, RequestBetween
+from relive.operations.bisect_result import Bisection, CurvePoint, RequestBetween
 
 __all__ = ["curve_lines"]
 

@@ -11,6 +11,7 @@ from relive.config import load_settings
 from relive.incidents.report.shown import one_line, shorten
 from relive.model.quantities import age, when
 from relive.operations.incidents import IncidentsWish, page_of_incidents
+from relive.operations.targets import require_known
 
 __all__ = ["incidents"]
 
@@ -35,7 +36,10 @@ def incidents(
     """List incidents, newest first"""
     terminal = Terminal(as_json=as_json)
     wish = IncidentsWish(service=service, search=search, after=after, limit=limit or _ALL)
-    page = page_of_incidents(load_settings(), wish, terminal)
+    settings = load_settings()
+    page = page_of_incidents(settings, wish, terminal)
+    if service is not None and not page.items:
+        require_known(settings, service)
     rows = [
         [
             str(one.number),

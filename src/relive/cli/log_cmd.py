@@ -10,6 +10,7 @@ from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
 from relive.model.quantities import age, duration, size, when
 from relive.operations.commits import CommitsWish, page_of_commits
+from relive.operations.targets import require_known
 
 __all__ = ["log"]
 
@@ -29,7 +30,10 @@ def log(
     """List commits, newest first"""
     terminal = Terminal(as_json=as_json)
     wish = CommitsWish(target=target, search=search, after=after, limit=limit)
-    page = page_of_commits(load_settings(), wish, terminal)
+    settings = load_settings()
+    page = page_of_commits(settings, wish, terminal)
+    if target is not None and not page.items:
+        require_known(settings, target)
     rows = [
         [
             one.id[:10],

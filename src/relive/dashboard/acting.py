@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
@@ -10,10 +12,12 @@ from relive.config import Settings
 from relive.dashboard.jobs import JOBS
 from relive.dashboard.refusals import telling
 from relive.model.commit import CommitId
-from relive.operations.bisecting import BISECT, BisectWish
+from relive.operations.bisect_wish import BisectWish
+from relive.operations.bisecting import BISECT
 from relive.operations.explaining import WHY, WhyWish
 from relive.operations.exports import EXPORT, ExportWish
 from relive.operations.logpoints import LOGPOINT, LogpointWish
+from relive.operations.operation import Operation, Wish
 from relive.operations.replays import REPLAY, ReplayWish
 from relive.operations.reproductions import REPRODUCE, ReproduceWish
 from relive.operations.restoring import RESTORE, RestoreWish
@@ -65,50 +69,60 @@ def replay_buttons(settings: Settings, number: int, subject: str, *, can: bool) 
 
 def reproduce_button(settings: Settings, number: int, subject: str) -> None:
     """In a fresh process, without a commit."""
-    if st.button(
-        "Reproduce afresh",
-        key="reproduce",
-        icon=":material/science:",
-        help="Without any commit: the service is started afresh in a sandbox and gets the same request",
-    ):
-        with telling():
-            wish = ReproduceWish(incident=str(number))
-            JOBS.start(settings, REPRODUCE, wish, title="Reproducing in a fresh process", subject=subject)
+    _question(
+        *(settings, subject, "reproduce", "Reproduce afresh", ":material/science:"),
+        about="Without any commit: the service is started afresh in a sandbox and gets the same request",
+        operation=REPRODUCE,
+        wish=lambda: ReproduceWish(incident=str(number)),
+        title="Reproducing in a fresh process",
+    )
 
 
 def bisect_button(settings: Settings, number: int, subject: str) -> None:
     """Since when the request of an incident fails."""
-    if st.button(
-        "Find when it began",
-        key="bisect",
-        icon=":material/manage_search:",
-        help="Sends the failing request from earlier commits, in sealed sandboxes: the first from which it fails, what came before",
-    ):
-        with telling():
-            JOBS.start(
-                settings, BISECT, BisectWish(replay=number), title="Finding when it began", subject=subject
-            )
-    if st.button(
-        "How probable, from when",
-        key="curve",
-        icon=":material/show_chart:",
-        help=f"The same, and then {_CURVE} commits {_CURVE_TIMES} times each: how probable the failure is from each of them",
-    ):
-        with telling():
-            wish = BisectWish(replay=number, curve=_CURVE, times=_CURVE_TIMES)
-            JOBS.start(settings, BISECT, wish, title="Drawing how probable it is", subject=subject)
+    _question(
+        *(settings, subject, "bisect", "Find when it began", ":material/manage_search:"),
+        about="Sends the failing request from earlier commits, sealed: the first from which it fails, and what came before",
+        operation=BISECT,
+        wish=lambda: BisectWish(replay=number),
+        title="Finding when it began",
+    )
+    _question(
+        *(settings, subject, "curve", "How probable, from when", ":material/show_chart:"),
+        about=f"The same, and then {_CURVE} commits {_CURVE_TIMES} times each: how probable the failure is from each of them",
+        operation=BISECT,
+        wish=lambda: BisectWish(replay=number, curve=_CURVE, times=_CURVE_TIMES),
+        title="Drawing how probable it is",
+    )
 
 
 def why_button(settings: Settings, number: int, subject: str) -> None:
     """What an incident is caused by."""
-    if st.button(
-        "Find the cause",
-        key="why",
-        icon=":material/lightbulb:",
-        help="Replays it with answers, readings and earlier requests changed, in sealed sandboxes, until the failure goes away",
-    ):
+    _question(
+        *(settings, subject, "why", "Find the cause", ":material/lightbulb:"),
+        about="Replays it with answers, readings and earlier requests changed, in sealed sandboxes, until the failure goes away",
+        operation=WHY,
+        wish=lambda: WhyWish(incident=number),
+        title="Finding the cause",
+    )
+
+
+def _question(
+    settings: Settings,
+    subject: str,
+    key: str,
+    label: str,
+    icon: str,
+    *,
+    about: str,
+    operation: Operation[Any, Any],
+    wish: Callable[[], Wish],
+    title: str,
+) -> None:
+    """A button that begins a job; what is wrong with the wish is told when it is pressed."""
+    if st.button(label, key=key, icon=icon, help=about):
         with telling():
-            JOBS.start(settings, WHY, WhyWish(incident=number), title="Finding the cause", subject=subject)
+            JOBS.start(settings, operation, wish(), title=title, subject=subject)
 
 
 def stepping_forms(settings: Settings, number: int, subject: str) -> None:

@@ -7,7 +7,7 @@ import streamlit as st
 from relive.dashboard.curve import curve_figure
 from relive.dashboard.look import escape, label, table
 from relive.model.quantities import when
-from relive.operations.bisecting import BisectedCommit, Bisection, Jump
+from relive.operations.bisect_result import BisectedCommit, Bisection, Jump
 
 __all__ = ["show_bisection"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from relive.dashboard.look import escape
 from relive.model.quantities import when
-from relive.operations.bisecting import Bisection, Jump
+from relive.operations.bisect_result import Bisection, Jump
 
 __all__ = ["curve_figure"]
 

@@ -21,7 +21,7 @@ from relive.model.outcome import Replay
 from relive.model.quantities import duration, size
 from relive.model.reproduction import Reproduction
 from relive.model.stepping import Logged, Written
-from relive.operations.bisecting import Bisection
+from relive.operations.bisect_result import Bisection
 from relive.operations.exports import ExportWritten
 from relive.operations.restoring_many import ManyRestored
 from relive.operations.storage import Verification

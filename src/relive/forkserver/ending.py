@@ -19,6 +19,8 @@ import threading
 from collections.abc import Callable
 from typing import NoReturn
 
+from relive.forkserver.successor import tell_end
+
 __all__ = ["run_and_end"]
 
 _STREAM_LOST = 120  # Python's exit status where its streams could not be flushed (Py_FinalizeEx)
@@ -26,7 +28,10 @@ _WRITERS = (io.BufferedWriter, io.BufferedRandom, io.TextIOWrapper)
 
 
 def run_and_end(run: Callable[[], int | None]) -> NoReturn:
-    """Run it, and end this process with what it returns or raises, as ``sys.exit(run())`` would at the end of a program."""
+    """Run it, and end this process with what it returns or raises, as ``sys.exit(run())`` would at the end of a program.
+
+    Who asked for this process is told its status, as the server may be gone that would tell it.
+    """
     is_interrupted = False
     try:
         status = run() or 0
@@ -44,6 +49,7 @@ def run_and_end(run: Callable[[], int | None]) -> NoReturn:
     if is_interrupted:  # who waits shall see that it ended of the signal
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
+    tell_end(status & 0xFF)
     os._exit(status & 0xFF)
 
 

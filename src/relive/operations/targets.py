@@ -6,10 +6,11 @@ import contextlib
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from relive.agent.capsule.lives import Capsule, living_capsules
+from relive.agent.capsule.lives import Capsule, all_lives, living_capsules
 from relive.agent.control.client import ask_agent
 from relive.config import Settings
 from relive.errors import AgentUnreachable, RecordingError, TargetUnknown
+from relive.incidents.incidents import Incidents
 from relive.kernel import procfs
 from relive.model.capsule import LifePaths
 from relive.model.pace import PaceState
@@ -19,10 +20,11 @@ from relive.operations.progress import Progress
 from relive.operations.respawning import tend_capsules
 from relive.recording.layout import STATE_OFF, STATE_RECORDING
 from relive.recording.reader import Recording
+from relive.store import Store
 from relive.watching.life import Watch, living_watches
 from relive.watching.timestamps import moment
 
-__all__ = ["RunningTarget", "list_targets", "named_targets", "tend"]
+__all__ = ["RunningTarget", "list_targets", "named_targets", "require_known", "tend"]
 
 _STATUS_LIMIT = 2.0  # [s]
 _RECORDING: dict[int | None, str] = {STATE_RECORDING: "on", STATE_OFF: "off"}
@@ -114,6 +116,22 @@ def named_targets(settings: Settings, names: Collection[str], progress: Progress
             remedy="`relive ps` lists what does; `relive log` what was committed before",
         )
     return [one for one in found if not names or one.name in names or one.called in names]
+
+
+def require_known(settings: Settings, name: str) -> None:
+    """Raises TargetUnknown where nothing was run or is watched under that name, and no commit or incident of it is left."""
+    is_known = (
+        any(one.facts.spec.name == name for one in all_lives(settings))
+        or any(name in (one.target, one.facts.name) for one in living_watches(settings))
+        or bool(Store(settings.store).log(name, 1))
+        or bool(Incidents(settings.incidents).list(name))
+    )
+    if not is_known:
+        raise TargetUnknown(
+            f"nothing called {name!r} is known to Relive",
+            cause="it has no commits and no incidents, and nothing was run or is watched under that name",
+            remedy="`relive ps` lists what runs; `relive log` what was committed",
+        )
 
 
 def _watched(watch: Watch) -> RunningTarget:

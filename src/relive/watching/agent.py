@@ -21,6 +21,7 @@ from relive.agent.commits.committer import Committer
 from relive.agent.commits.protection import Protection
 from relive.agent.control.background import BackgroundTasks
 from relive.agent.control.proxy_supervisor import ProxySupervisor
+from relive.agent.control.removal import end_with
 from relive.agent.control.server import serve_control
 from relive.agent.failures.ring_drain import InsideDrain
 from relive.agent.failures.sightings import loop_sighting
@@ -136,6 +137,7 @@ class ContainerAgent:
             self._tasks.start_guarded("output", lambda: self._output.follow(self._starts))
             self._tasks.start_guarded("supervisor", self._supervisor.keep)
             self._tasks.start_guarded("bounding", self._bounding.run)
+            self._tasks.start_guarded("directory", lambda: end_with(self._watch.paths.watch))
             await self._go_from_start_to_start()
             self._is_over = True
         except TargetUnknown:

@@ -31,7 +31,7 @@ def tools(context: ProbeContext) -> ProbeResult:
         raise Obstacle(
             f"missing: {', '.join(missing)}",
             cause=f"not in {found.directory}: set-up did not run for it",
-            remedy=_SETUP,
+            remedy=f"set RELIVE_TOOLS to where they are, or {_SETUP}",
         )
     version = _ask([str(found.criu), "--version"], 0).partition("Version:")[2].split("\n")[0].strip()
     _ask([str(found.init), "--await", "9"], _NO_ORDERS)

@@ -15,14 +15,14 @@ from relive.errors import ReliveError
 from relive.incidents.evidence import events_of, package_of
 from relive.incidents.report.earlier import last_good
 from relive.incidents.report.egress import egress_events
-from relive.incidents.report.handled import MOST_EVENTS, SLACK_NS, Handled, handled, is_of, seq_before
-from relive.incidents.report.json_events import plain
+from relive.incidents.report.handled import SLACK_NS, Handled, handled, is_of, seq_before
 from relive.incidents.report.last_good import Contrast, contrast
 from relive.incidents.report.masking import Mask, mask_for, masked_incident
 from relive.incidents.report.next_steps import NextStep, next_steps
-from relive.incidents.report.origins import Origins, ValueOrigin, needles
+from relive.incidents.report.origins import ValueOrigin
 from relive.incidents.report.printed import Printed, printed_during
 from relive.incidents.report.proxied import Proxied, masked_exchange
+from relive.incidents.report.request_events import events_since, origins_of_values, recorded_events, sentence
 from relive.incidents.report.timeline import Row, Timeline, make_timeline
 from relive.incidents.report.worst import worst_calls
 from relive.incidents.runs import Runs
@@ -35,7 +35,6 @@ from relive.model.outcome import Stack
 from relive.model.stack import find_stack
 from relive.model.value import Value
 from relive.protocols.dependencies import unrecorded
-from relive.recording.both_ends import BothEnds
 from relive.recording.events import Event, EventKind
 from relive.recording.exchanges import Exchange, Exchanges
 from relive.recording.reader import Recording
@@ -162,7 +161,7 @@ def account_of(settings: Settings, incident: Incident) -> Account:
         printed=printed_during(LifePaths(directory), exchange, incident, mask),
         calls=worst_calls(timeline.rows, _CALLS) if timeline is not None else [],
         contrast=_contrast(directory, exchange, timeline, mask, notes),
-        origins=_origins(directory / "inside", events, notes),
+        origins=origins_of_values(directory / "inside", events, notes),
         proxied=proxied,
         commits=commits,
         recording=facts,
@@ -201,7 +200,7 @@ def _contrast(
             mask,
         )[0]
     except ReliveError as error:
-        notes.append(f"the last good request to its route: {_sentence(error)}")
+        notes.append(f"the last good request to its route: {sentence(error)}")
         return None
     then = make_timeline([_masked_event(event, mask) for event in inside], proxied, [], egress)
     if then is None:
@@ -263,15 +262,15 @@ def _inside(
     inside = _kept_events(settings, incident, notes)
     exchange = _exchange(directory / "recording", incident, package, inside, notes)
     if inside:
-        return Handled(inside + _since_then(directory / "inside", inside, notes)), exchange
-    return _recorded_events(directory / "inside", package, exchange, notes), exchange
+        return Handled(inside + events_since(directory / "inside", inside, notes)), exchange
+    return recorded_events(directory / "inside", package, exchange, notes), exchange
 
 
 def _package(settings: Settings, incident: Incident, notes: list[str]) -> ErrorPackage | None:
     try:
         return package_of(settings.incidents, incident.number)
     except ReliveError as error:
-        notes.append(_sentence(error))
+        notes.append(sentence(error))
         return None
 
 
@@ -285,7 +284,7 @@ def _recorded_package(inside: list[Event], notes: list[str]) -> ErrorPackage | N
     try:
         return read_package(failures[-1].data) if failures else None
     except ReliveError as error:
-        notes.append(_sentence(error))
+        notes.append(sentence(error))
         return None
 
 
@@ -293,12 +292,8 @@ def _kept_events(settings: Settings, incident: Incident, notes: list[str]) -> li
     try:
         return events_of(settings.incidents, incident.number)
     except ReliveError as error:
-        notes.append(_sentence(error))
+        notes.append(sentence(error))
         return []
-
-
-def _sentence(error: ReliveError) -> str:
-    return f"{error.message}: {error.cause}" if error.cause else error.message
 
 
 # -- the request in the proxy's recording --------------------------------------------------------------------------------
@@ -322,7 +317,7 @@ def _exchange(
         )
         return _exchange_of(recording, begun) if begun is not None else None
     except ReliveError as error:
-        notes.append(_sentence(error))
+        notes.append(sentence(error))
         return None
 
 
@@ -338,7 +333,7 @@ def _masked(exchange: Exchange | None, mask: Mask, notes: list[str]) -> Proxied 
     try:
         return masked_exchange(exchange, mask) if exchange is not None else None
     except ReliveError as error:
-        notes.append(_sentence(error))
+        notes.append(sentence(error))
         return None
 
 
@@ -375,83 +370,6 @@ def _with_id(settings: Settings, event: Event) -> Event:
     return replace(event, fields={**event.fields, "commit": stored.id if stored is not None else None})
 
 
-# -- the recording inside ------------------------------------------------------------------------------------------------
-
-
-def _recorded_events(
-    directory: Path, package: ErrorPackage | None, exchange: Exchange | None, notes: list[str]
-) -> Handled:
-    """Events of the request from the recording itself, for incidents that none lie beside."""
-    recording = Recording(directory)
-    if not recording.segments():
-        return Handled([])
-    try:
-        if exchange is not None:
-            return _noted(handled(recording, exchange), notes)
-        if package is not None and package.request is not None:
-            own = (
-                plain(event)
-                for event in recording.events()
-                if event.request == package.request.number and event.fields.get("pid") == package.pid
-            )
-            return _noted(_bounded(own), notes)
-    except ReliveError as error:
-        notes.append(_sentence(error))
-    return Handled([])
-
-
-def _since_then(directory: Path, kept: list[Event], notes: list[str]) -> list[Event]:
-    """What the request did after the incident was written down, up to its handler's end, where that is still recorded."""
-    own = [event for event in kept if event.request]
-    if not own or any(event.kind is EventKind.HANDLING_ENDED for event in own):
-        return []
-    pid, request = own[-1].fields.get("pid"), own[-1].request
-    found: list[Event] = []
-    try:
-        for event in map(plain, Recording(directory).events(after=max(event.seq for event in kept))):
-            if event.mono_ns > own[-1].mono_ns + SLACK_NS:
-                break
-            if event.request == request and event.fields.get("pid") == pid:
-                if event.kind is EventKind.HANDLING_STARTED:  # of a later process with that pid
-                    break
-                found.append(event)
-                if event.kind is EventKind.HANDLING_ENDED:
-                    break
-    except ReliveError as error:
-        notes.append(_sentence(error))
-    return found
-
-
-def _origins(directory: Path, events: list[Event], notes: list[str]) -> list[ValueOrigin]:
-    """From the recording, as far as it reaches back."""
-    own = [event for event in events if event.request]
-    origins = Origins(own)
-    if not origins.names:
-        return []
-    until = max(event.mono_ns for event in own)
-    try:
-        for event in map(plain, Recording(directory).events_naming(needles(origins.names))):
-            if event.mono_ns > until:
-                break
-            origins.look_at(event)
-    except ReliveError as error:
-        notes.append(_sentence(error))
-    return origins.found()
-
-
-def _bounded(events: Iterator[Event]) -> Handled:
-    found = BothEnds(MOST_EVENTS)
-    for event in events:
-        found.add(event)
-    return Handled(found.held, left_out=found.left_out)
-
-
-def _noted(found: Handled, notes: list[str]) -> Handled:
-    if found.left_out:
-        notes.append(f"{found.left_out} events in the middle of the request are not told: there are too many")
-    return found
-
-
 # -- the recording of the border ------------------------------------------------------------------------------------------
 
 
@@ -471,7 +389,7 @@ def _egress(
         calls, told = egress_events(directory / "egress", began, ended, inside, mask)
         others = _served_meanwhile(directory / "recording", exchange) if calls else 0
     except ReliveError as error:
-        notes.append(_sentence(error))
+        notes.append(sentence(error))
         return []
     notes += told
     if others:

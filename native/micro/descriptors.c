@@ -1,0 +1,173 @@
+/* See descriptors.h.
+ *
+ * Most is in /proc/PID/fdinfo. What is not (options of a socket, bytes that wait) is asked of a duplicate (pidfd_getfd), which is ours for
+ * a moment: nobody can miss the end of a connection for it, since all stand still. */
+#define _GNU_SOURCE
+#include "descriptors.h"
+
+#include "base.h"
+#include "text.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+
+enum { DESCRIPTORS_MOST = 4096 };
+
+static void say_option(int fd, int level, int option)
+{
+	unsigned char value[128];
+	socklen_t size = sizeof value;
+
+	if (getsockopt(fd, level, option, value, &size))
+		return;
+	say(" %d.%d=", level, option);
+	for (socklen_t i = 0; i < size && i < sizeof value; i++)
+		say("%02x", value[i]);
+}
+
+static void say_name(const char *label, int result, const struct sockaddr_storage *name, socklen_t size)
+{
+	say(" %s=", label);
+	if (result)
+		return;
+	for (socklen_t i = 0; i < size && i < sizeof *name; i++)
+		say("%02x", ((const unsigned char *)name)[i]);
+}
+
+static void say_socket(int fd)
+{
+	static const int general[] = { 1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 16, 18, 20, 21, 25, 26, 29, 30, 34, 36, 38, 39, 44, 46, 72 };
+	static const int tcp[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 18, 23 };
+	static const int ip[] = { 1, 2, 8, 15, 19 };
+	static const int ip6[] = { 26, 49, 67, 75, 78 };
+	struct sockaddr_storage name;
+	socklen_t size = sizeof name;
+	struct pollfd asked = { .fd = fd, .events = POLLIN | POLLPRI | POLLRDHUP };
+	struct tcp_info info = { 0 };
+	int waiting = -1, sent = -1, result;
+
+	result = getsockname(fd, (struct sockaddr *)&name, &size);
+	say_name("name", result, &name, size);
+	say(" family=%d", result ? -1 : name.ss_family);
+	size = sizeof name;
+	result = getpeername(fd, (struct sockaddr *)&name, &size);
+	say_name("peer", result, &name, size);
+	ioctl(fd, SIOCINQ, &waiting);
+	ioctl(fd, SIOCOUTQ, &sent);
+	poll(&asked, 1, 0);
+	say(" in=%d out=%d ready=%x", waiting, sent, (unsigned)asked.revents);
+	size = sizeof info;
+	if (!getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size))
+		say(" state=%d backlog=%u", info.tcpi_state, info.tcpi_state == TCP_LISTEN ? info.tcpi_sacked : 0);
+	for (size_t i = 0; i < sizeof general / sizeof *general; i++)
+		say_option(fd, SOL_SOCKET, general[i]);
+	for (size_t i = 0; i < sizeof tcp / sizeof *tcp; i++)
+		say_option(fd, IPPROTO_TCP, tcp[i]);
+	for (size_t i = 0; i < sizeof ip / sizeof *ip; i++)
+		say_option(fd, IPPROTO_IP, ip[i]);
+	for (size_t i = 0; i < sizeof ip6 / sizeof *ip6; i++)
+		say_option(fd, IPPROTO_IPV6, ip6[i]);
+}
+
+/* Of descriptors for the same file: whether they are one open file, with one position. */
+static int first_of_same(const int *fds, const struct stat *facts, int which)
+{
+	for (int i = 0; i < which; i++)
+		if (facts[i].st_dev == facts[which].st_dev && facts[i].st_ino == facts[which].st_ino &&
+		    !syscall(SYS_kcmp, process.pid, process.pid, 0 /* KCMP_FILE */, fds[i], fds[which]))
+			return fds[i];
+	return -1;
+}
+
+static void say_descriptor(int number, const struct stat *facts, int same)
+{
+	static char info[1 << 16];
+	unsigned long long position = 0;
+	unsigned flags = 0;
+	char target[4096];
+
+	read_link(of_process("fd/%d", number), target);
+	if (slurp(of_process("fdinfo/%d", number), info, sizeof info) < 0)
+		info[0] = 0;
+	sscanf(info, "pos: %llu flags: %o", &position, &flags);
+	say("fd %d mode %o device %llx inode %llu links %lu special %x:%x flags %o same %d goal %s\n", number, facts->st_mode,
+	    (unsigned long long)facts->st_dev, (unsigned long long)facts->st_ino,
+	    S_ISDIR(facts->st_mode) ? 0UL : (unsigned long)facts->st_nlink, major(facts->st_rdev), minor(facts->st_rdev), flags, same,
+	    target);
+	if (S_ISREG(facts->st_mode)) {
+		char *locks = strstr(info, "lock:");
+
+		say("=position %d %llu %lld\n", number, position, (long long)facts->st_size);
+		for (char *at = locks; at && *at; at++)
+			if (*at == '\n')
+				*at = '|';
+		if (locks)
+			say("fd %d %s\n", number, locks);
+		return;
+	}
+	say("fd %d info ", number);
+	for (char *at = info; *at; at++)
+		append(*at == '\n' ? "|" : at, 1);
+	if (S_ISSOCK(facts->st_mode) || S_ISFIFO(facts->st_mode) || !(facts->st_mode & S_IFMT)) {
+		int mine = (int)syscall(SYS_pidfd_getfd, process.handle, number, 0), waiting = -1;
+
+		if (mine < 0) {
+			say(" hidden=%d", errno);
+		} else {
+			struct f_owner_ex owner = { 0 };
+
+			fcntl(mine, F_GETOWN_EX, &owner);
+			say(" owner=%d signal=%d", owner.pid, fcntl(mine, F_GETSIG));
+			if (S_ISSOCK(facts->st_mode))
+				say_socket(mine);
+			else if (S_ISFIFO(facts->st_mode) && !ioctl(mine, FIONREAD, &waiting))
+				say(" in=%d size=%d", waiting, fcntl(mine, F_GETPIPE_SZ));
+			else if (!ioctl(mine, FIONREAD, &waiting))
+				say(" in=%d", waiting);
+			close(mine);
+		}
+	}
+	say("\n");
+}
+
+static int by_number(const void *a, const void *b)
+{
+	return *(const int *)a - *(const int *)b;
+}
+
+bool say_descriptors(void)
+{
+	static int fds[DESCRIPTORS_MOST];
+	static struct stat facts[DESCRIPTORS_MOST];
+	struct dirent *entry;
+	DIR *all = opendir(of_process("fd"));
+	int count = 0;
+
+	if (!all)
+		return refuse("its descriptors cannot be seen");
+	while ((entry = readdir(all)) && count < DESCRIPTORS_MOST)
+		if (entry->d_name[0] != '.')
+			fds[count++] = atoi(entry->d_name);
+	closedir(all);
+	if (count == DESCRIPTORS_MOST)
+		return refuse("it has too many descriptors");
+	qsort(fds, (size_t)count, sizeof *fds, by_number);
+	for (int i = 0; i < count; i++)
+		if (stat(of_process("fd/%d", fds[i]), &facts[i]))
+			return refuse("descriptor %d cannot be seen", fds[i]);
+	for (int i = 0; i < count; i++)
+		say_descriptor(fds[i], &facts[i], first_of_same(fds, facts, i));
+	return true;
+}

@@ -1,0 +1,159 @@
+/* See look.h. The lines are read by `relive.checkpoint.micro_record`. */
+#define _GNU_SOURCE
+#include "look.h"
+
+#include "base.h"
+#include "descriptors.h"
+#include "mappings.h"
+#include "text.h"
+
+#include <dirent.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+struct text afterwards;
+
+static bool is_all_said(void)
+{
+	return is_cut_off ? refuse("what /proc says of it is longer than what is read, or cannot be read") : true;
+}
+
+bool find_threads(void)
+{
+	char path[64];
+	struct dirent *entry;
+	DIR *all;
+
+	snprintf(path, sizeof path, "/proc/%d/task", (int)process.pid);
+	all = opendir(path);
+	thread_count = 0;
+	if (!all)
+		return refuse("the process is gone");
+	while ((entry = readdir(all))) {
+		if (entry->d_name[0] == '.')
+			continue;
+		if (thread_count == THREADS_MOST) {
+			closedir(all);
+			return refuse("it has more than %d threads", THREADS_MOST);
+		}
+		threads[thread_count].tid = atoi(entry->d_name);
+		threads[thread_count].seized = threads[thread_count].held = false;
+		threads[thread_count].owed = 0;
+		thread_count++;
+	}
+	closedir(all);
+	return thread_count > 0 && threads[0].tid == process.pid ? true : refuse("its first thread has ended");
+}
+
+static void say_status(struct thread *t)
+{
+	static const char *const wanted[] = { "Name",	"Umask",  "Uid",    "Gid",    "Groups",	    "NSpid",	"SigPnd",  "ShdPnd",
+					      "SigIgn", "SigCgt", "CapInh", "CapPrm", "CapEff",	    "CapBnd",	"CapAmb",  "NoNewPrivs",
+					      "Seccomp", "Seccomp_filters", "THP_enabled" };
+	static char read_now[8192];
+	struct sched_param priority = { 0 };
+	void *list = NULL;
+	size_t length = 0;
+
+	if (slurp(of_process("task/%d/status", (int)t->tid), read_now, sizeof read_now) < 0)
+		return;
+	for (char *line = read_now; *line;) {
+		char *end = strchr(line, '\n'), *colon = strchr(line, ':');
+
+		if (!end || !colon)
+			break;
+		*end = 0;
+		for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+			if (strlen(wanted[i]) == (size_t)(colon - line) && !strncmp(line, wanted[i], (size_t)(colon - line)))
+				say("thread %d %s\n", (int)t->tid, line);
+		if (!strncmp(line, "NSpid:", 6)) {
+			char *last = strrchr(line, '\t');
+
+			t->inside = last ? atoi(last + 1) : t->tid;
+		} else if (!strncmp(line, "SigCgt:", 7)) {
+			caught |= strtoull(line + 7, NULL, 16);
+		}
+		line = end + 1;
+	}
+	sched_getparam(t->tid, &priority);
+	syscall(SYS_get_robust_list, t->tid, &list, &length);
+	say("thread %d policy %d priority %d nice %d robust %p %zu\n", (int)t->tid, sched_getscheduler(t->tid),
+	    priority.sched_priority, getpriority(PRIO_PROCESS, (id_t)t->tid), list, length);
+	say_file("children", of_process("task/%d/children", (int)t->tid));
+}
+
+static void say_stat(void)
+{
+	static const int wanted[] = { 4, 5, 6, 7, 22, 26, 27, 28, 38, 45, 46, 47, 48, 49, 50, 51 };
+	static char read_now[4096];
+	char *at;
+	size_t next = 0;
+
+	if (slurp(of_process("stat"), read_now, sizeof read_now) < 0 || !(at = strrchr(read_now, ')')))
+		return;
+	say("stat");
+	for (int number = 2; at && next < sizeof wanted / sizeof *wanted; number++) {
+		if (number == wanted[next]) {
+			say(" %.*s", (int)strcspn(at, " \n"), at);
+			next++;
+		}
+		at = strchr(at, ' ');
+		at = at ? at + 1 : NULL;
+	}
+	say("\n");
+}
+
+bool look(void)
+{
+	text.size = 0;
+	is_cut_off = false;
+	caught = 0;
+	say_stat();
+	for (int i = 0; i < thread_count; i++)
+		say_status(&threads[i]);
+	say_link("exe", of_process("exe"));
+	say_link("cwd", of_process("cwd"));
+	say_link("root", of_process("root"));
+	say_file("timers", of_process("timers"));
+	return say_descriptors() && read_mappings() && is_all_said();
+}
+
+bool look_afterwards(void)
+{
+	static const char *const files[] = { "auxv",	   "limits",	   "personality", "oom_score_adj", "loginuid", "cgroup",
+					     "uid_map",	   "timens_offsets" };
+	static const char *const spaces[] = { "mnt", "pid", "net", "ipc", "uts", "user", "cgroup", "time" };
+	const struct text said = text;
+	size_t start = 0;
+	static char smaps[32 << 20];
+
+	text = afterwards;
+	text.size = 0;
+	is_cut_off = false;
+	for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+		say_file(files[i], of_process("%s", files[i]));
+	for (size_t i = 0; i < sizeof spaces / sizeof *spaces; i++)
+		say_link(spaces[i], of_process("ns/%s", spaces[i]));
+	if (slurp(of_process("smaps"), smaps, sizeof smaps) < 0)
+		smaps[0] = 0;
+	for (char *line = smaps; *line; line++) {
+		char *next = strchr(line, '\n');
+		size_t first, end;
+
+		if (!next)
+			break;
+		*next = 0;
+		if (sscanf(line, "%zx-%zx", &first, &end) == 2 && strchr("0123456789abcdef", *line))
+			start = first;
+		else if (!strncmp(line, "VmFlags:", 8))
+			say("=flags %zx %s\n", start, line + 9);
+		line = next;
+	}
+	afterwards = text;
+	text = said;
+	return is_all_said();
+}

@@ -1,0 +1,15 @@
+/* What can be seen of the process from outside. */
+#pragma once
+#include <stdbool.h>
+
+/* Fills `threads`. False: refused. */
+bool find_threads(void);
+
+/* Says all that may change from one commit to the next, into `text` from its beginning; also fills `caught`, each thread's `inside` and the
+ * mappings. To be called while all threads stand still. False: refused. */
+bool look(void);
+
+/* What seldom changes, or takes long to be seen: to be called when the process runs again. It goes to `afterwards`. False: refused. */
+bool look_afterwards(void);
+
+extern struct text afterwards;

@@ -1,0 +1,304 @@
+/* See round_trip.h. */
+#define _GNU_SOURCE
+#include "round_trip.h"
+
+#include "../tracker/stops.h"
+#include "base.h"
+#include "mappings.h"
+#include "text.h"
+
+#include <elf.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+
+enum {
+	CALLS_MOST = 96,
+	FRAME = 8 + 304, /* return address, and as much of ucontext_t as the kernel reads */
+};
+
+struct call {
+	long number, first, second;
+	uint64_t third, fourth;
+	bool saved; /* its answer goes to where its third argument points */
+};
+
+static uint64_t keep_answer; /* address of "mov %rax,(%rdx); ret" */
+static int wake; /* the signal at which a round trip ends */
+static const unsigned char store_answer[] = { 0x48, 0x89, 0x02, 0xc3 };
+
+bool find_gadget(void)
+{
+	char path[64], line[512], rights[8];
+	unsigned long long start, end;
+	FILE *f;
+
+	snprintf(path, sizeof path, "/proc/%d/maps", (int)process.pid);
+	f = fopen(path, "r");
+	if (!f)
+		return false;
+	while (!keep_answer && fgets(line, sizeof line, f)) {
+		if (sscanf(line, "%llx-%llx %7s", &start, &end, rights) != 3 || strncmp(rights, "r-xp", 4))
+			continue;
+		for (; start < end && !keep_answer; start += (uint64_t)(WINDOW - 1) * PAGE) {
+			size_t room = (size_t)WINDOW * PAGE, size = end - start < room ? end - start : room;
+			unsigned char *found;
+
+			if (!peek(process.pid, start, buffer, size))
+				break;
+			found = memmem(buffer, size, store_answer, sizeof store_answer);
+			if (found)
+				keep_answer = start + (uint64_t)(found - buffer);
+		}
+	}
+	fclose(f);
+	return keep_answer != 0;
+}
+
+static bool find_stack(struct thread *t)
+{
+	const struct user_regs_struct *r = &t->context.registers;
+	const struct mapping *at;
+
+	if (t->tid == process.pid) {
+		t->stack = (struct mapping){ process.stack, process.stack_end, false, false, false };
+	} else {
+		at = mapping_of(r->rsp);
+		if (!at || at->is_file || r->fs_base < at->start || r->fs_base >= at->end || r->rsp >= r->fs_base)
+			return refuse("thread %d is not on a stack that is known to be its own", (int)t->tid);
+		t->stack = (struct mapping){ at->start, r->fs_base, false, false, false };
+	}
+	return true;
+}
+
+static int find_calls(const struct thread *t, struct call *calls, uint64_t results, uint64_t *room)
+{
+	const bool is_first = t->tid == process.pid;
+	uint64_t at = results;
+	int count = 0;
+
+#define ASK(size, ...)                                    \
+	do {                                              \
+		calls[count++] = (struct call){ __VA_ARGS__ }; \
+		at += (size);                             \
+	} while (0)
+	ASK(24, SYS_sigaltstack, 0, (long)at, 0, 0, false);
+	ASK(8, SYS_prctl, PR_GET_TID_ADDRESS, (long)at, 0, 0, false);
+	ASK(8, SYS_prctl, PR_GET_PDEATHSIG, (long)at, 0, 0, false);
+	ASK(8, SYS_prctl, PR_GET_SECUREBITS, 0, at, 0, true);
+	if (is_first) {
+		ASK(8, SYS_prctl, PR_GET_CHILD_SUBREAPER, (long)at, 0, 0, false);
+		ASK(8, SYS_prctl, PR_GET_DUMPABLE, 0, at, 0, true);
+		ASK(8, SYS_brk, 0, 0, at, 0, true);
+		ASK(8, SYS_membarrier, 1 << 9 /* GET_REGISTRATIONS */, 0, at, 0, true);
+		for (int which = 0; which < 3; which++)
+			ASK(32, SYS_getitimer, which, (long)at, 0, 0, false);
+		for (int signal = 1; signal <= 64; signal++)
+			if (signal == SIGCHLD || caught >> (signal - 1) & 1)
+				ASK(32, SYS_rt_sigaction, signal, 0, at, 8, false);
+	}
+	ASK(0, SYS_tgkill, threads[0].inside, t->inside, (uint64_t)wake, 0, false);
+#undef ASK
+	*room = at - results;
+	return count;
+}
+
+static void lay_call(unsigned char *to, const struct call *call, uint64_t stack, bool ends)
+{
+	ucontext_t *u = (ucontext_t *)(void *)(to + 8);
+	greg_t *g = u->uc_mcontext.gregs;
+	uint64_t mask = ends ? ~(1ULL << (wake - 1)) : ~0ULL;
+	struct user_regs_struct *r = &threads[0].context.registers;
+
+	u->uc_flags = 6; /* ss as it was; without extended state, which the last frame brings */
+	u->uc_stack.ss_flags = 0x7fffffff;
+	g[REG_RAX] = call->number;
+	g[REG_RDI] = call->first;
+	g[REG_RSI] = call->second;
+	g[REG_RDX] = (greg_t)call->third;
+	g[REG_R10] = (greg_t)call->fourth;
+	g[REG_RSP] = (greg_t)stack;
+	g[REG_RIP] = (greg_t)process.call;
+	g[REG_EFL] = 0x202;
+	g[REG_CSGSFS] = (greg_t)((r->cs & 0xffff) | (r->ss & 0xffff) << 48);
+	memcpy((unsigned char *)u + 296, &mask, sizeof mask);
+}
+
+static bool is_code(uint64_t address, const unsigned char *wanted, size_t size)
+{
+	const struct mapping *at = mapping_of(address);
+	unsigned char found[8];
+
+	return at && at->is_code && size <= sizeof found && peek(process.pid, address, found, size) && !memcmp(found, wanted, size);
+}
+
+/* Whether what a round trip runs is where it was found: after exec, or when a library was unloaded, it is not. */
+static bool has_code(void)
+{
+	static const unsigned char call[] = { 0x0f, 0x05, 0xc3 }, wide[] = { 0x48, 0xc7, 0xc0, 15, 0, 0, 0 },
+				   narrow[] = { 0xb8, 15, 0, 0, 0, 0x0f, 0x05 };
+
+	if (is_code(process.call, call, sizeof call) && is_code(keep_answer, store_answer, sizeof store_answer) &&
+	    ((is_code(process.restore, wide, sizeof wide) && is_code(process.restore + 7, call, 2)) ||
+	     is_code(process.restore, narrow, sizeof narrow)))
+		return true;
+	return refuse("its code is not where it was");
+}
+
+/* Lays all frames, and has the thread stand before the first; *room of what the calls answer is at t->results. */
+static bool lay_round_trip(struct thread *t)
+{
+	static unsigned char image[CALLS_MOST * (FRAME + 16) + 4096];
+	struct call calls[CALLS_MOST];
+	struct process on = process;
+	struct user_regs_struct r;
+	uint64_t all = ~0ULL, room, first, at;
+	struct iovec here, there;
+	int count;
+
+	if (!find_stack(t))
+		return false;
+	on.pid = process.pid;
+	on.stack = t->stack.start;
+	on.stack_end = t->stack.end;
+	if (!lay_frame(&on, &t->context))
+		return refuse("thread %d is not on its stack", (int)t->tid);
+	count = find_calls(t, calls, 0, &room);
+	t->results = (t->context.frame - 64 - room) & ~63ULL;
+	count = find_calls(t, calls, t->results, &room);
+	first = (t->results - (uint64_t)count * (FRAME + 16) - 64) & ~63ULL;
+	if (first < t->stack.start + PAGE || first > t->context.frame)
+		return refuse("the stack of thread %d is too small", (int)t->tid);
+	memset(image, 0, sizeof image);
+	at = first;
+	for (int i = 0; i < count; i++) {
+		uint64_t behind = at + FRAME;
+		unsigned char *to = image + (at - first);
+		const bool ends = i == count - 1;
+
+		/* The word at the start of a frame is where the call before it returns to. */
+		memcpy(to, &process.restore, 8);
+		lay_call(to, &calls[i], ends ? t->context.frame : behind, ends);
+		if (calls[i].saved) {
+			memcpy(image + (behind - first), &keep_answer, 8);
+			behind += 8;
+		}
+		at = behind;
+	}
+	here = (struct iovec){ image, at - first };
+	there = (struct iovec){ (void *)first, at - first };
+	if (process_vm_writev(process.pid, &here, 1, &there, 1, 0) != (ssize_t)(at - first))
+		return refuse("the stack of thread %d cannot be written", (int)t->tid);
+	memset(image, 0, room);
+	here = (struct iovec){ image, room };
+	there = (struct iovec){ (void *)t->results, room };
+	if (process_vm_writev(process.pid, &here, 1, &there, 1, 0) != (ssize_t)room)
+		return refuse("the stack of thread %d cannot be written", (int)t->tid);
+	r = t->context.registers;
+	r.rip = process.restore;
+	r.rsp = first + 8;
+	r.orig_rax = (unsigned long)-1;
+	r.eflags &= ~0x100UL;
+	/* In this order: from here on the frames give everything back. */
+	if (ptrace(PTRACE_SETREGS, t->tid, 0, &r) || ptrace(PTRACE_SETSIGMASK, t->tid, sizeof all, &all))
+		return refuse("the registers of thread %d cannot be written", (int)t->tid);
+	return true;
+}
+
+static bool give_back_all(struct thread *t)
+{
+	struct user_regs_struct r = t->context.registers;
+	struct iovec x = { t->context.xstate, t->context.xsize };
+
+	/* A call that only the kernel knew how to go on with is interrupted, as it is by CRIU. */
+	start_call_anew(&r, false);
+	return !ptrace(PTRACE_SETREGSET, t->tid, NT_X86_XSTATE, &x) &&
+	       !ptrace(PTRACE_SETSIGMASK, t->tid, sizeof t->context.mask, &t->context.mask) &&
+	       !ptrace(PTRACE_SETREGS, t->tid, 0, &r);
+}
+
+static bool say_hidden(struct thread *t)
+{
+	struct call calls[CALLS_MOST];
+	struct rseq_place place = { 0 };
+	uint64_t room, at[2048 / 8 * 2];
+	int count = find_calls(t, calls, t->results, &room), next = 0;
+
+	if (room > sizeof at || !peek(process.pid, t->results, at, room))
+		return refuse("what thread %d answers cannot be read", (int)t->tid);
+	say("?altstack %d %" PRIx64 " %" PRIx64 " %" PRIx64 "\n", (int)t->inside, at[0], at[1] & 0xffffffff, at[2]);
+	say("?tid_address %d %" PRIx64 "\n?pdeath_sig %d %" PRIu64 "\n", (int)t->inside, at[3], (int)t->inside, at[4] & 0xffffffff);
+	say("?securebits %d %" PRIx64 "\n", (int)t->inside, at[5]);
+	if (ptrace(GET_RSEQ, t->tid, sizeof place, &place) >= 0)
+		say("?rseq %d %" PRIx64 " %" PRIx32 " %" PRIx32 "\n", (int)t->inside, place.pointer, place.size, place.signature);
+	if (t->tid != process.pid)
+		return true;
+	say("?subreaper %" PRIu64 "\n?dumpable %" PRIu64 "\n?brk %" PRIx64 "\n?membarrier %" PRIx64 "\n", at[6] & 0xffffffff, at[7],
+	    at[8], at[9]);
+	for (int i = 0; i < 12; i++)
+		next |= at[10 + i] != 0;
+	say("?timers %d\n", next);
+	next = 22;
+	for (int i = 0; i < count; i++)
+		if (calls[i].number == SYS_rt_sigaction) {
+			say("?action %ld %" PRIx64 " %" PRIx64 " %" PRIx64 " %" PRIx64 "\n", calls[i].first, at[next], at[next + 1],
+			    at[next + 2], at[next + 3]);
+			next += 4;
+		}
+	return true;
+}
+
+bool make_round_trips(void)
+{
+	static const int harmless[] = { SIGCHLD, SIGURG, SIGWINCH }; /* the last is the least likely to be waited for */
+	siginfo_t sent;
+	bool well = true;
+	int status;
+
+	wake = 0;
+	for (int i = 0; i < 3; i++)
+		if (!(caught >> (harmless[i] - 1) & 1))
+			wake = harmless[i];
+	if (!wake)
+		return refuse("it catches every signal that could be used");
+	if (__builtin_popcountll(caught) > 64 - 20)
+		return refuse("it catches too many signals");
+	if (!has_code())
+		return false;
+	for (int i = 0; i < thread_count; i++)
+		if (!lay_round_trip(&threads[i]))
+			return false; /* those that are laid run through their frames when they are let go */
+	for (int i = 0; i < thread_count; i++) {
+		if (ptrace(PTRACE_CONT, threads[i].tid, 0, 0))
+			return refuse("thread %d has ended", (int)threads[i].tid);
+		threads[i].held = false;
+	}
+	for (int i = 0; i < thread_count; i++) {
+		if (!stopped(threads[i].tid, &status, GIVE_UP_MS))
+			return refuse("thread %d does not come back", (int)threads[i].tid);
+		threads[i].held = true;
+		if (signal_of(status) != wake) {
+			/* Somebody else's signal: it goes to it, and the frames bring it back. */
+			ptrace(PTRACE_DETACH, threads[i].tid, 0, (void *)(long)signal_of(status));
+			threads[i].seized = false;
+			well = refuse("thread %d was sent signal %d", (int)threads[i].tid, WSTOPSIG(status));
+			continue;
+		}
+		if (!say_hidden(&threads[i]))
+			well = false;
+		/* One of that number that waited for it, blocked, for signalfd(2) or sigwait(3), came before ours. */
+		if (ptrace(PTRACE_GETSIGINFO, threads[i].tid, 0, &sent) || sent.si_code != SI_TKILL || sent.si_pid != threads[0].inside) {
+			threads[i].owed = wake;
+			well = refuse("thread %d was sent signal %d", (int)threads[i].tid, wake);
+		}
+		if (!give_back_all(&threads[i]))
+			well = refuse("the registers of thread %d cannot be given back", (int)threads[i].tid);
+	}
+	return well;
+}

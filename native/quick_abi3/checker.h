@@ -1,0 +1,19 @@
+// Whether there may be a secret in a text.
+//
+// It may say of a clean text that there may be one, and then ``Scrubber.text`` of scrub.py looks; of a text with a secret it never says that
+// it is clean. So each test here has to find all that its like in scrub.py finds.
+#pragma once
+#include "text.h"
+
+typedef struct Checker Checker;
+extern PyObject *checker_type;  // of what ``make_checker_type`` made
+PyObject *make_checker_type(void);
+
+// No: certainly none that ``Scrubber.text`` would find, so that it would return the text as it is.
+int may_hold_secret(const Checker *self, const uint8_t *p, size_t n);
+
+// Whether a part of a name that tells a secret is in it, such as "password".
+int has_hint(const Checker *self, const uint8_t *p, size_t n);
+
+// Whether a name tells no secret, as ``has_hint``.
+int is_harmless_name(Checker *self, const uint8_t *p, size_t n);

@@ -1,0 +1,80 @@
+// See environment.h.
+#include "environment.h"
+
+#pragma weak PyFrame_GetCode  // from 3.9 on
+extern PyFrameObject *PyFrame_GetBack(PyFrameObject *) __attribute__((weak));  // not part of the stable ABI, but the same since 3.9
+
+// What a method ``__getitem__`` of os.environ's class goes by, see kinds/environment.py.
+static struct {
+    PyObject *real, *told;             // the method that was there before; the function in Python that records what it gives
+    PyObject *environ, *items, *values;  // codes of iterators that go through all of it
+    PyObject *passing, *installed;     // see kinds/callers.py: modules that are passed on the way up; verdicts by a code's file
+} environment;
+
+// The code of a frame, and the frame above it; new references.
+static PyObject *code_of(PyFrameObject *frame) {
+    return PyFrame_GetCode != NULL ? (PyObject *)PyFrame_GetCode(frame) : PyObject_GetAttrString((PyObject *)frame, "f_code");
+}
+
+static PyFrameObject *frame_above(PyFrameObject *frame) {
+    if (PyFrame_GetBack != NULL) return PyFrame_GetBack(frame);
+    PyObject *above = PyObject_GetAttrString((PyObject *)frame, "f_back");
+    if (above != Py_None) return (PyFrameObject *)above;
+    Py_DECREF(above);
+    return NULL;
+}
+
+static int is_passing(PyFrameObject *frame) {
+    PyObject *globals = PyObject_GetAttr((PyObject *)frame, name_globals), *name = NULL;
+    if (globals != NULL && PyDict_Check(globals)) name = PyDict_GetItem(globals, name_name);
+    int found = name != NULL && Py_TYPE(name) == &PyUnicode_Type && PySet_Contains(environment.passing, name) == 1;
+    Py_XDECREF(globals);
+    return found;
+}
+
+// Nothing is recorded of this read, as is known without asking the Python code.
+static int is_read_by_library(void) {
+    PyFrameObject *frame = PyEval_GetFrame(), *above;
+    if (frame == NULL) return 1;  // no Python code asks
+    Py_INCREF(frame);
+    PyObject *code = code_of(frame);
+    int found = code != NULL && (code == environment.items || code == environment.values);
+    if (!found && code != NULL) {
+        while (frame != NULL && is_passing(frame)) {
+            above = frame_above(frame);
+            Py_DECREF(frame);
+            frame = above;
+        }
+        Py_DECREF(code);
+        code = frame != NULL ? code_of(frame) : NULL;
+        PyObject *file = code != NULL ? PyObject_GetAttr(code, name_file) : NULL;
+        found = file != NULL && PyDict_GetItem(environment.installed, file) == Py_True;
+        Py_XDECREF(file);
+    }
+    Py_XDECREF(code);
+    Py_XDECREF(frame);
+    PyErr_Clear();
+    return found;
+}
+
+static PyObject *environment_item(PyObject *self, PyObject *key) {
+    int is_nothing = self != environment.environ || Py_TYPE(key) != &PyUnicode_Type || is_read_by_library();
+    return PyObject_CallFunctionObjArgs(is_nothing ? environment.real : environment.told, self, key, NULL);
+}
+
+static PyMethodDef environment_method = {"__getitem__", environment_item, METH_O, NULL};
+
+// environment(class, real, told, environ, items, values, passing, installed) -> a method for that class; once.
+PyObject *module_environment(PyObject *Py_UNUSED(module), PyObject *given) {
+    PyObject *class, *parts[7];
+    if (!PyArg_ParseTuple(given, "O!OOOOOO!O!", &PyType_Type, &class, &parts[0], &parts[1], &parts[2], &parts[3], &parts[4], &PyFrozenSet_Type,
+                          &parts[5], &PyDict_Type, &parts[6]))
+        return NULL;
+    PyObject **places[] = {&environment.real, &environment.told, &environment.environ, &environment.items, &environment.values,
+                           &environment.passing, &environment.installed};
+    for (int i = 0; i < 7; i++) {
+        Py_INCREF(parts[i]);
+        *places[i] = parts[i];
+    }
+    return PyDescr_NewMethod((PyTypeObject *)class, &environment_method);
+}

@@ -1,0 +1,80 @@
+// See event.h.
+#include "event.h"
+
+#include "lanes.h"
+
+unsigned long long now(clockid_t clock) {
+    struct timespec at;
+    clock_gettime(clock, &at);
+    return (unsigned long long)at.tv_sec * 1000000000u + (unsigned long long)at.tv_nsec;
+}
+
+enum { LONGEST_KIND = 100, BEGINNING = LONGEST_KIND + 7 * 21 };  // [bytes]
+int begin_event(Quick *self, Text *text, const char *kind, size_t kind_size, PyObject *request) {
+    unsigned long long number = 0, lane = 0;
+    text_begin(text);
+    if (kind_size > LONGEST_KIND) return -1;
+    if (find_place(self, &number, &lane) < 0) return -1;
+    if (request != NULL && request != Py_None) {
+        number = PyLong_AsUnsignedLongLong(request);
+        if (PyErr_Occurred()) return -1;
+    }
+    if (self->map == NULL || self->words[EPOCH] != self->epoch) return -1;  // the place may have taken a while to find
+    // Made from its end: seven numbers and a word of at most ``LONGEST_KIND``, so that it fits.
+    char said[BEGINNING], *end = said + sizeof said, *at = end;
+    *--at = ',';
+    at = digits_before(at, number);
+    *--at = ',';
+    at = digits_before(at, lane);
+    *--at = ',';
+    at = digits_before(at, PyThread_get_thread_ident());
+    *--at = ',';
+    *--at = '"';
+    memcpy(at -= kind_size, kind, kind_size);
+    *--at = '"';
+    *--at = ',';
+    unsigned long long began = now(CLOCK_MONOTONIC);
+    at = digits_before(at, now(CLOCK_REALTIME));
+    *--at = ',';
+    at = digits_before(at, began);
+    *--at = ',';
+    at = digits_before(at, self->seq + 1);
+    *--at = '[';
+    text->length = FRAME;
+    put(text, at, (size_t)(end - at));
+    return 0;
+}
+
+PyObject *end_event(Quick *self, Text *text, const char *data, size_t data_size) {
+    PyObject *result = NULL;
+    PUT(text, "]");
+    if (!text->failed) {
+        self->seq++;
+        write_record(self, self->seq, text->at, text->length, data, data_size);
+        result = PyLong_FromUnsignedLongLong(self->seq);
+    }
+    text_end(text);
+    if (result != NULL) return result;
+    PyErr_Clear();
+    Py_RETURN_NONE;
+}
+
+int is_to_be_passed_on(void) { return PyErr_Occurred() != NULL && !PyErr_ExceptionMatches(PyExc_Exception); }
+
+PyObject *not_plain(Text *text) {
+    if (text != NULL) text_end(text);
+    if (is_to_be_passed_on()) return NULL;
+    PyErr_Clear();
+    Py_RETURN_NONE;
+}
+
+PyObject *checker_of(Quick *self) {
+    PyObject *checker = PyObject_GetAttr(self->scrubber, name_checker);
+    if (checker == Py_None) {  // something was learned since it was made
+        Py_DECREF(checker);
+        checker = PyObject_CallMethod(self->scrubber, "make_checker", NULL);
+    }
+    if (checker != NULL && (PyObject *)Py_TYPE(checker) == checker_type) return checker;
+    Py_XDECREF(checker);
+    return NULL;
+}

@@ -1,0 +1,92 @@
+// Requests that the service handles. See methods.h, servers/handling.py.
+#include "event.h"
+#include "methods.h"
+#include "values.h"
+
+static PyObject *item(PyObject *pair, Py_ssize_t at) {
+    return Py_TYPE(pair) == &PyTuple_Type ? PyTuple_GetItem(pair, at) : PyList_GetItem(pair, at);
+}
+
+static Py_ssize_t items(PyObject *of) {
+    return Py_TYPE(of) == &PyTuple_Type ? PyTuple_Size(of) : Py_TYPE(of) == &PyList_Type ? PyList_Size(of) : -1;
+}
+
+
+// A tuple or list of pairs.
+static void put_headers(Text *text, PyObject *headers, Checker *checker) {
+    Py_ssize_t count = items(headers);
+    if (count < 0) text->failed = 1;
+    PUT(text, "[");
+    for (Py_ssize_t i = 0; !text->failed && i < count; i++) {
+        PyObject *pair = item(headers, i);
+        if (items(pair) != 2) {
+            text->failed = 1;
+            return;
+        }
+        put(text, i ? ",[" : "[", i ? 2 : 1);
+        put_header(text, item(pair, 0), checker, 1);
+        PUT(text, ",");
+        if (text->failed) return;
+        put_header(text, item(pair, 1), checker, 0);
+        PUT(text, "]");
+    }
+    PUT(text, "]");
+}
+
+// started(server, method, target, peer, headers, request): an event ``handling-started``.
+PyObject *quick_started(PyObject *object, PyObject *const *given, Py_ssize_t count) {
+    Quick *self = (Quick *)object;
+    Text text;
+    PyObject *result = NULL;
+    if (count != 6 || !is_recording(self)) Py_RETURN_NONE;
+    for (int i = 0; i < 3; i++)
+        if (Py_TYPE(given[i]) != &PyUnicode_Type) Py_RETURN_NONE;
+    PyObject *checker = checker_of(self);
+    if (checker != NULL && BEGIN(self, &text, "handling-started", given[5]) == 0) {
+        PUT(&text, "{\"server\":");
+        put_text(&text, given[0], NULL);
+        PUT(&text, ",\"method\":");
+        put_text(&text, given[1], NULL);
+        PUT(&text, ",\"target\":");
+        put_text(&text, given[2], (Checker *)checker);
+        PUT(&text, ",\"peer\":");
+        put_json(&text, given[3], 0);
+        PUT(&text, ",\"headers\":");
+        put_headers(&text, given[4], (Checker *)checker);
+        PUT(&text, "}");
+        result = end_event(self, &text, NULL, 0);
+    }
+    Py_XDECREF(checker);
+    return result != NULL ? result : not_plain(NULL);
+}
+
+// ended(began, status, headers, body, request): an event ``handling-ended``; began: monotonic time.
+PyObject *quick_ended(PyObject *object, PyObject *const *given, Py_ssize_t count) {
+    Quick *self = (Quick *)object;
+    Text text;
+    char *body;
+    Py_ssize_t size;
+    PyObject *result = NULL;
+    unsigned long long ended = now(CLOCK_MONOTONIC);
+    if (count != 5 || !is_recording(self) || Py_TYPE(given[3]) != &PyBytes_Type) Py_RETURN_NONE;
+    unsigned long long began = PyLong_AsUnsignedLongLong(given[0]);
+    if (PyErr_Occurred() || PyBytes_AsStringAndSize(given[3], &body, &size) < 0) return not_plain(NULL);
+    PyObject *checker = checker_of(self);
+    if (checker != NULL && (size_t)size <= 4 * self->most && is_utf8((uint8_t *)body, (size_t)size) &&
+        !may_hold_secret((Checker *)checker, (uint8_t *)body, (size_t)size) && BEGIN(self, &text, "handling-ended", given[4]) == 0) {
+        PUT(&text, "{\"ns\":");
+        put_unsigned(&text, ended - began);
+        PUT(&text, ",\"status\":");
+        if (Py_TYPE(given[1]) != &PyLong_Type || !put_number(&text, given[1])) text.failed = 1;
+        if (size) {
+            PUT(&text, ",\"bytes\":");
+            put_unsigned(&text, (unsigned long long)size);
+        }
+        PUT(&text, ",\"headers\":");
+        put_headers(&text, given[2], (Checker *)checker);
+        PUT(&text, "}");
+        result = end_event(self, &text, body, (size_t)size);
+    }
+    Py_XDECREF(checker);
+    return result != NULL ? result : not_plain(NULL);
+}

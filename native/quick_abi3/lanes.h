@@ -1,0 +1,17 @@
+// Who runs, and in which lane of which request: what context.py finds out, without Python code in between as long as asyncio or threads
+// are all that tells lanes apart.
+#pragma once
+#include "ring.h"
+
+// As ``place`` of context.py; -1 with an error. Python code may run in it.
+int find_place(Quick *self, unsigned long long *number, unsigned long long *lane);
+
+// here() -> the lane of the running code, as ``_here`` of context.py.
+PyObject *module_here(PyObject *module, PyObject *nothing);
+
+// bear() -> a birth, as ``bear`` of context.py.
+PyObject *module_bear(PyObject *module, PyObject *nothing);
+
+// lanes(request, lane, born, of_thread, birth, count) -> bool: what ``here`` and ``bear`` go by: three variables, what is known of each
+// thread, the class ``Birth``, ``itertools.count``. False: this Python lets nobody set a variable from here.
+PyObject *module_lanes(PyObject *module, PyObject *given);

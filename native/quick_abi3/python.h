@@ -1,0 +1,47 @@
+// CPython's stable ABI from 3.8 on, and what is not of it but has been the same for as long. Before any other header.
+#pragma once
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>  // before Python.h, which asks for mmap64, a name that not every C library has
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x03080000
+#include <Python.h>
+
+// Part of the stable ABI only from 3.10 on, but the same since 3.7.
+#ifndef METH_FASTCALL
+#define METH_FASTCALL 0x0080
+#endif
+typedef PyObject *(*Fast)(PyObject *, PyObject *const *, Py_ssize_t);
+#define FAST(function) ((PyCFunction)(void (*)(void))(Fast)(function))
+// Not part of it at all, but the same since 3.7.1. Weak: where it should be gone one day, the variable's method is called.
+extern int PyContextVar_Get(PyObject *, PyObject *, PyObject **) __attribute__((weak));
+extern PyObject *PyContextVar_Set(PyObject *, PyObject *) __attribute__((weak));
+
+// Names by which attributes and modules are asked for, made once.
+#define NAMES_OF_PYTHON(NAME)                                                                                                             \
+    NAME(number, "number")                                                                                                                \
+    NAME(checker, "checker")                                                                                                              \
+    NAME(description, "description")                                                                                                      \
+    NAME(rowcount, "rowcount")                                                                                                            \
+    NAME(lastrowid, "lastrowid")                                                                                                          \
+    NAME(asyncio, "asyncio")                                                                                                              \
+    NAME(name, "__name__")                                                                                                                \
+    NAME(connection, "connection")                                                                                                        \
+    NAME(texts, "_texts")                                                                                                                 \
+    NAME(database, "_relive_database")                                                                                                    \
+    NAME(asked, "asked")                                                                                                                  \
+    NAME(sqlite, "sqlite")                                                                                                                \
+    NAME(parameters, ",\"parameters\":")                                                                                                  \
+    NAME(request, "request")                                                                                                              \
+    NAME(who, "who")                                                                                                                      \
+    NAME(birth, "birth")                                                                                                                  \
+    NAME(lanes, "lanes")                                                                                                                  \
+    NAME(globals, "f_globals")                                                                                                            \
+    NAME(file, "co_filename")                                                                                                             \
+    NAME(quick, "quick")                                                                                                                  \
+    NAME(rows, "_relive_rows")
+#define DECLARE_NAME(which, said) extern PyObject *name_##which;
+NAMES_OF_PYTHON(DECLARE_NAME)
+
+// Whether this interpreter is the one of the process to which all that is kept here belongs: objects of another may be gone at any time.
+int is_own_interpreter(void);

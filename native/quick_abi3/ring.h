@@ -1,0 +1,38 @@
+// The writer of a ring, see ring.py, and with it what an event is made of.
+#pragma once
+#include "python.h"
+
+enum { EPOCH = 2, MODE = 3, HEAD = 5, SEQ = 6 };  // words of the ring's header, see ring.py
+enum { RECORD = 1, HEADER_BYTES = 4096, FRAME = 16 };
+
+typedef struct {
+    PyObject_HEAD
+    uint8_t *map;  // NULL: forgotten
+    volatile uint64_t *words;
+    uint64_t capacity, epoch, into, head;
+    unsigned long long seq;
+    size_t most;  // [bytes] of one value's JSON; beyond that the Python code decides what is kept
+    PyObject *scrubber, *request, *lane, *here, *outside;
+} Quick;
+
+// Once, before anything else.
+void prepare_ring(void);
+
+// A method of the type: Quick(fd, capacity, epoch, seq, most, scrubber, request, lane, here, outside), the writer of a ring that was just made;
+// ``seq``: of the last event before. The rest is context.py's: two variables, a function that finds out the lane, the request that is none.
+PyObject *quick_new(PyTypeObject *type, PyObject *given, PyObject *named);
+void quick_gone(PyObject *object);
+
+// ``record``: FRAME bytes, which are filled in here, and the meta behind them. As ``Ring.write``.
+int write_record(Quick *self, unsigned long long seq, char *record, size_t size, const char *data, size_t data_size);
+
+int is_recording(const Quick *self);
+
+// It is the ring of this process, recording or not.
+static inline int is_own_ring(const Quick *self) { return self->map != NULL && self->words[EPOCH] == self->epoch; }
+
+// Let go of the memory.
+void unmap(Quick *self);
+
+// crc32(bytes) -> int: for the tests.
+PyObject *module_crc32(PyObject *module, PyObject *given);

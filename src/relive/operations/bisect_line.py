@@ -1,0 +1,129 @@
+"""The commits that are bisected, and how one of them is probed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from relive.bisection.judgement import Judged, Judgement
+from relive.config import Settings
+from relive.errors import RecordingError, RestoreFailed, StoreError, UsageError
+from relive.model.commit import CommitId
+from relive.model.expectation import parse_expectation
+from relive.model.incident import Incident
+from relive.operations.bisect_wish import BisectWish
+from relive.operations.branches import inside_environment
+from relive.store import Store
+from relive.store.index import StoredCommit
+
+__all__ = ["commits_between", "probe_of"]
+
+_LIMIT = 10.0  # [s] for a probe
+_REQUEST_LINE = re.compile(r"(?:([A-Z]{1,20}) +)?(/[\x21-\x7e]*)")
+
+
+def commits_between(store: Store, wish: BisectWish, incident: Incident | None) -> list[StoredCommit]:
+    """The commits from good to bad, in the order in which they were taken; at least two."""
+    before = _before(store, incident) if incident is not None else None
+    last = store.get(store.resolve(wish.bad)) if wish.bad is not None else before
+    assert last is not None, "it was checked that bad is given, or an incident"
+    of_target = store.log(last.name)[::-1]
+    if incident is not None:
+        of_target = [one for one in of_target if one.life == incident.life]
+    if not of_target or (incident is not None and last.life != incident.life):
+        raise _other_service(last, incident.service if incident is not None else last.name)
+    if before is not None and (last.taken_wall_ns, last.id) > (before.taken_wall_ns, before.id):
+        raise UsageError(
+            f"commit {last.id[:10]} (bad) was taken after the failing request of incident {wish.replay} had begun",
+            cause="from there it cannot be sent again",
+            remedy=f"leave it out: then it is {before.id[:10]}, the last one before the incident",
+        )
+    first = store.get(store.resolve(wish.good)) if wish.good is not None else of_target[0]
+    if first.name != last.name:
+        raise _other_service(first, last.name)
+    if first.id == last.id:
+        raise UsageError(
+            f"commit {first.id[:10]} is both good and bad",
+            cause="it is the only one before the incident"
+            if incident is not None and wish.good is None
+            else "what is looked for lies between two commits",
+            remedy="name an earlier one as good (`relive log`), or commit more often: --every request, or a shorter time",
+        )
+    if (first.taken_wall_ns, first.id) >= (last.taken_wall_ns, last.id):
+        raise UsageError(
+            f"commit {first.id[:10]} (good) was not taken before {last.id[:10]} (bad)",
+            cause="what is looked for is where something begins",
+            remedy="to find where it ended, turn the predicate round and swap the two",
+        )
+    return [
+        one
+        for one in of_target
+        if (first.taken_wall_ns, first.id) <= (one.taken_wall_ns, one.id) <= (last.taken_wall_ns, last.id)
+    ]
+
+
+def _before(store: Store, incident: Incident) -> StoredCommit:
+    before = incident.occurrence(first=False).before
+    if before is None:
+        raise UsageError(
+            f"incident {incident.number} has no commit before it",
+            remedy="run the service with --every request or a shorter time, and wait for the failure to come back",
+        )
+    return store.get(before)
+
+
+def _other_service(one: StoredCommit, name: str) -> UsageError:
+    return UsageError(
+        f"commit {one.id[:10]} is of {one.name!r}, or of another start of it than is asked for",
+        cause=f"only commits of {name!r} that follow each other have a moment between them",
+        remedy=f"`relive log {name}` lists them",
+    )
+
+
+def probe_of(
+    settings: Settings,
+    store: Store,
+    wish: BisectWish,
+    incident: Incident | None,
+    line: Sequence[StoredCommit],
+) -> Callable[[int], Judged]:
+    """What asks a commit of the line, by its number there; one that cannot be brought back is a probe that failed.
+
+    Raises:
+        UsageError: what is asked of each commit cannot be read.
+    """
+    probe = _probe(settings, store, wish, incident)
+
+    def ask(at: int) -> Judged:
+        try:
+            return probe(line[at].id)
+        except (RestoreFailed, StoreError, RecordingError) as error:
+            return Judged(judgement=Judgement.FAILED, seen=str(error))
+
+    return ask
+
+
+def _probe(
+    settings: Settings, store: Store, wish: BisectWish, incident: Incident | None
+) -> Callable[[CommitId], Judged]:
+    # Each only where it is asked for: protocols, stubs and the inspector are half of what a command imports.
+    limit = wish.limit or _LIMIT
+    if wish.when is not None:
+        from relive.bisection.expression import ExpressionProbe
+
+        return ExpressionProbe(settings, store, wish.when, limit)
+    if incident is not None:
+        from relive.bisection.failing_again import FailureProbe
+
+        return FailureProbe(settings, store, incident, wish.limit)
+    from relive.bisection.branches import CommandProbe, HttpProbe
+
+    if wish.run is not None:
+        return CommandProbe(settings, store, wish.run, inside_environment(), limit)
+    asked = _REQUEST_LINE.fullmatch((wish.http or "").strip())
+    if asked is None:
+        raise UsageError(
+            f"{wish.http!r} is no request", remedy="write its path, or a method and a path: 'POST /refresh'"
+        )
+    expectation = parse_expectation(wish.expect or "status < 500")
+    return HttpProbe(settings, store, asked[1] or "GET", asked[2], expectation, limit)
