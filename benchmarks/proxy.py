@@ -2,8 +2,10 @@
 
     python benchmarks/proxy.py [--service node|nginx|flask|uvicorn|raw] [--seconds 0.5] [--rounds 7] [--json]
 
-Three sides: the service; the service behind the proxy as Relive starts it (*relay*: plain HTTP/1 is carried by threads in C); and
-behind a proxy whose Python carries all (*python*). uvicorn has its fastest parts (uvloop, httptools) where they are installed.
+Four sides: the service; the service behind the proxy as Relive starts it (*relay*: plain HTTP/1 is carried by threads in C);
+behind a proxy whose Python carries all (*python*); and the service itself while its packets are recorded (*beside*), which is begun
+and ended with each round, since a packet that is taken costs all who send any. Its *cpu us* has what it does after the round, too.
+uvicorn has its fastest parts (uvloop, httptools) where they are installed.
 ``raw`` is a service of forty lines, beside which every microsecond shows. The client is a loop over raw sockets. Rounds of the
 sides alternate, and each number is the median of its rounds. *cpu us* is the processor time that the proxy took for a request,
 which says something also where other work keeps the machine busy.
@@ -28,7 +30,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from relive.config import load_settings
-from relive.proxies.ingress.options import RELAY
+from relive.proxies.ingress.options import CAPTURE, RELAY
 
 UVICORN_APP = """
 BODIES = {"/small": b"x" * 200, "/large": b"x" * 1048576}
@@ -199,15 +201,64 @@ def start_proxy(
 
 
 class Side(NamedTuple):
-    """Where clients ask, and the proxy that stands there, if any."""
+    """Where clients ask, and the proxy that stands there, if any; or where one records beside the way, in which directory."""
 
     port: int
     proxy: int | None
+    packets: Path | None = None
 
-    def cpu_seconds(self) -> float:
-        """Processor time that the proxy has had in all."""
-        threads = Path(f"/proc/{self.proxy}/task").glob("*/schedstat") if self.proxy is not None else ()
-        return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
+    @contextlib.contextmanager
+    def recorded(self) -> Iterator[list[int]]:
+        """What records is there meanwhile; yields its processes."""
+        if self.packets is None:
+            yield [self.proxy] if self.proxy is not None else []
+            return
+        control = self.packets.with_suffix(".control")
+        address = f"127.0.0.1:{self.port}"
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "relive.proxies.ingress.capture", "--listen", address),
+                *("--upstream", address, "--recording", str(self.packets), "--control", str(control)),
+                *("--log", str(self.packets.parent), "--hang-after", "5", "--keep-bytes", str(KEPT_BYTES)),
+                *("--capture", str(load_settings().tools_path / CAPTURE)),
+            ]
+        )
+        try:
+            while not control.exists():
+                time.sleep(0.01)
+            with socket.socket(socket.AF_UNIX) as line:
+                line.connect(str(control))
+                answers = line.makefile("r")
+                yield [process.pid, status(line, answers)["capture"]]
+                told = status(line, answers)
+                if told["gaps"]:
+                    sys.stderr.write(
+                        f"{told['packets_lost']} packets lost at {self.port}: the recording is not whole\n"
+                    )
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def status(line: socket.socket, answers: Iterator[str]) -> dict[str, int]:
+    """What the recorder says of itself."""
+    line.sendall(b'{"op":"status"}\n')
+    told = map(json.loads, answers)
+    return dict(next(one for one in told if one["op"] == "status"))
+
+
+def settle(processes: list[int]) -> None:
+    """Wait until processes have nothing left to do."""
+    before = -1.0
+    while cpu_seconds(processes) - before > 0.002:
+        before = cpu_seconds(processes)
+        time.sleep(0.2)
+
+
+def cpu_seconds(processes: list[int]) -> float:
+    """Processor time that they have had in all."""
+    threads = [one for pid in processes for one in Path(f"/proc/{pid}/task").glob("*/schedstat")]
+    return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
 
 
 @contextlib.contextmanager
@@ -225,6 +276,7 @@ def stack(directory: Path, kind: str) -> Iterator[dict[str, Side]]:
             "bare": Side(port, None),
             "relay": Side(relay_port, relay.pid),
             "python": Side(python_port, python.pid),
+            "beside": Side(port, None, directory / "beside" / "recording"),
         }
     finally:
         for process in (relay, python, service):
@@ -239,9 +291,12 @@ def measure(
     found: dict[str, list[dict[str, float]]] = {side: [] for side in sides}
     for turn in range(rounds + 1):
         for side, there in sides.items():
-            cpu, begun = there.cpu_seconds(), time.perf_counter()
-            times = sorted(asyncio.run(load(there.port, path, connections, seconds)))
-            elapsed, cpu = time.perf_counter() - begun, there.cpu_seconds() - cpu
+            with there.recorded() as processes:
+                cpu, begun = cpu_seconds(processes), time.perf_counter()
+                times = sorted(asyncio.run(load(there.port, path, connections, seconds)))
+                elapsed = time.perf_counter() - begun
+                settle(processes)
+                cpu = cpu_seconds(processes) - cpu
             if turn:  # the first warms up
                 p50, p99 = times[len(times) // 2], times[int(len(times) * 0.99)]
                 found[side].append(
@@ -286,7 +341,7 @@ def main() -> None:
     names = ("conns", "side", "p50 us", "p99 us", "req/s", "cpu us", "p50 +us", "p99 x", "ratio")
     print("answer  " + "".join(f"{name:>9}" for name in names))
     for row in rows:
-        for side in ("bare", "relay", "python"):
+        for side in ("bare", "relay", "python", "beside"):
             numbers = row[side]
             assert isinstance(numbers, dict)
             columns = ("p50_us", "p99_us", "per_second", "cpu_us", "added_p50_us", "p99_ratio", "ratio")

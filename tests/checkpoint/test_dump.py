@@ -149,8 +149,9 @@ class Noted(NoRequestGate):
     def close(self) -> Cursor:
         return Cursor(sequence=1)
 
-    def open(self, capture: str | None) -> None:
+    def open(self, capture: str | None, cursor: Cursor | None, images: Path | None) -> Cursor | None:
         self.said.append(capture)
+        return super().open(capture, cursor, images)
 
 
 @pytest.mark.parametrize("hint", ["files.img", "never.img"])

@@ -202,7 +202,7 @@ class Agent:
                 return {
                     "pending": self._keeper.pending,
                     "recording": self._committer.is_recording,
-                    "unframed": await self._recorder.unframed(),
+                    **await self._recorder.lacks(),
                     "troubles": self._protection.as_json(),
                 }
         raise ValueError(f"no such operation: {request['op']}")

@@ -233,7 +233,7 @@ class _Dump:
             micro.let_go()
             raise
         finally:
-            self._open_gate()
+            self._open_gate(None)  # it has no connections, or there is no such commit
         if taken is None:
             self._looked_frozen = False
             self.files.forget_open()
@@ -284,7 +284,7 @@ class _Dump:
             raise self._failure(f"CRIU ended with status {died.status} in the middle") from None
         finally:
             os.close(images)
-            self._open_gate()
+            self._open_gate(self._staging.images)
             if self._memory is not None:
                 self._memory.close()
         if not answer.success:
@@ -351,13 +351,13 @@ class _Dump:
 
     def _answered(self, answer: rpc.Answer) -> None:
         self._is_whole = self._is_whole and answer.success and (self._staging.images / STATS).exists()
-        self._open_gate()
+        self._open_gate(self._staging.images)
 
-    def _open_gate(self) -> None:
+    def _open_gate(self, images: Path | None) -> None:
         if self._gate_closed:
             self._gate_closed = False
             # The recording must not say that a commit was taken which failed in the last moment.
-            self._gate.open(self._name if self._is_whole else None)
+            self._cursor = self._gate.open(self._name if self._is_whole else None, self._cursor, images)
 
     def _failure(self, sentence: str) -> CommitFailed | DiskFull:
         return criu_failure(self._target.name, self._staging.images, sentence, self._name, self._settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Protocol
 
 from relive.model.commit import Cursor
@@ -18,8 +19,14 @@ class RequestGate(Protocol):
     def settle(self, cursor: Cursor) -> Cursor:
         """Called while the target stands still, well after ``close``: note which answers had left it by now."""
 
-    def open(self, capture: str | None) -> None:
-        """Let requests through again; ``capture`` names the commit, None if it failed."""
+    def open(self, capture: str | None, cursor: Cursor | None, images: Path | None) -> Cursor | None:
+        """Let requests through again; ``capture`` names the commit, None if it failed.
+
+        Args:
+            images: CRIU's, of the commit; None where it has no connections.
+
+        Returns how far the recording had come at the commit: ``cursor``, what was known of it before, or what is now.
+        """
 
 
 class NoRequestGate:
@@ -33,5 +40,6 @@ class NoRequestGate:
         """Nothing to note."""
         return cursor
 
-    def open(self, capture: str | None) -> None:
+    def open(self, capture: str | None, cursor: Cursor | None, images: Path | None) -> Cursor | None:  # noqa: ARG002
         """Nothing to open."""
+        return cursor

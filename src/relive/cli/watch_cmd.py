@@ -5,10 +5,14 @@ from __future__ import annotations
 from relive.cli.terminal import AsJson, Terminal
 from relive.cli.wish_options import from_wish
 from relive.config import load_settings
+from relive.model.capsule import CaptureWay
 from relive.operations.watching import WatchWish
 from relive.operations.watching import watch as begin
 
 __all__ = ["watch"]
+
+
+_WHAT = {CaptureWay.PROXY: "new connections", CaptureWay.BESIDE: "requests"}
 
 
 @from_wish(WatchWish, arguments=("target",))
@@ -19,7 +23,8 @@ def watch(wish: WatchWish, as_json: AsJson = False) -> None:
     What is watched depends on none of it. `relive stop` ends the watch, and it runs on.
 
     `--record PORT` records a service's requests without pointing clients elsewhere: new connections to its port reach the recording
-    proxy, those that exist are left alone, and should the proxy end, connections reach the service again.
+    proxy, those that exist are left alone, and should the proxy end, connections reach the service again. With `--capture beside`
+    the port is not taken: its packets are read, also those of connections that exist.
     """
     terminal = Terminal(as_json=as_json)
     begun = begin(load_settings(), wish, terminal)
@@ -29,7 +34,7 @@ def watch(wish: WatchWish, as_json: AsJson = False) -> None:
         where = (
             f"; clients go to {begun.listen}"
             if wish.record is None
-            else f"; new connections to {begun.listen} are recorded"
+            else f"; {_WHAT[wish.capture]} to {begun.listen} are recorded"
         )
     terminal.status(f"{begun.target} is watched{where}.")
     for sentence in begun.missing:

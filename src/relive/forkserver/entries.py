@@ -13,6 +13,7 @@ ENTRIES = {
     "relive.agent": "relive.agent.__main__",
     "relive.watching": "relive.watching.__main__",
     "relive.proxies.ingress.proxy": "relive.proxies.ingress.proxy",
+    "relive.proxies.ingress.capture": "relive.proxies.ingress.capture",
     "relive.proxies.egress.recorder": "relive.proxies.egress.recorder",
     "relive.signals.tracer": "relive.signals.tracer",
     "relive.cli": "relive.cli.__main__",

@@ -20,6 +20,7 @@ __all__ = [
     "bound_devices",
     "inner_pairs",
     "read_connections",
+    "read_crossed",
     "read_files",
     "read_listening",
     "read_outlets",
@@ -77,6 +78,20 @@ def read_connections(images: Path, files: list[pb.FileEntry]) -> list[TcpConnect
     found = _read_ends(images, files)
     names = _names(found)
     return [one for one in found if _name(one)[::-1] not in names]
+
+
+def read_crossed(images: Path, port: int) -> list[tuple[tuple[str, int], str, int, int]]:
+    """(client's end, service's address, and two TCP sequence numbers) of connections to a port of the target.
+
+    All bytes of the client before the first number had come to the target, and are in the images where it had not read them. All of
+    the target's before the second one had been written by it, and are in the images where they had not been sent.
+    """
+    found = []
+    for one in _read_ends(images, read_files(images)):
+        if one.local[1] == port:
+            own, client = _name(one)
+            found.append((client, own[0], int(one.stream.inq_seq), int(one.stream.outq_seq)))
+    return found
 
 
 def inner_pairs(images: Path, files: list[pb.FileEntry]) -> set[tuple[int, int]]:

@@ -20,12 +20,14 @@ __all__ = [
     "RUN_DIRECTORY",
     "CapsuleFacts",
     "CapsuleSpec",
+    "CaptureWay",
     "DataChoice",
     "Every",
     "FilesWay",
     "LifePaths",
     "Policy",
     "check_name",
+    "has_front",
     "parse_address",
     "parse_data",
     "parse_every",
@@ -166,11 +168,25 @@ def check_name(name: str) -> str:
     return name
 
 
+class CaptureWay(StrEnum):
+    """How the requests of a service are recorded: by a proxy in their way, or from packets, beside it."""
+
+    PROXY = "proxy"
+    BESIDE = "beside"
+
+
+def has_front(listen: tuple[str, int] | None, capture: CaptureWay, *, stands_in: bool) -> bool:
+    """Clients of a service that is observed so connect to a port that is not its own."""
+    return listen is not None and not stands_in and capture is CaptureWay.PROXY
+
+
 class CapsuleSpec(Value):
     """What ``relive run`` was asked for.
 
     Attributes:
-        listen: where the recording proxy listens, and upstream: the service's own port; both or none.
+        listen: where the recording proxy listens, and upstream: the service's own port; both or none. Where requests are recorded
+            beside their way both are where the service itself listens.
+        capture: how requests are recorded, if they are.
         stands_in: the proxy takes connections to ``upstream`` itself (see ``proxies.ingress.takeover``); of a watched service only.
         hang_after: seconds without an answer after which a request counts as hanging; None: no limit.
         memory: bytes of memory the capsule may use; None: no limit.
@@ -192,6 +208,7 @@ class CapsuleSpec(Value):
     policy: Policy
     listen: tuple[str, int] | None = None
     upstream: tuple[str, int] | None = None
+    capture: CaptureWay = CaptureWay.PROXY
     stands_in: bool = False
     hang_after: float | None = None
     memory: int | None = None
@@ -204,6 +221,11 @@ class CapsuleSpec(Value):
     stop_signal: int | None = None
     daemons: bool = False
     patterns: list[str] = []
+
+    @property
+    def has_front(self) -> bool:
+        """Clients connect to a port that is not the service's own."""
+        return has_front(self.listen, self.capture, stands_in=self.stands_in)
 
     @property
     def opens_tls(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from relive.errors import UsageError
-from relive.model.capsule import Policy
+from relive.model.capsule import CaptureWay, Policy, has_front
 from relive.model.text import NativeText
 
 __all__ = ["WatchFacts", "WatchSpec", "check_pattern"]
@@ -32,6 +32,7 @@ class WatchSpec(BaseModel):
 
     Attributes:
         listen: where the recording proxy listens, and upstream: where the container is reached from the host; both or none.
+        capture: how requests are recorded, if they are; beside their way both are where the service itself listens.
         hang_after: seconds without an answer after which a request counts as hanging; None: no limit.
         patterns: regular expressions; a line of output in which one is found is a failure.
         signals: fatal signals are waited for with ptrace.
@@ -47,6 +48,7 @@ class WatchSpec(BaseModel):
     policy: Policy
     listen: tuple[str, int] | None = None
     upstream: tuple[str, int] | None = None
+    capture: CaptureWay = CaptureWay.PROXY
     hang_after: float | None = None
     patterns: list[Annotated[str, AfterValidator(check_pattern)]] = []
     signals: bool = True
@@ -55,6 +57,11 @@ class WatchSpec(BaseModel):
     health_url: str | None = None
     log_files: list[NativeText] = []
     files: list[NativeText] = []
+
+    @property
+    def has_front(self) -> bool:
+        """Clients connect to a port that is not the service's own."""
+        return has_front(self.listen, self.capture, stands_in=self.stands_in)
 
 
 class WatchFacts(BaseModel):

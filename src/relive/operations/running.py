@@ -16,13 +16,21 @@ from relive.agent.capsule.readiness import Ready, await_ready
 from relive.agent.capsule.sd_notify import INNER_SOCKET, NotifyAccess, NotifyRelay
 from relive.config import Settings
 from relive.errors import UsageError
-from relive.model.capsule import CapsuleSpec, FilesWay, LifePaths, check_name, parse_address, parse_data
+from relive.model.capsule import (
+    CapsuleSpec,
+    CaptureWay,
+    FilesWay,
+    LifePaths,
+    check_name,
+    parse_address,
+    parse_data,
+)
 from relive.model.limits import parse_limit
 from relive.model.signals import parse_signal
 from relive.model.text import is_number
 from relive.model.token_scope import Scope
 from relive.model.watched import check_pattern
-from relive.operations.observing import ObservedWish, policy_of
+from relive.operations.observing import ObservedWish, check_beside, policy_of
 from relive.operations.operation import Effect, Face, Faces, Only, Operation, Result, Route, Tool
 from relive.operations.progress import Progress
 from relive.operations.respawning import tend_capsules
@@ -136,9 +144,13 @@ def run(settings: Settings, wish: RunWish, progress: Progress) -> Running:
 
 def check_ports(wish: ServiceWish) -> None:
     """Raises UsageError where what is said of ports cannot be meant."""
-    if (wish.listen is None) != (wish.upstream is None):
+    if wish.capture is CaptureWay.BESIDE:
+        check_beside(wish)
+        if wish.listen is None:
+            raise UsageError("--capture beside needs --listen", remedy="give the service's own ADDR:PORT")
+    elif (wish.listen is None) != (wish.upstream is None):
         raise UsageError("--listen and --upstream go together", remedy="give both, or neither")
-    if wish.ready is Ready.LISTENING and wish.upstream is None:
+    if wish.ready is Ready.LISTENING and wish.listen is None:
         raise UsageError("--ready listening needs --upstream", remedy="give --listen and --upstream")
 
 
@@ -146,6 +158,7 @@ def spec_of(
     settings: Settings, wish: ServiceWish, directory: Path, environment: Mapping[str, str]
 ) -> CapsuleSpec:
     """The capsule that is wished; raises UsageError."""
+    upstream = wish.listen if wish.capture is CaptureWay.BESIDE else wish.upstream
     return CapsuleSpec(
         name=check_name(wish.name or Path(wish.command[0]).name),
         command=wish.command,
@@ -153,7 +166,8 @@ def spec_of(
         environment=dict(environment),
         policy=policy_of(settings, wish),
         listen=parse_address(wish.listen) if wish.listen else None,
-        upstream=parse_address(wish.upstream) if wish.upstream else None,
+        upstream=parse_address(upstream) if upstream else None,
+        capture=wish.capture,
         hang_after=wish.hang_after,
         memory=_parse_size(wish.memory) if wish.memory else None,
         user=wish.user,

@@ -178,6 +178,10 @@ def _notes(name: str, pace: PaceState | None, status: dict[str, Any]) -> list[st
     if unframed := status.get("unframed"):
         those = f"{unframed} connection{'s' if unframed != 1 else ''} carried no HTTP/1: bytes are passed on as they come"
         notes.append(f"{those}, and no request is recorded, committed before, or becomes an incident.")
+    if gaps := status.get("gaps"):
+        notes.append(
+            f"The recording of requests is incomplete: packets are missing at {gaps} place{'s' if gaps != 1 else ''}."
+        )
     return notes
 
 

@@ -10,10 +10,10 @@ from pydantic import Field
 from relive.config import Settings
 from relive.errors import CapsuleExists, PermissionMissing, UsageError
 from relive.kernel import procfs
-from relive.model.capsule import check_name, parse_address
+from relive.model.capsule import CaptureWay, check_name, parse_address
 from relive.model.token_scope import Scope
 from relive.model.watched import WatchSpec, check_pattern
-from relive.operations.observing import ObservedWish, policy_of
+from relive.operations.observing import ObservedWish, check_beside, policy_of
 from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
@@ -22,7 +22,7 @@ from relive.watching.launch import begin_watch, upstream_of
 from relive.watching.life import living_watches
 from relive.watching.options import creation_options
 from relive.watching.processes.answering import check_url
-from relive.watching.processes.port import place_of
+from relive.watching.processes.port import listening_place, place_of
 from relive.watching.processes.running import is_python
 from relive.watching.state import ContainerState
 
@@ -109,7 +109,13 @@ def watch(settings: Settings, wish: WatchWish, progress: Progress) -> Watching:
     upstream = None
     if listen is not None:
         upstream = parse_address(wish.upstream) if wish.upstream is not None else upstream_of(state)
-    if wish.record is not None:
+    is_beside = wish.capture is CaptureWay.BESIDE
+    if is_beside:
+        check_beside(wish)
+        if wish.record is None:
+            raise UsageError("--capture beside needs --record", remedy="give the service's own port")
+        listen = upstream = listening_place(state, wish.record)
+    elif wish.record is not None:
         listen, upstream = ("127.0.0.1", 0), place_of(state, wish.record)
     policy = policy_of(settings, wish)
     if policy.each_request and listen is None:
@@ -125,7 +131,8 @@ def watch(settings: Settings, wish: WatchWish, progress: Progress) -> Watching:
         patterns=[check_pattern(one) for one in wish.log_pattern],
         signals=wish.signals,
         health=wish.health,
-        stands_in=wish.record is not None,
+        capture=wish.capture,
+        stands_in=wish.record is not None and not is_beside,
         health_url=check_url(wish.health_url) if wish.health_url is not None else None,
         log_files=[str(_there(path, "--log")) for path in wish.log],
         files=[str(_there(path, "--files")) for path in wish.files],

@@ -17,7 +17,7 @@ __all__ = ["ControlHandler", "ControlHub", "ControlLink", "error_reply", "refuse
 
 MAX_LINKS = 4
 _MAX_UNHEARD = 256
-_MAX_LINE_BYTES = 1024 * 1024
+_MAX_LINE_BYTES = 16 * 1024 * 1024  # a commit tells of each connection of the service
 _MAX_UNREAD_BYTES = 4 * 1024 * 1024
 _PEER_CREDENTIALS = struct.Struct("iII")  # struct ucred: pid, uid, gid
 
@@ -98,6 +98,12 @@ class ControlLink(asyncio.Protocol):
             self._transport = None
             self._hub.handler.control_lost(self, was_last=not self._hub.links)
 
+    def reply(self, message: dict[str, Any], reply: dict[str, Any]) -> None:
+        """Answer a message later than at once."""
+        if "id" in message:
+            reply["id"] = message["id"]
+        self.send_line(_line(reply))
+
     def send_line(self, line: bytes) -> None:
         """Send one line; an agent that reads none of it is dropped rather than waited for."""
         if self._transport is None or self._transport.is_closing():
@@ -120,9 +126,7 @@ class ControlLink(asyncio.Protocol):
             return
         reply = self._hub.handler.control_message(self, op, message)
         if reply is not None:
-            if "id" in message:
-                reply["id"] = message["id"]
-            self.send_line(_line(reply))
+            self.reply(message, reply)
 
 
 def refuse_opening(gate: Gate[Any], link: ControlLink, commit: object) -> dict[str, Any] | None:

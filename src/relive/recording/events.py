@@ -31,12 +31,15 @@ class EventKind(StrEnum):
 
     ========================  =======================================================================================
     recorder-started          A proxy began to write; connections of an earlier one are gone. ``listen`` (str),
-                              ``upstream`` (str), ``pid`` (int), ``logs`` (list of str).
+                              ``upstream`` (str), ``pid`` (int), ``logs`` (list of str); ``capture`` ("beside") where it
+                              records from packets: then ``local_port`` is the client's own everywhere.
     connection-opened         The service took (or refused) the connection behind a client's. ``client`` (str),
-                              ``local_port`` (int: the proxy's end of the service connection, None if refused).
+                              ``local_port`` (int: the proxy's end of the service connection, None if refused);
+                              ``from_middle`` (True) of one that stood before, and whose beginning is not recorded.
     connection-closed         Both sides are gone. ``sent`` (int: bytes the service's socket took), ``requests`` (int);
                               after an upgrade also ``up_bytes`` and ``down_bytes``, with ``up_cut``/``down_cut`` and
-                              ``up_blake2b``/``down_blake2b`` if not all of a direction was kept.
+                              ``up_blake2b``/``down_blake2b`` if not all of a direction was kept; ``lost`` (True) where
+                              its end was not seen, since packets are missing.
     request-started           ``data``: the raw head, blank line included. Recorded before the service can see a byte
                               of it. ``client`` and ``local_port`` as in connection-opened, ``log_offsets`` (dict
                               of path to size in bytes).
@@ -104,8 +107,9 @@ class EventKind(StrEnum):
     miss                      In a replay: a call without a recorded answer. ``asked``, ``kind``, ``nearest`` (dict, or absent),
                               ``differs`` (list of str: paths of the fields that differ), ``policy`` (str).
     note                      Something the recorder did by itself. ``about`` ("gate", "hold", "disk", "refused",
-                              "unframed", "chaos"), ``text`` (str); about the disk also ``lost`` (int: events not recorded
-                              before this one), about chaos ``ms`` (a delay in a replay, at the place that ``text`` names).
+                              "unframed", "chaos", "capture"), ``text`` (str); about the disk also ``lost`` (int: events not
+                              recorded before this one), about capture ``lost`` (int: packets), about chaos ``ms`` (a delay
+                              in a replay, at the place that ``text`` names).
                               ``data``: the refused bytes, at most 64 KiB.
     ========================  =======================================================================================
     """

@@ -219,7 +219,7 @@ class Exchanges:
         return sorted(still_open, key=lambda exchange: exchange.started_seq)
 
     def closed_in(self, after: int, until: int) -> list[Closing]:
-        """Connections that ended at ``after`` < seq <= ``until``, in that order. Reads the recording from its beginning."""
+        """Connections whose end was seen at ``after`` < seq <= ``until``, in that order. Reads the recording from its beginning."""
         ports: dict[int, int | None] = {}
         found = []
         for event in self.recording.events(until=until):
@@ -227,10 +227,17 @@ class Exchanges:
                 ports[event.connection] = event.fields.get("local_port")
             elif event.kind is EventKind.CONNECTION_CLOSED:
                 port = ports.pop(event.connection, None)
-                if event.seq > after:
+                if event.seq > after and not event.fields.get("lost"):
                     is_http = not event.fields.get("unframed")
                     found.append(Closing(event.connection, port, event.seq, event.mono_ns, is_http))
         return found
+
+    def gaps_in(self, after: int, until: int) -> int:
+        """Places at ``after`` < seq <= ``until`` at which something that crossed is not recorded."""
+        return sum(
+            _is_gap(event) or _begins_beside(event)
+            for event in self.recording.events(after=after, until=until)
+        )
 
     def _seq_before_request(self, number: int) -> int:
         seq = 0
@@ -275,7 +282,7 @@ class _Assembler:
         elif kind is EventKind.CONNECTION_CLOSED:
             return self._lose([e for e in self.open.values() if e.connection == event.connection])
         elif kind is EventKind.NOTE:
-            if event.fields.get("about") == "disk":
+            if _is_gap(event):
                 self._gap_at = event.seq
         elif (exchange := self.open.get(event.request)) is not None:
             self._add(exchange, event, place)
@@ -352,6 +359,15 @@ class _Assembler:
             exchange.ended = Ended.LOST
             del self.open[exchange.number], self._kept[exchange.number]
         return exchanges
+
+
+def _is_gap(event: Event) -> bool:
+    return event.kind is EventKind.NOTE and event.fields.get("about") in ("capture", "disk")
+
+
+def _begins_beside(event: Event) -> bool:
+    """Another recorder began: what came while there was none went to the service all the same."""
+    return event.kind is EventKind.RECORDER_STARTED and event.fields.get("capture") == "beside"
 
 
 def _payload(raw: bytes, headers: Headers) -> bytes:

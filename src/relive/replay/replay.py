@@ -234,6 +234,7 @@ async def _run(
         outcome,
         [
             *_not_sent(case.not_http),
+            *_missing(case.gaps),
             *drain.troubles,
             *servers.troubles(),
             *map(unwritable_words, branch.facts.unwritable_databases),
@@ -339,6 +340,15 @@ def _not_sent(connections: int) -> list[str]:
         return []
     words = "1 connection of a client" if connections == 1 else f"{connections} connections of clients"
     return [f"{words} carried something other than HTTP/1, which is not recorded, and was not sent again"]
+
+
+def _missing(gaps: int) -> list[str]:
+    if not gaps:
+        return []
+    where = "at 1 place" if gaps == 1 else f"at {gaps} places"
+    return [
+        f"the recording is incomplete: something is missing {where} between the commit and the failure, and was not sent again"
+    ]
 
 
 def _not_restored(number: int, error: ReliveError) -> Run:

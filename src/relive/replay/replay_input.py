@@ -64,6 +64,7 @@ class ReplayInput:
         hung_seconds: without an answer for so long a request counts as hanging; None where it did not hang.
         prepare_seconds: how long it took to read all this.
         not_http: clients' connections since the commit of which nothing can be sent again.
+        gaps: places in the recording since the commit at which something is missing.
         unrecorded: servers that it was connected to and nobody recorded.
         cannot_come_back: why no replay can show the failure again; None where one may.
         usual: what the service writes to its log where nothing fails.
@@ -85,6 +86,7 @@ class ReplayInput:
     hung_seconds: float | None = None
     prepare_seconds: float = 0.0
     not_http: int = 0
+    gaps: int = 0
     unrecorded: Sequence[Dependency] = ()
     cannot_come_back: str | None = None
     usual: UsualLog = NOTHING_USUAL
@@ -375,5 +377,6 @@ def _case(
     return ReplayInput(
         *(manifest.target.name, incident, commit, manifest, plan, recorded, earlier, limit),
         hung_seconds=hung,
+        gaps=exchanges.gaps_in(cursor, last),
         not_http=sum(not one.is_http for one in ended if one.mono_ns <= failed_mono_ns + _BROKEN_NS),
     )

@@ -33,7 +33,8 @@ def forge_peer(connection: TcpConnection, *, has_all: bool = False) -> socket.so
     No packet is sent. The socket's receive queue gets what the restored process had sent but not yet seen acknowledged.
 
     Args:
-        has_all: the real peer had taken all that was sent, whether or not that was acknowledged: nothing of it comes again.
+        has_all: the real peer has taken all that was written, whether or not that was acknowledged, or sent: nothing of it comes
+            again. What had not been sent is, and is discarded as a repetition.
 
     Raises:
         OSError: EPERM without CAP_NET_ADMIN; EADDRINUSE when the address is taken.
@@ -49,7 +50,7 @@ def forge_peer(connection: TcpConnection, *, has_all: bool = False) -> socket.so
             peer.setsockopt(socket.IPPROTO_IPV6, _IPV6_FREEBIND, 1)
         peer.bind(connection.peer)
         # Mirrored: we send what it expects next; we expect what it still holds unacknowledged, which it sends again.
-        unacknowledged = (stream.outq_seq - (stream.unsq_len if has_all else stream.outq_len)) & _WORD
+        unacknowledged = (stream.outq_seq - (0 if has_all else stream.outq_len)) & _WORD
         _set_sequence(peer, _SEND_QUEUE, stream.inq_seq)
         _set_sequence(peer, _RECEIVE_QUEUE, unacknowledged)
         peer.connect(connection.local)

@@ -74,7 +74,7 @@ class ContainerAgent:
         self._taker = engine.taker(settings, facts.id, facts.name, paths)
         self._committer = Committer(self._taker, paths, facts.name, self._keeper, self._protection)
         service = service_of(watch)
-        has_port = facts.spec.listen is not None and not facts.spec.stands_in
+        has_port = service.facts.spec.has_front
         self._port = PublicPort(settings, service.facts.spec, paths) if has_port else None
         self._recorder = ProxySupervisor(
             settings, service, self._committer, self._tasks, self._hear_proxy, has_front=has_port
@@ -267,7 +267,7 @@ class ContainerAgent:
                 return {
                     "pending": self._keeper.pending,
                     "recording": self._committer.is_recording,
-                    "unframed": await self._recorder.unframed(),
+                    **await self._recorder.lacks(),
                     "pid": state.pid if state is not None else 0,
                     "troubles": self._protection.as_json(),
                 }

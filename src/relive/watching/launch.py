@@ -62,7 +62,7 @@ def _begin_watch(settings: Settings, engine: Engine, state: ContainerState, spec
             cause="it was created with the log driver none",
             remedy="create it again with another --log-driver, or leave --log-pattern away",
         )
-    if spec.listen is not None and not spec.stands_in:
+    if spec.has_front and spec.listen is not None:
         check_port(spec.listen)
     facts = WatchFacts(
         spec=spec,

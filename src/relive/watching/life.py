@@ -106,6 +106,7 @@ def service_of(watch: Watch, state: ContainerState | None = None) -> Capsule:
         listen=spec.listen,
         stands_in=spec.stands_in,
         upstream=spec.upstream,
+        capture=spec.capture,
         hang_after=spec.hang_after,
         inside=watch.facts.rings is not None,
     )

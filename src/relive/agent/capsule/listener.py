@@ -21,7 +21,7 @@ def open_front(spec: CapsuleSpec, paths: LifePaths, listener: socket.socket | No
         CapsuleStartFailed: somebody else listens there.
         UsageError: the service's host is not known.
     """
-    if spec.listen is None or spec.upstream is None:
+    if not spec.has_front or spec.listen is None or spec.upstream is None:
         return None
     found = resolve(written_address(spec.upstream))
     # A service mostly listens at the IPv4 address of "localhost".

@@ -12,6 +12,7 @@ from relive.agent.failures.sightings import shell_status
 from relive.errors import CapsuleStartFailed, NotReady
 from relive.kernel.pidfds import has_ended, open_process
 from relive.kernel.sockdiag import listening_ports
+from relive.model.capsule import CaptureWay
 
 __all__ = ["RUN_FOR", "Ready", "await_ready", "listens"]
 
@@ -28,10 +29,12 @@ class Ready(StrEnum):
 
 
 def listens(capsule: Capsule) -> bool:
-    """The service listens at its port, and the recording proxy, if there is one, at its own."""
+    """The service listens at its port, and what records it is there: the proxy at its own port, or what takes its packets."""
     spec, init = capsule.facts.spec, capsule.facts.init
     if spec.upstream is None or spec.upstream[1] not in listening_ports(init):
         return False
+    if spec.capture is CaptureWay.BESIDE:
+        return capsule.paths.proxy_socket.exists()
     return spec.listen is None or spec.listen[1] in listening_ports()
 
 

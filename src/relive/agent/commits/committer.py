@@ -6,6 +6,7 @@ How a commit is taken is the ``Dumper``'s.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,8 +17,10 @@ from relive.agent.commits.commit_writer import CommitWriter
 from relive.agent.commits.dumper import DumpedCommit, Dumper
 from relive.agent.commits.pace import CommitPace
 from relive.agent.commits.protection import Protection
+from relive.agent.control.packet_gate import PacketGate
 from relive.agent.control.proxy_client import BothGates, ProxyGate, ProxyLink
 from relive.agent.control.supervised_process import ProcessSupervisor
+from relive.checkpoint.request_gate import RequestGate
 from relive.checkpoint.target import StoppedBy
 from relive.config import STORE_KEY, give_store_keys
 from relive.errors import CapsuleError, ReliveError
@@ -40,6 +43,7 @@ class Committer:
     Attributes:
         tracer: the failure watch, which has to step aside for CRIU; None while there is none.
         proxy: the recording proxy; None without one. border: the recorder of what the service asks of others; None without one.
+        beside: the service's port, where ``proxy`` records beside the way.
         pace: is told of each pause; None: nobody asks.
         advance: how far the commits are that are under way.
     """
@@ -58,6 +62,7 @@ class Committer:
         self.tracer: TracerClient | None = None
         self.proxy: ProcessSupervisor | None = None
         self.border: ProcessSupervisor | None = None
+        self.beside: int | None = None
         self.pace: CommitPace | None = None
 
     async def commit(self, trigger: Trigger, name: str | None = None) -> StoredCommit:
@@ -142,7 +147,7 @@ class Committer:
     ) -> DumpedCommit:
         loop = asyncio.get_running_loop()
         gate = BothGates(
-            ProxyGate(self._link(self.proxy), loop, self._paths.recording),
+            self._inward_gate(loop),
             ProxyGate(self._link(self.border), loop, self._paths.egress),
         )
         taken = await asyncio.to_thread(self._taker.dump, trigger, gate, stopped, name)
@@ -150,6 +155,19 @@ class Committer:
             self.pace.note(taken.pause_us)
         self._log.info("committed", capture=taken.name, trigger=trigger.value, pause_us=taken.pause_us)
         return taken
+
+    def _inward_gate(self, loop: asyncio.AbstractEventLoop) -> RequestGate:
+        link = self._link(self.proxy)
+        if self.beside is not None:
+            return PacketGate(link, loop, self.beside)
+        return ProxyGate(link, loop, self._paths.recording)
+
+    async def catch_up(self) -> None:
+        """Wait until what clients and service have said by now is recorded; a proxy in the way records it before they say it."""
+        link = self._link(self.proxy)
+        if self.beside is not None and link is not None:
+            with contextlib.suppress(ConnectionError, TimeoutError):
+                await link.ask("catch-up")
 
     def is_ready(self, ready: bool) -> None:
         """Whether the service is past its start; what fails before that is marked so."""

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from relive.checkpoint.request_gate import RequestGate
 from relive.kernel.unixpath import near
 from relive.model.commit import Cursor, OpenRequest
 from relive.recording.reader import Recording
@@ -61,15 +62,15 @@ class ProxyLink:
                 reply.set_exception(ConnectionError("the proxy has ended"))
         self._on_event({"op": "proxy-gone"})
 
-    async def ask(self, op: str, **fields: object) -> dict[str, Any]:
-        """Send a command that is answered. Raises ConnectionError or TimeoutError."""
+    async def ask(self, op: str, limit: float = _ANSWER_WITHIN, /, **fields: object) -> dict[str, Any]:
+        """Send a command that is answered within ``limit`` seconds. Raises ConnectionError or TimeoutError."""
         self._counter += 1
         number = self._counter
         reply: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._replies[number] = reply
         self.send(op, id=number, **fields)
         try:
-            return await asyncio.wait_for(reply, _ANSWER_WITHIN)
+            return await asyncio.wait_for(reply, limit)
         finally:
             self._replies.pop(number, None)
 
@@ -118,9 +119,10 @@ class ProxyGate:
         head = self._recording.cursor()
         return cursor.model_copy(update={"settled": head.seq if head is not None else cursor.sequence})
 
-    def open(self, capture: str | None) -> None:
+    def open(self, capture: str | None, cursor: Cursor | None, images: Path | None) -> Cursor | None:  # noqa: ARG002
         """Let bytes through again."""
         self._ask("open", commit=capture)
+        return cursor
 
     def _ask(self, op: str, **fields: object) -> dict[str, Any] | None:
         if self._link is None or not self._link.is_open:
@@ -135,7 +137,7 @@ class ProxyGate:
 class BothGates:
     """Both gates of a service: for what clients ask of it, and for what others answer it."""
 
-    def __init__(self, inward: ProxyGate, outward: ProxyGate) -> None:
+    def __init__(self, inward: RequestGate, outward: ProxyGate) -> None:
         self._inward = inward
         self._outward = outward
 
@@ -148,7 +150,7 @@ class BothGates:
         """See ``ProxyGate``."""
         return self._inward.settle(cursor)
 
-    def open(self, capture: str | None) -> None:
-        """Let bytes through again."""
-        self._inward.open(capture)
-        self._outward.open(capture)
+    def open(self, capture: str | None, cursor: Cursor | None, images: Path | None) -> Cursor | None:
+        """Let bytes through again, first those of others: where the requests stand may take a moment to be known."""
+        self._outward.open(capture, None, images)
+        return self._inward.open(capture, cursor, images)

@@ -18,8 +18,9 @@ from relive.agent.commits.protection import retry_pause
 from relive.agent.control.background import BackgroundTasks
 from relive.agent.control.supervised_process import ProcessSupervisor
 from relive.config import Settings
+from relive.model.capsule import CaptureWay
 from relive.model.commit import Trigger
-from relive.proxies.ingress.options import RELAY
+from relive.proxies.ingress.options import CAPTURE, RELAY
 
 __all__ = ["ProxySupervisor"]
 
@@ -56,6 +57,9 @@ class ProxySupervisor:
         self._held_changed = asyncio.Event()
         self._not_before = 0.0
         self.proxy = committer.proxy = self._make_proxy()
+        spec = capsule.facts.spec
+        if spec.capture is CaptureWay.BESIDE and spec.upstream is not None:
+            committer.beside = spec.upstream[1]
 
     async def run(self) -> None:
         """Keep a proxy running as long as the capsule lives; returns at once when nothing is to be recorded."""
@@ -65,13 +69,32 @@ class ProxySupervisor:
             self._tasks.start_guarded("requests", self._commit_before_requests)
         await self.proxy.run(lambda: self._capsule.is_alive)
 
+    @property
+    def _network(self) -> int | None:
+        """A process in the service's network; None: that is the host's."""
+        return self._capsule.facts.init if self._capsule.facts.spec.record_egress else None
+
     def _make_proxy(self) -> ProcessSupervisor | None:
         spec, paths = self._capsule.facts.spec, self._capsule.paths
         if spec.listen is None:
             return None
         assert spec.upstream is not None
+        is_beside = spec.capture is CaptureWay.BESIDE
+        return ProcessSupervisor(
+            "the recorder of packets" if is_beside else "the recording proxy",
+            "relive.proxies.ingress.capture" if is_beside else "relive.proxies.ingress.proxy",
+            self._common_options(spec.listen, spec.upstream)
+            + (self._capture_options() if is_beside else self._proxy_options()),
+            paths.proxy_socket,
+            paths.agent_log,
+            self._heard,
+            may_fork=self._settings.fork_server,
+        )
+
+    def _common_options(self, listen: tuple[str, int], upstream: tuple[str, int]) -> list[str]:
+        spec, paths = self._capsule.facts.spec, self._capsule.paths
         options = [
-            *("--listen", written_address(spec.listen), "--upstream", written_address(spec.upstream)),
+            *("--listen", written_address(listen), "--upstream", written_address(upstream)),
             *("--recording", str(paths.recording), "--control", str(paths.proxy_socket)),
             *(
                 "--body-limit",
@@ -83,6 +106,18 @@ class ProxySupervisor:
         ]
         for log in paths.logs:
             options += ["--log", str(log)]
+        if spec.hang_after is not None:
+            options += ["--hang-after", str(spec.hang_after)]
+        if self._network is not None:
+            options += ["--network-of", str(self._network)]
+        return options
+
+    def _capture_options(self) -> list[str]:
+        return ["--capture", str(self._settings.tools_path / CAPTURE)]
+
+    def _proxy_options(self) -> list[str]:
+        spec, paths = self._capsule.facts.spec, self._capsule.paths
+        options: list[str] = []
         if spec.policy.each_request:
             options.append("--every-request")
         relay = self._settings.tools_path / RELAY
@@ -93,28 +128,18 @@ class ProxySupervisor:
                 "requests are carried by Python, which costs more: a library is missing; run `make setup`",
                 file=str(relay),
             )
-        if spec.hang_after is not None:
-            options += ["--hang-after", str(spec.hang_after)]
         if spec.stands_in:
             options.append("--stand-in")
         if self._has_front:
             options += ["--front", str(paths.front_socket)]
-        if spec.record_egress:
-            options += ["--network-of", str(self._capsule.facts.init)]
-        return ProcessSupervisor(
-            "the recording proxy",
-            "relive.proxies.ingress.proxy",
-            options,
-            paths.proxy_socket,
-            paths.agent_log,
-            self._heard,
-            may_fork=self._settings.fork_server,
-        )
+        return options
 
     def _heard(self, message: dict[str, Any]) -> None:
         if message.get("op") == "hold":
             self._held.append(message["request"])
             self._held_changed.set()
+        elif message.get("op") == "packets-lost":
+            self._log.warning("requests are missing in the recording", packets=message.get("packets"))
         elif message.get("op") == "unframed":
             self._log.warning("requests are not told apart", why=message.get("text"))
         else:
@@ -150,13 +175,16 @@ class ProxySupervisor:
         # The next request tries again; if that fails too, requests go on without: each would stand still for nothing.
         self._not_before = time.monotonic() + self._committer.failed(error) - retry_pause(1)
 
-    async def unframed(self) -> int:
-        """How many connections this proxy has passed on that carried no HTTP/1; 0 where it does not say so at once."""
-        link = self.proxy.link if self.proxy is not None else None
+    async def lacks(self) -> dict[str, int]:
+        """What is not recorded as requests, since that process began; 0 where it does not say so at once.
+
+        ``unframed``: connections that carried no HTTP/1; ``gaps``: places at which packets are missing.
+        """
+        link, told = self.proxy.link if self.proxy is not None else None, {}
         if link is not None:
             with contextlib.suppress(ConnectionError, TimeoutError):
-                return int((await asyncio.wait_for(link.ask("status"), _SOON))["unframed"])
-        return 0
+                told = await link.ask("status", _SOON)
+        return {"unframed": int(told.get("unframed", 0)), "gaps": int(told.get("gaps", 0))}
 
     async def end(self) -> None:
         """End the proxy, which lets answers that are under way end first."""

@@ -173,6 +173,7 @@ class ExceptionWatch:
         throw = told.get("throw")
         throw = throw if isinstance(throw, str) and _THROW.fullmatch(throw) else None
         taken, is_held = await self._capture(_fingerprint(event), throw)
+        await self._committer.catch_up()
         about = await asyncio.to_thread(find_request, Recording(self._capsule.paths.recording), event)
         if not about and told.get("where") == "log":
             about = await self._answered_badly(event)
@@ -208,6 +209,7 @@ class ExceptionWatch:
         """
         recording, until = Recording(self._capsule.paths.recording), time.monotonic() + _ANSWERED_WITHIN
         while True:
+            await self._committer.catch_up()
             about, may_come = await asyncio.to_thread(failed_meanwhile, recording, event.mono_ns, self._told)
             if about:
                 await asyncio.to_thread(self._look)

@@ -362,6 +362,7 @@ class FailureWatch:
         if self.exceptions is not None and await self.exceptions.told_at(sighting.seen_wall_ns):
             return
         await asyncio.sleep(_SETTLE)
+        await self._committer.catch_up()
         recording, log = Recording(self._capsule.paths.recording), str(self._capsule.paths.logs[-1])
         served, waiting = await asyncio.to_thread(served_at, recording, log, sighting.log_begin or 0)
         until = seen + (_LINE_WAITS if waiting else 0.0)
@@ -407,6 +408,7 @@ class FailureWatch:
         Those that broke since a moment before it, monotonic [s]: many a runtime closes its connections before it exits. Where none
         has, those that were being served at its commit. What began later went with another.
         """
+        await self._committer.catch_up()
         cursor = taken.cursor if taken is not None else None
         served = [one.request for one in cursor.open_requests] if cursor is not None else []
         broken = {one: await self._about_request(one) for one in self._failed.since(since, broken=True)}

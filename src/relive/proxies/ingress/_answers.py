@@ -146,7 +146,7 @@ class AnswerSide:
         traffic, flight = self._traffic, connection.flights[0]
         fields = flight.answer.summary() if flight.answer is not None else {}
         if traffic.logs:
-            fields["log_offsets"] = traffic.logs.sizes()
+            fields["log_offsets"] = traffic.logs.sizes_after()
         if self._stream is not None:
             fields["upgraded"] = True
         traffic.writer.append(EventKind.ANSWER_ENDED, connection.number, flight.number, fields=fields)

@@ -72,6 +72,11 @@ class Intake:
         return not (self.pieces or self._raw or self._opening)
 
     @property
+    def has_part_of_head(self) -> bool:
+        """The client has sent the beginning of a request's head, or of what may be one."""
+        return bool(self._opening) or (self._framer.held > 0 and not self._framer.waits_for_answer)
+
+    @property
     def held_for_answer(self) -> int:
         """Bytes behind a request for an upgrade, whose meaning only its answer tells."""
         return self._framer.held if self._framer.waits_for_answer else 0

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Sequence
 
-__all__ = ["LogSizes"]
+__all__ = ["LogSizes", "NotedLogSizes"]
+
+_NOTED_MOST = 4096
 
 
 class LogSizes:
@@ -27,6 +31,34 @@ class LogSizes:
                 continue
         return found
 
+    def sizes_after(self) -> dict[str, int]:
+        """As ``sizes``, of what an answer that has just ended may have been logged with."""
+        return self.sizes()
+
     def _open(self, path: str) -> int:
         self._files[path] = fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         return fd
+
+
+class NotedLogSizes(LogSizes):
+    """For who hears of requests late: sizes are noted again and again, and told as they were before the moment in question."""
+
+    def __init__(self, paths: Sequence[str], moment: Callable[[], int]) -> None:
+        """``moment``: when that was which is asked about, in nanoseconds on the clock of ``note``."""
+        super().__init__(paths)
+        self._moment = moment
+        self._noted: deque[tuple[int, dict[str, int]]] = deque(maxlen=_NOTED_MOST)
+
+    def note(self, now: int) -> None:
+        """Note the sizes of this moment."""
+        if self:
+            self._noted.append((now, super().sizes()))
+
+    def sizes(self) -> dict[str, int]:
+        """The last that were noted before the moment in question; empty where none were."""
+        at = bisect_right(self._noted, self._moment(), key=lambda noted: noted[0])
+        return self._noted[at - 1][1] if at else {}
+
+    def sizes_after(self) -> dict[str, int]:
+        """Those of now."""
+        return super().sizes()

@@ -60,17 +60,20 @@ class Traffic:
         loop: asyncio.AbstractEventLoop,
         hub: ControlHub,
         on_trouble: Callable[[str], None],
+        *,
+        writer: RecordingWriter | None = None,
     ) -> None:
         """
         Args:
             hub: the agents that hear of it.
             on_trouble: called with what is wrong with the recording.
+            writer: of the recording; None: one as the options say.
         """
         self.options = options
         self.loop = loop
         self._hub = hub
         self.addresses: Sequence[Address] = resolve(options.upstream)
-        self.writer = _writer(options, on_trouble)
+        self.writer = writer or _writer(options, on_trouble)
         self.gate: Gate[ProxiedConnection] = Gate(loop, self.writer)
         self.holds = Holds(loop, self.writer)
         self.logs = LogSizes(options.logs)
@@ -80,6 +83,10 @@ class Traffic:
         self.service_speaks_first = False
         self.relay: Relay | None = None
         self.answered_count = self.errors = self.broken_count = self.refused = self.unframed = 0
+
+    def wall_ns(self) -> int:
+        """When what is told of now has happened, CLOCK_REALTIME."""
+        return time.time_ns()
 
     def dial_seconds(self) -> float:
         """How long a new connection waits for the service."""
@@ -103,13 +110,13 @@ class Traffic:
             self.errors += 1
             self.writer.flush()  # the agent may look it up at once
             seconds = self.gate.clock() - flight.started
-            self.publish_answered(flight.number, flight.status, seconds, time.time_ns(), self.writer.last_seq)
+            self.publish_answered(flight.number, flight.status, seconds, self.wall_ns(), self.writer.last_seq)
 
     def broken(self, flight: Flight, how: str, reused: int) -> None:
         """The service ended the connection before the answer was whole."""
         self.broken_count += 1
         self.writer.flush()  # the agent may look it up at once
-        self.publish_broken(flight.number, how, reused, self.gate.clock() - flight.started, time.time_ns())
+        self.publish_broken(flight.number, how, reused, self.gate.clock() - flight.started, self.wall_ns())
 
     def service_unreachable(self, flight: Flight, error: OSError) -> None:
         """The service took no connection for this request."""

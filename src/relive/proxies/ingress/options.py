@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["DEFAULT_BODY_LIMIT", "RELAY", "ProxyOptions", "parse_options"]
+__all__ = ["CAPTURE", "DEFAULT_BODY_LIMIT", "RELAY", "ProxyOptions", "parse_options"]
 
 DEFAULT_BODY_LIMIT = 16 * 1024 * 1024
+CAPTURE = "relive-capture"
 RELAY = "relay_library.so"
 """The file that ``--relay`` names, among the tools that set-up built."""
 
@@ -27,6 +28,7 @@ class ProxyOptions:
         stand_in: the upstream's own port is taken; ``listen`` then says nothing.
         front: where the listener is given away (``native/init/front.h``); None: the proxy binds its own.
         relay: ``relay_library.so``, by which plain HTTP/1 is carried; None: all of it is carried by Python.
+        capture: ``relive-capture``, by which packets are taken; of ``capture`` only.
         network_of: pid of a process in whose network namespace the service listens; None: in the proxy's own.
     """
 
@@ -45,6 +47,7 @@ class ProxyOptions:
     stand_in: bool = False
     front: Path | None = None
     relay: Path | None = None
+    capture: Path | None = None
 
 
 def parse_options(arguments: Sequence[str]) -> ProxyOptions:
@@ -66,6 +69,7 @@ def parse_options(arguments: Sequence[str]) -> ProxyOptions:
     parser.add_argument("--stand-in", action="store_true")
     parser.add_argument("--front", type=Path, metavar="UNIXSOCKET")
     parser.add_argument("--relay", type=Path, metavar="FILE")
+    parser.add_argument("--capture", type=Path, metavar="FILE")
     parser.add_argument("--log", action="append", default=[], dest="logs", metavar="FILE")
     values = vars(parser.parse_args(arguments))
     return ProxyOptions(**values | {"logs": tuple(values["logs"])})

@@ -15,7 +15,7 @@ from relive.kernel import procfs
 from relive.kernel.namespaces import Namespace, namespace_id
 from relive.watching.state import ContainerState
 
-__all__ = ["Listener", "listeners_of", "place_of"]
+__all__ = ["Listener", "listeners_of", "listening_place", "place_of"]
 
 _LISTENS = "0A"
 
@@ -54,6 +54,35 @@ def place_of(state: ContainerState, port: int) -> tuple[str, int]:
         UsageError: it does not listen there, or in a way that a proxy cannot stand in for.
         HostIncapable: it listens in another network.
     """
+    addresses = {one.address for one in _own_listeners(state, port)}
+    if addresses == {"::"} and _is_free(port):  # for IPv6 only
+        addresses = {"::1"}
+    if addresses & {"0.0.0.0", "::", "127.0.0.1"}:
+        return "127.0.0.1", port
+    reachable = sorted(one for one in addresses if ipaddress.ip_address(one).version == 4)
+    if len(reachable) == 1 and len(addresses) == 1:
+        return reachable[0], port
+    raise UsageError(
+        f"no proxy can stand in for port {port} of {state.target}",
+        cause=f"it listens at {', '.join(sorted(addresses))}, and a proxy reaches it by one IPv4 address",
+        remedy="use --listen ADDR:PORT --upstream ADDR:PORT, and point clients there",
+    )
+
+
+def listening_place(state: ContainerState, port: int) -> tuple[str, int]:
+    """(address, port) at which a service listens; ``0.0.0.0`` for several addresses, or all.
+
+    Raises:
+        UsageError: it does not listen there, or not alone.
+        HostIncapable: it listens in another network.
+    """
+    addresses = {one.address for one in _own_listeners(state, port)}
+    only = addresses.pop() if len(addresses) == 1 else "::"
+    return ("0.0.0.0", port) if only == "::" else (only, port)
+
+
+def _own_listeners(state: ContainerState, port: int) -> list[Listener]:
+    """Sockets of a service that listen at a port at which nobody else does."""
     if not state.is_running:
         raise UsageError(
             f"{state.target} does not run", cause="its port is not known", remedy="start it first"
@@ -81,19 +110,7 @@ def place_of(state: ContainerState, port: int) -> tuple[str, int]:
             cause=f"another process listens at {', '.join(others)}",
             remedy="use --listen ADDR:PORT --upstream ADDR:PORT, and point clients there",
         )
-    addresses = {one.address for one in own}
-    if addresses == {"::"} and _is_free(port):  # for IPv6 only
-        addresses = {"::1"}
-    if addresses & {"0.0.0.0", "::", "127.0.0.1"}:
-        return "127.0.0.1", port
-    reachable = sorted(one for one in addresses if ipaddress.ip_address(one).version == 4)
-    if len(reachable) == 1 and len(addresses) == 1:
-        return reachable[0], port
-    raise UsageError(
-        f"no proxy can stand in for port {port} of {state.target}",
-        cause=f"it listens at {', '.join(sorted(addresses))}, and a proxy reaches it by one IPv4 address",
-        remedy="use --listen ADDR:PORT --upstream ADDR:PORT, and point clients there",
-    )
+    return own
 
 
 def _is_free(port: int) -> bool:

@@ -1,0 +1,473 @@
+"""One client connection as packets show it, which nothing of Relive carries: the same framing and events as ``_connection``.
+
+What it does not know it does not guess. A connection that stood before the packets were taken, or of which some are missing, is
+begun *in the middle*: from the first whole head of a request that comes in one segment on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from relive.proxies.control import ControlHub
+from relive.proxies.gate import Gate
+from relive.proxies.ingress._answers import AnswerSide
+from relive.proxies.ingress._flight import Flight
+from relive.proxies.ingress._intake import Intake, NumberedRequest
+from relive.proxies.ingress._log_sizes import NotedLogSizes
+from relive.proxies.ingress._reassembly import ByteStream
+from relive.proxies.ingress._requests import RequestSide
+from relive.proxies.ingress._segments import ACK, FIN, RST, SYN, Ends, Segment
+from relive.proxies.ingress._speech import Speech, speech_of
+from relive.proxies.ingress._traffic import ProxiedConnection, Traffic
+from relive.proxies.ingress.options import ProxyOptions
+from relive.recording.events import EventKind
+from relive.recording.http1 import Body, End, RequestHead, Stream, Violation
+from relive.recording.writer import AUTO_FLUSH_BYTES, RecordingWriter
+
+__all__ = ["ObservedConnection", "ObservedTraffic", "ObservedWriter"]
+
+AHEAD_MOST = 16 * 1024 * 1024  # [bytes] that may wait for those before them, of one direction
+_WHOLE_HEAD = re.compile(rb"\n\r?\n")
+
+
+class ObservedWriter(RecordingWriter):
+    """Events have the time of the packet that they are of, and go to the kernel many at once: nobody waits for them.
+
+    Attributes:
+        seen: (monotonic, wall) [ns] of the packet.
+    """
+
+    seen = (0, 0)
+    _apart = 0  # [ns] of the two clocks
+    _wants_flush = False
+
+    def set_clock(self) -> None:
+        """Compare the clocks: between two packets that were compared at once, times do not go back."""
+        self._apart = time.time_ns() - time.monotonic_ns()
+
+    def see(self, wall_ns: int) -> None:
+        """What follows is of a packet of that moment."""
+        self.seen = (wall_ns - self._apart, wall_ns)
+
+    def append(
+        self,
+        kind: EventKind,
+        connection: int = 0,
+        request: int = 0,
+        data: bytes = b"",
+        fields: Mapping[str, Any] | None = None,
+        at: tuple[int, int] | None = None,
+    ) -> int:
+        """As ``RecordingWriter``."""
+        return super().append(kind, connection, request, data, fields, at or self.seen)
+
+    def flush(self) -> None:
+        """Only where there is much."""
+        if self._wants_flush or self._part_bytes > AUTO_FLUSH_BYTES:
+            super().flush()
+
+    def flush_all(self) -> None:
+        """Hand all appended events to the kernel."""
+        self._wants_flush = True
+        self.flush()
+        self._wants_flush = False
+
+    def close(self) -> None:
+        """As ``RecordingWriter``."""
+        self.flush_all()
+        super().close()
+
+
+class _PacketGate(Gate[ProxiedConnection]):
+    """Its clock is that of the packets, less the time for which the service stood still."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, writer: ObservedWriter) -> None:
+        super().__init__(loop, writer)
+        self._packets = writer
+        self.stood_still = 0.0  # [s]
+
+    def clock(self) -> float:
+        """Seconds."""
+        return self._packets.seen[0] / 1e9 - self.stood_still
+
+
+class ObservedTraffic(Traffic):
+    """What all connections share. Requests go on without a word of anybody, so there are no holds, and the gate is always open."""
+
+    def __init__(
+        self,
+        options: ProxyOptions,
+        loop: asyncio.AbstractEventLoop,
+        hub: ControlHub,
+        on_trouble: Callable[[str], None],
+    ) -> None:
+        """As ``Traffic``."""
+        self.observed = ObservedWriter(
+            options.recording,
+            keep_bytes=options.keep_bytes,
+            keep_seconds=options.keep_seconds,
+            on_trouble=on_trouble,
+        )
+        super().__init__(options, loop, hub, on_trouble, writer=self.observed)
+        self.packet_gate = _PacketGate(loop, self.observed)
+        self.gate = self.packet_gate
+        self.logs = self.noted_logs = NotedLogSizes(options.logs, self.wall_ns)
+        self.gaps = 0  # places at which packets are missing
+
+    def wall_ns(self) -> int:
+        """Of the packet."""
+        return self.observed.seen[1]
+
+    def answered(self, flight: Flight) -> None:
+        """As ``Traffic``."""
+        if flight.status is not None and flight.status >= 500:
+            self.observed.flush_all()
+        super().answered(flight)
+
+    def broken(self, flight: Flight, how: str, reused: int) -> None:
+        """As ``Traffic``."""
+        self.observed.flush_all()
+        super().broken(flight, how, reused)
+
+    def note_gap(self, connection: int, text: str, lost: int = 0) -> None:
+        """Packets are missing here: what is recorded is not all there was."""
+        self.gaps += 1
+        fields = {"about": "capture", "text": text, "lost": lost}
+        self.writer.append(EventKind.NOTE, connection, fields=fields)
+
+
+class ObservedConnection:
+    """From its first segment to its last one.
+
+    Attributes:
+        is_over: nothing more is to be said of it.
+        is_known: its beginning was seen, or that of a request in its middle.
+        began_in_middle: the latter.
+        given: bytes of the client that the events hold, by their place in the stream.
+    """
+
+    def __init__(self, traffic: ObservedTraffic, ends: Ends) -> None:
+        self.traffic = traffic
+        self.ends = ends
+        self.number = 0
+        self.flights: deque[Flight] = deque()
+        self.upgraded: Flight | None = None
+        self.client_eof = False
+        self.requests = 0
+        self.client_address = ends.client_address
+        self.is_over = False
+        self.began_in_middle = False
+        self.given = 0
+        self._is_limited = False
+        self._next: int | None = None  # with a limit: sequence number of the first byte that a commit has not
+        self._heard_service = False
+        self._is_split = False
+        self._beyond: list[bytes] = []
+        self._up: ByteStream | None = None
+        self._first = -1  # sequence number of the client's first byte that is known
+        self._down: ByteStream | None = None
+        self._intake = Intake(traffic.heard_http, self._passes_unframed)
+        self._requests = RequestSide(traffic, self)
+        self._answers = AnswerSide(traffic, self)
+        self._service_eof = False
+        self._first_answer_is_open = False
+        self._plain_up = self._plain_down = 0
+
+    @property
+    def is_known(self) -> bool:
+        """See above."""
+        return self._up is not None
+
+    @property
+    def local_port(self) -> int | None:
+        """The other end of the service's connection: the client's own.
+
+        None for a request of which a commit has half a head. It cannot be gone on with there, but be sent again as a whole, by
+        another connection.
+        """
+        return self.ends.client_port if not self._is_split else None
+
+    @property
+    def is_busy(self) -> bool:
+        """Something of it is under way: where packets are missing, some of its own may be."""
+        return bool(self.flights) or self._intake.has_part_of_head or not self._intake.is_empty
+
+    def waits_on_service(self, flight: Flight) -> bool:
+        """Whether it is the service's turn."""
+        if flight is not self.flights[0] or flight.status is not None:
+            return False
+        return flight.is_sent or flight.waits_for_continue
+
+    def began_with(self, syn: Segment) -> bool:
+        """That SYN of the client is of another connection of the same ends, which follows this one."""
+        return self._up is not None and self._first != (syn.sequence + 1) % (1 << 32)
+
+    # For who holds ``ProxiedConnection``: nothing is held, so nothing can be done
+
+    def freeze(self) -> None:
+        """Nothing passes here."""
+
+    def thaw(self) -> None:
+        """Nothing passes here."""
+
+    def report(self) -> dict[str, int | None] | None:
+        """Nothing passes here."""
+        return None
+
+    def shut(self) -> None:
+        """Nothing passes here."""
+
+    def release(self, request: int) -> None:
+        """Nothing is held."""
+
+    def leave_if_idle(self) -> None:
+        """The connection is not Relive's."""
+
+    # Segments
+
+    def take(self, segment: Segment) -> bool:
+        """Take the next one that the kernel saw; False if packets before it are missing: no more can be said of this connection."""
+        if segment.flags & SYN:
+            self._take_syn(segment)
+        elif self._up is None and not self._begins_here(segment):
+            self.is_over = bool(segment.flags & (FIN | RST))
+            return True
+        up = self._up
+        if up is None:  # only the service's SYN was seen
+            return True
+        if self._down is None and segment.from_client and segment.flags & ACK:
+            self._down = ByteStream(segment.acknowledged)
+        stream, other = (up, self._down) if segment.from_client else (self._down, up)
+        if stream is None:
+            return True
+        if segment.flags & ACK and other is not None and other.lacks_before(segment.acknowledged):
+            return False
+        first = (segment.sequence + bool(segment.flags & SYN)) % (1 << 32)
+        if segment.data:
+            give = self._client_bytes if segment.from_client else self._service_bytes
+            for piece in stream.take(first, segment.data):
+                if not give(piece):
+                    return False
+        if segment.flags & FIN and not segment.lacks:
+            stream.end_at(first + len(segment.data))
+        self._see_ends(up)
+        if segment.flags & RST:
+            self._reset(by_client=segment.from_client)
+        return stream.ahead <= AHEAD_MOST
+
+    def _take_syn(self, segment: Segment) -> None:
+        if segment.from_client:
+            if self._up is None:
+                self._first = (segment.sequence + 1) % (1 << 32)
+                self._up = ByteStream(self._first)
+        else:
+            self._down = self._down or ByteStream((segment.sequence + 1) % (1 << 32))
+
+    def _begins_here(self, segment: Segment) -> bool:
+        """Whether a request begins, and with it what is known: its head came whole, and nothing of an answer is under way."""
+        data = segment.data
+        is_request = segment.from_client and speech_of(data) is Speech.HTTP and _WHOLE_HEAD.search(data)
+        if not (is_request and segment.flags & ACK):
+            return False
+        self._first = segment.sequence
+        self._up, self._down = ByteStream(segment.sequence), ByteStream(segment.acknowledged)
+        self.began_in_middle = self._first_answer_is_open = True
+        return True
+
+    def lose(self) -> None:
+        """Packets are missing: what was under way is lost, and what comes next is another connection of the recording."""
+        while self.flights:
+            self.traffic.flights.pop(self.flights.popleft().number, None)
+        self._record_end(lost=True)
+
+    def limit(self, following: int | None) -> None:
+        """A commit is being placed: what it does not have of the client waits until ``release_beyond``.
+
+        Args:
+            following: sequence number of the client's first byte that it has not. None: it has no such connection, either since
+                that is over, or since the service had not taken it from its queue, and then has said nothing on it.
+        """
+        self._is_limited = following is not None or not self._heard_service
+        self._next = following
+
+    def is_written(self, segment: Segment, following: int) -> bool:
+        """It has bytes of the service, none of which has that sequence number or a later one."""
+        down, size = self._down, len(segment.data)
+        if segment.from_client or down is None or not size or segment.flags & (SYN | FIN | RST):
+            return False
+        return down.place_of(segment.sequence + size) <= down.place_of(following)
+
+    def release_beyond(self) -> bool:
+        """Go on with what waited, if something did. As ``take``."""
+        self._is_limited = False
+        self._is_split = self._intake.has_part_of_head
+        waiting, self._beyond = self._beyond, []
+        whole = all(self._client_bytes(one) for one in waiting)
+        if self._up is not None:
+            self._see_ends(self._up)
+        return whole
+
+    # Bytes in order
+
+    def _client_bytes(self, data: bytes) -> bool:
+        if self._is_limited:
+            allowed = self._allowed(len(data))
+            if allowed < len(data):
+                self._beyond.append(data[allowed:])
+                data = data[:allowed]
+            if not data:
+                return True
+        self._open()
+        self.given += len(data)
+        self._intake.add(data)
+        self._advance()
+        return True
+
+    def _allowed(self, count: int) -> int:
+        """How many of the client's next bytes the commit has."""
+        if self._next is None or self._up is None:
+            return 0
+        return min(count, max(0, self._up.place_of(self._next) - self.given))
+
+    def _hear_service(self) -> None:
+        self._heard_service = True
+        if (
+            self._is_limited and self._next is None
+        ):  # so it had taken the connection, which was over by the commit
+            self.release_beyond()
+
+    def _service_bytes(self, data: bytes) -> bool:
+        self._hear_service()
+        is_first = not (self._intake.is_plain or self.requests)
+        if self._first_answer_is_open:
+            self._first_answer_is_open = False
+            if not b"HTTP/1.".startswith(data[:7]):  # it is the rest of an answer whose request was not seen
+                return False
+        self._open()
+        if is_first and not data.startswith(b"HTTP/"):
+            self.traffic.heard_service_first()
+            self._intake.become_plain("the service speaks first")
+            self._advance()
+        if self._intake.is_plain and not self.flights:
+            self._plain_down += len(data)
+        else:
+            self._answers.service_data(data)
+            self._advance()  # what the client has sent behind a request for an upgrade has a meaning now
+        return True
+
+    def _see_ends(self, up: ByteStream) -> None:
+        if up.has_ended and not self._beyond and not self.client_eof:
+            self.client_eof = True
+            self._advance()
+        if self._down is not None and self._down.has_ended and not self._service_eof:
+            self._service_eof = True
+            self._hear_service()
+            self._answers.end("closed")
+        if self.client_eof and self._service_eof:
+            self._end("closed")
+
+    def _reset(self, *, by_client: bool) -> None:
+        if not by_client:
+            self._hear_service()
+            self._answers.end("reset")
+        self._end("reset")
+
+    def _end(self, how: str) -> None:
+        while self.flights:
+            flight = self.flights.popleft()
+            self.traffic.flights.pop(flight.number, None)
+            fields = {"how": how}
+            self.traffic.writer.append(EventKind.REQUEST_ABANDONED, self.number, flight.number, fields=fields)
+        self._record_end()
+
+    def _open(self) -> None:
+        if not self.number:
+            self.number = self.traffic.writer.next_connection()
+            self.traffic.service_seen = True
+            fields: dict[str, Any] = {"client": self.client_address, "local_port": self.local_port}
+            if self.began_in_middle:
+                fields["from_middle"] = True
+            self.traffic.writer.append(EventKind.CONNECTION_OPENED, self.number, fields=fields)
+
+    def _record_end(self, *, lost: bool = False) -> None:
+        if self.is_over:
+            return
+        self.is_over = True
+        if not self.number:
+            return
+        fields: dict[str, Any] = {"sent": self.given, "requests": self.requests}
+        up = self._requests.stream_summary("up_")
+        if up is not None:
+            fields |= up | self._answers.stream_summary("down_")
+        if self._intake.is_plain:
+            fields |= {"unframed": True, "up_bytes": self._plain_up, "down_bytes": self._plain_down}
+        if lost:
+            fields["lost"] = True
+        self.traffic.writer.append(EventKind.CONNECTION_CLOSED, self.number, fields=fields)
+
+    # Pieces of the client's bytes
+
+    def _advance(self) -> None:
+        intake = self._intake
+        while True:
+            if intake.pieces:
+                self._take_piece(intake.pieces.popleft())
+            elif intake.is_plain and intake.has_raw:
+                self._plain_up += len(intake.take_raw())
+            elif not intake.frame(is_last=self.client_eof):
+                return
+
+    def _take_piece(self, piece: object) -> None:
+        if isinstance(piece, RequestHead):
+            flight = self._requests.start(NumberedRequest(self.traffic.writer.next_request(), piece))
+            self.requests += 1
+            self._is_split = False
+            self._answers.expect(flight.method)
+        elif isinstance(piece, Body):
+            self._requests.take_body(piece.raw)
+        elif isinstance(piece, End):
+            self._requests.end()
+        elif isinstance(piece, Stream):
+            self._requests.take_stream(piece.raw)
+        elif isinstance(piece, Violation):
+            self._become_unframed(piece)
+
+    def _become_unframed(self, violation: Violation) -> None:
+        """The client does not speak HTTP/1 (safely). What the service makes of that is its own affair."""
+        if self.flights and self.flights[-1] is self._requests.uploading:
+            flight = self.flights.pop()
+            self.traffic.flights.pop(flight.number, None)
+            fields = {"how": "malformed"}
+            self.traffic.writer.append(EventKind.REQUEST_ABANDONED, self.number, flight.number, fields=fields)
+        text = f"the client sent what is not HTTP/1.1: {violation.reason}"
+        fields = {"about": "unframed", "text": text}
+        self.traffic.writer.append(EventKind.NOTE, self.number, 0, violation.raw[: 64 * 1024], fields)
+        self._plain_up += len(violation.raw)
+        self._intake.become_plain(text)
+
+    def _passes_unframed(self, why: str) -> None:
+        self.traffic.passes_unframed(self.number, why)
+
+    # For RequestSide and AnswerSide
+
+    def to_client(self, data: bytes) -> None:
+        """The service has sent it to the client itself."""
+
+    def flight_over(self, flight: Flight) -> None:
+        """The answer of the first flight is whole."""
+        self.flights.popleft()
+        self.traffic.flights.pop(flight.number, None)
+        if self.flights:
+            self.flights[0].touched = self.traffic.gate.clock()
+
+    def upgrade_decided(self, flight: Flight, *, is_stream: bool) -> None:
+        """The answer to a request for an upgrade has come."""
+        if is_stream:
+            self.upgraded = flight
+            self._requests.begin_stream()
+        self._intake.upgrade_decided(is_stream=is_stream)

@@ -1,0 +1,80 @@
+"""One direction of a TCP connection, put together from its segments (RFC 9293 section 3.4). No IO, no time.
+
+Segments may come in any order, more than once, and cut differently each time; the first copy of a byte counts. A place is a number
+of bytes from where the stream was begun, so that it does not come round as sequence numbers do.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+
+__all__ = ["ByteStream"]
+
+_ROUND = 1 << 32
+_HALF = 1 << 31
+
+
+class ByteStream:
+    """Begins with the byte of a sequence number.
+
+    Attributes:
+        place: how many bytes were given out.
+        ahead: bytes that wait for those before them.
+    """
+
+    __slots__ = ("_base", "_end", "_waiting", "ahead", "place")
+
+    def __init__(self, sequence: int) -> None:
+        self._base = sequence
+        self._waiting: list[tuple[int, bytes]] = []
+        self._end: int | None = None
+        self.place = 0
+        self.ahead = 0
+
+    def take(self, sequence: int, data: bytes) -> list[bytes]:
+        """Take a segment's bytes; returns those that can be given out now, in order."""
+        at = self.place_of(sequence)
+        if at == self.place and not self._waiting:
+            self.place += len(data)
+            return [data]
+        if at + len(data) <= self.place:
+            return []
+        if at > self.place:
+            insort(self._waiting, (at, data), key=lambda one: one[0])
+            self.ahead += len(data)
+            return []
+        out: list[bytes] = []
+        self._give(at, data, out)
+        while self._waiting and self._waiting[0][0] <= self.place:
+            waited_at, waited = self._waiting.pop(0)
+            self.ahead -= len(waited)
+            self._give(waited_at, waited, out)
+        return out
+
+    def end_at(self, sequence: int) -> None:
+        """A FIN with that sequence number: the stream ends before it."""
+        if self._end is None:
+            self._end = self.place_of(sequence)
+
+    @property
+    def has_ended(self) -> bool:
+        """All bytes up to its end were given out."""
+        return self._end is not None and self.place >= self._end
+
+    def lacks_before(self, sequence: int) -> bool:
+        """Bytes before that sequence number have not come, though the receiver has acknowledged them."""
+        place = self.place_of(sequence)
+        if self._end is not None:  # FIN takes a number too
+            place = min(place, self._end)
+        return place > self.place
+
+    def place_of(self, sequence: int) -> int:
+        """The place of a sequence number: of all that it can mean, the one nearest to what was given out."""
+        off = (sequence - self._base - self.place) % _ROUND
+        return self.place + (off if off < _HALF else off - _ROUND)
+
+    def _give(self, at: int, data: bytes, out: list[bytes]) -> None:
+        fresh = data[self.place - at :]
+        if fresh:
+            self.place += len(fresh)
+            out.append(fresh)

@@ -1,0 +1,392 @@
+"""The recorder beside the way: reads a service's requests off the packets of its port, and carries nothing.
+
+    python -m relive.proxies.ingress.capture --listen ADDR:PORT --upstream ADDR:PORT --recording DIR --control UNIXSOCKET
+        --capture FILE [--network-of PID] [--hang-after SECONDS] [--body-limit BYTES] [--keep-bytes BYTES] [--keep-seconds SECONDS]
+
+FILE is ``relive-capture``, which takes the packets. ``--upstream`` is where the service itself listens, in the network of PID, and
+``--listen`` the same. The recording has the proxy's events, with the times of the packets. Nothing in the way of a request waits
+for this process, whatever becomes of it, so no request can be held.
+
+It records later than things happen: by less than 0.1 s where it keeps up. It runs at a lower priority than the service (``NICE``);
+while much waits for it, at the same. Where more comes than it can take, packets are lost, and a note in the recording says so at
+their place.
+
+The control socket is that of ``proxy``, and agents are told the same, and also
+
+==================================================  ============================================================
+agent to this process                               reply
+==================================================  ============================================================
+``{"op":"close","id":I,"at":T}``                    ``{"op":"closed","id":I,"cursor":SEQ,"connections":[]}``
+``{"op":"open","id":I,"commit":ID|null,"at":T,      ``{"op":"opened","id":I,"cursor":SEQ,"connections":[{
+"crossed":R}``                                      "connection":C,"local_port":P,"request":N}]}``
+``{"op":"catch-up","id":I}``                        ``{"op":"caught-up","id":I}``: all that came before is recorded
+==================================================  ============================================================
+
+T is CLOCK_REALTIME in nanoseconds: for ``close`` a moment before the service stands still, for ``open`` one while it does. R lists
+[client's address, its port, service's address, N, M] of the connections in the commit: TCP sequence numbers of the first byte of
+the client that it has not, and of the first that the service had not written. After ``close`` nothing is recorded that came after
+its T, for ``HELD_SECONDS`` at most. The cursor of ``open`` is exact: before it is all that the commit has, and nothing else. What
+the service had written and its kernel had not sent is looked for during ``AHEAD_SECONDS``.
+
+==================================================  ============================================================
+this process to every agent                         when
+==================================================  ============================================================
+``{"op":"packets-lost","packets":N}``               packets are missing
+==================================================  ============================================================
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from relive.errors import CapsuleStartFailed, ReliveError
+from relive.proxies.control import ControlHub, ControlLink, error_reply
+from relive.proxies.ingress._observed import ObservedTraffic
+from relive.proxies.ingress._segments import Segment, read_segments
+from relive.proxies.ingress._sightings import ConnectionTable, Crossed, read_crossed
+from relive.proxies.ingress._spool import PacketSpool
+from relive.proxies.ingress.options import ProxyOptions, parse_options
+from relive.proxies.listeners import bind_control, split_address
+from relive.proxies.running import run
+from relive.recording.events import EventKind
+
+__all__ = ["PacketRecorder", "main"]
+
+NICE = 10
+HELD_SECONDS = 10.0  # so long an agent may take from `close` to `open`
+AHEAD_SECONDS = 0.05  # longer than acknowledgements are delayed, for which small writes wait
+_CATCH_UP_SECONDS = 25.0
+_DISORDER_NS = 1_000_000  # of packets that two processors saw at one moment
+_END_SECONDS = 5.0
+_MUCH = 64 << 20  # [bytes] waiting
+_SLICE = 0.005  # [s] of work between two looks at the control socket
+_ASK_PAUSE = 0.02  # [s]
+_BEGUN_WITHIN = 5.0  # [s]
+_LATEST = 0.1  # [s] after it has come a packet is read
+
+
+class PacketRecorder:
+    """Lives in one event loop."""
+
+    def __init__(self, options: ProxyOptions, loop: asyncio.AbstractEventLoop) -> None:
+        assert options.capture is not None
+        self.options = options
+        self.loop = loop
+        self.hub = ControlHub(self)
+        self.traffic = ObservedTraffic(options, loop, self.hub, on_trouble=_say)
+        self.writer = self.traffic.observed
+        host, self._port = split_address(options.upstream)
+        address = ipaddress.ip_address(host)
+        self.table = ConnectionTable(self.traffic, None if address.is_unspecified else address.packed)
+        pid: int | str = options.network_of if options.network_of is not None else "self"
+        self._spool = PacketSpool(options.capture, options.recording.parent / "packets", pid, self._port)
+        self._lost = 0
+        self._stop = asyncio.Event()
+        self._has_ended = False
+        self._more = asyncio.Event()  # blocks, or leave to go on
+        self._stand: int | None = None  # [ns] nothing later is recorded yet
+        self._ahead: list[Segment] | None = None  # later ones, while a commit is placed
+        self._owner: ControlLink | None = None
+        self._is_placing = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._recorded_until = 0  # [ns] every packet before that is recorded
+        self._progressed = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # For agents
+
+    def control_message(self, link: ControlLink, op: str, message: dict[str, Any]) -> dict[str, Any] | None:
+        """Act on a message of an agent; see the module's table."""
+        if op == "status":
+            return self._status()
+        try:
+            if op == "close":
+                return self._close(link, int(message["at"]))
+            if op == "open":
+                commit = message.get("commit")
+                place = (int(message["at"]), read_crossed(message["crossed"])) if commit is not None else None
+                return self._open(link, message, place)
+        except (KeyError, ValueError, TypeError) as error:
+            return error_reply("bad-message", f"not to be understood: {error!r:.100}")
+        if op == "catch-up":
+            self._begin(self._catch_up(link, message))
+            return None
+        return error_reply("unknown-op", f"there is no op {op!r:.50}")
+
+    def control_lost(self, link: ControlLink, *, was_last: bool) -> None:  # noqa: ARG002  no requests are held
+        """An agent went away: what it had stopped goes on."""
+        if self._owner is link and not self._is_placing:
+            self._go_on()
+
+    def _close(self, link: ControlLink, at: int) -> dict[str, Any]:
+        if self._owner is not None:
+            return error_reply("gate-closed", "another commit is being placed")
+        self._owner, self._stand = link, at
+        self._timer = self.loop.call_later(HELD_SECONDS, self._go_on)
+        _be_nice(0)  # a commit waits for it
+        return {"op": "closed", "cursor": self.writer.last_seq, "connections": []}
+
+    def _open(
+        self, link: ControlLink, message: dict[str, Any], place: tuple[int, Crossed] | None
+    ) -> dict[str, Any] | None:
+        if self._owner is not link:
+            return error_reply("gate-not-closed", "no commit is being placed; it may have taken too long")
+        if self._timer is not None:
+            self._timer.cancel()
+        if place is None:
+            self._go_on()
+            return {"op": "opened", "cursor": self.writer.last_seq, "connections": []}
+        self._is_placing = True
+        self._begin(self._place(link, message, *place))
+        return None
+
+    async def _place(self, link: ControlLink, message: dict[str, Any], at: int, crossed: Crossed) -> None:
+        """Record all up to a commit, and then the commit."""
+        try:
+            began = self._stand
+            assert began is not None
+            await self._recorded(began)
+            self.table.limit(crossed)
+            self._ahead = []
+            self._stand = at
+            self._more.set()
+            await self._recorded(at + round(AHEAD_SECONDS * 1e9))
+            cursor = self.writer.last_seq
+            found = self.table.open_requests()
+            fields = {"commit": message["commit"], "cursor": cursor, "closed_ns": None}
+            moment = (at - time.time_ns() + time.monotonic_ns(), at)
+            self.writer.append(EventKind.COMMIT_TAKEN, fields=fields, at=moment)
+            self.writer.flush_all()
+            self.traffic.packet_gate.stood_still += (at - began) / 1e9
+            link.reply(message, {"op": "opened", "cursor": cursor, "connections": found})
+        except TimeoutError:
+            link.reply(
+                message, error_reply("too-late", "what came before the commit could not be recorded in time")
+            )
+        finally:
+            self._is_placing = False
+            self.table.unlimit()
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._owner = self._stand = self._timer = None
+        ahead, self._ahead = self._ahead, None
+        for segment in ahead or ():
+            self.table.take(segment)
+        self._more.set()
+
+    async def _catch_up(self, link: ControlLink, message: dict[str, Any]) -> None:
+        if self._stand is None:
+            with contextlib.suppress(TimeoutError):
+                await self._recorded(time.time_ns())
+        self.writer.flush_all()
+        link.reply(message, {"op": "caught-up"})
+
+    async def _recorded(self, at: int, limit: float = _CATCH_UP_SECONDS) -> None:
+        """Wait until every packet that came before a moment is recorded.
+
+        Raises:
+            TimeoutError: there are too many.
+        """
+        async with asyncio.timeout(limit):
+            while self._recorded_until < at:
+                self._spool.look_now()
+                self._progressed.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_ASK_PAUSE):
+                        await self._progressed.wait()
+
+    def _status(self) -> dict[str, Any]:
+        return {
+            "op": "status",
+            "pid": os.getpid(),
+            "connections": self.table.count,
+            "in_flight": len(self.traffic.flights),
+            "requests": self.writer.last_request,
+            "answered": self.traffic.answered_count,
+            "server_errors": self.traffic.errors,
+            "broken": self.traffic.broken_count,
+            "unframed": self.traffic.unframed,
+            "cursor": self.writer.last_seq,
+            "recording": self.writer.is_on,
+            "events_lost": self.writer.lost,
+            "packets_lost": self._lost,
+            "gaps": self.traffic.gaps,
+            "waiting": self._spool.waiting,
+            "capture": self._spool.pid,
+        }
+
+    # Life
+
+    async def serve(self) -> None:
+        """Record until SIGTERM or SIGINT.
+
+        Raises:
+            CapsuleStartFailed: the control socket cannot be bound, or the packets cannot be taken.
+        """
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self.loop.add_signal_handler(number, self._stop.set)
+        fields = {
+            "listen": self.options.listen,
+            "upstream": self.options.upstream,
+            "pid": os.getpid(),
+            "logs": list(self.options.logs),
+            "capture": "beside",
+        }
+        self.writer.append(
+            EventKind.RECORDER_STARTED, fields=fields, at=(time.monotonic_ns(), time.time_ns())
+        )
+        self.writer.flush_all()
+        self.loop.add_reader(self._spool.fileno(), self._hear)
+        await self._begun()  # who finds the control socket knows that packets are taken
+        control = bind_control(self.options.control)
+        server = await self.loop.create_unix_server(self.hub.link, sock=control)
+        watching = asyncio.create_task(self._watch_for_hangs())
+        reading = asyncio.create_task(self._read())
+        try:
+            await self._stop.wait()
+            if not self._has_ended:
+                with contextlib.suppress(TimeoutError):
+                    await self._recorded(time.time_ns(), _END_SECONDS)
+        finally:
+            for task in (watching, reading, *self._tasks):
+                task.cancel()
+            self.loop.remove_reader(self._spool.fileno())
+            self._spool.close()
+            server.close()
+            self.options.control.unlink(missing_ok=True)
+            self.writer.close()
+        if reading.done() and not reading.cancelled() and (error := reading.exception()) is not None:
+            raise error
+        if self._has_ended:
+            raise CapsuleStartFailed(
+                "packets are not taken any more",
+                cause="relive-capture has ended",
+                remedy="another is started",
+            )
+
+    async def _begun(self) -> None:
+        """Wait until packets are taken."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_BEGUN_WITHIN):
+                while not (self._spool.waiting or self._has_ended):
+                    await self._more.wait()
+                    self._more.clear()
+        self._more.set()
+
+    def _begin(self, act: Any) -> None:
+        task = asyncio.ensure_future(act)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _hear(self) -> None:
+        if not self._spool.hear():
+            self._has_ended = True
+            self.loop.remove_reader(self._spool.fileno())
+            self._stop.set()
+        self._more.set()
+
+    async def _read(self) -> None:
+        """Take packets as they come, as long as this runs."""
+        try:
+            while True:
+                self.traffic.noted_logs.note(time.time_ns())
+                until = self._spool.until  # first: what came before it is among the blocks that are there now
+                await self._read_blocks()
+                self._recorded_until = max(self._recorded_until, until)
+                self._progressed.set()
+                self.writer.flush_all()
+                self._pace()
+                await self._more.wait()
+                self._more.clear()
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
+            self._stop.set()
+            raise
+
+    async def _read_blocks(self) -> None:
+        slice_end = time.monotonic() + _SLICE
+        for block in self._spool.blocks():
+            if block.lost:
+                self._lost += block.lost
+                self.table.lose(block.lost)
+                self.hub.tell_all({"op": "packets-lost", "packets": block.lost})
+            self.traffic.observed.set_clock()
+            latest = 0
+            for segment in read_segments(block.data, block.packets, self._port):
+                latest = segment.wall_ns
+                while self._stand is not None and segment.wall_ns > self._stand and self._ahead is None:
+                    await self._wait_at(self._stand)
+                if self._ahead is None or self._stand is None or segment.wall_ns <= self._stand:
+                    self.table.take(segment)
+                elif not self.table.take_written(segment):
+                    self._ahead.append(segment)
+                if time.monotonic() > slice_end:
+                    await asyncio.sleep(0)
+                    slice_end = time.monotonic() + _SLICE
+            # Who waits need not wait for the end of all that comes.
+            self._recorded_until = max(self._recorded_until, latest - _DISORDER_NS)
+            self._progressed.set()
+
+    async def _wait_at(self, stand: int) -> None:
+        """A packet came after the moment at which a commit is being placed: what came before that is recorded."""
+        self._recorded_until = max(self._recorded_until, stand)
+        self._progressed.set()
+        self.writer.flush_all()
+        self._more.clear()
+        await self._more.wait()
+
+    def _pace(self) -> None:
+        if self._owner is None:
+            _be_nice(0 if self._spool.waiting > _MUCH else NICE)
+
+    async def _watch_for_hangs(self) -> None:
+        limit = self.options.hang_after
+        while True:
+            await asyncio.sleep(max(0.02, min((limit or 4.0) / 4, 1.0)))
+            self.traffic.noted_logs.note(time.time_ns())
+            if limit is None or self._spool.waiting or self._stand is not None:
+                continue  # the answer may be among what waits
+            now = time.monotonic() - self.traffic.packet_gate.stood_still - _LATEST
+            for flight, connection in list(self.traffic.flights.values()):
+                seconds = now - flight.touched
+                if seconds >= limit and not flight.reported and connection.waits_on_service(flight):
+                    flight.reported = True
+                    self.writer.flush_all()
+                    self.traffic.publish_unanswered(flight.number, seconds, time.time_ns())
+
+
+def _be_nice(value: int) -> None:
+    with contextlib.suppress(PermissionError):  # a priority may be given up, and not always be had again
+        os.setpriority(os.PRIO_PROCESS, 0, value)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"relive capture: {text}\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the recorder; returns its exit status."""
+    options = parse_options(sys.argv[1:] if arguments is None else arguments)
+
+    def sentence_of(error: ReliveError) -> str:
+        hint = f"Hint: {error.remedy}\n" if error.remedy is not None else ""
+        return f"Error: {error}\n{hint}"
+
+    serve: Callable[[], Any] = lambda: PacketRecorder(options, asyncio.get_running_loop()).serve()  # noqa: E731
+    return run(serve, sentence_of)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,362 @@
+"""What a client and a service say to each other becomes the proxy's events when it is put together from packets."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relive.proxies.control import ControlHub
+from relive.proxies.ingress._observed import ObservedTraffic
+from relive.proxies.ingress._segments import ACK, FIN, RST, SYN, Ends, Segment
+from relive.proxies.ingress._sightings import ConnectionTable, read_crossed
+from relive.proxies.ingress.options import ProxyOptions
+from relive.recording import Event, EventKind, Exchange, Exchanges, Recording
+
+HOME = socket.inet_aton("127.0.0.1")
+ROUND = 1 << 32
+GET = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n"
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+FAILED = b"HTTP/1.1 500 Oh\r\nContent-Length: 3\r\n\r\nbad"
+
+
+class Told(ControlHub):
+    def __init__(self) -> None:
+        self.messages: list[dict[str, Any]] = []
+
+    def tell_all(self, message: dict[str, Any]) -> None:
+        self.messages.append(message)
+
+
+class Scene:
+    """A table of connections, with what it records."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory / "recording"
+        options = ProxyOptions("127.0.0.1:8000", "127.0.0.1:8000", self.directory, directory / "control")
+        self.hub = Told()
+        self.loop = asyncio.new_event_loop()
+        self.traffic = ObservedTraffic(options, self.loop, self.hub, on_trouble=lambda _text: None)
+        self.table = ConnectionTable(self.traffic, HOME)
+        self.now = 1_000_000_000_000
+
+    def talk(self, port: int = 40000, *, up: int = 100, down: int = ROUND - 10, begun: bool = True) -> Talk:
+        return Talk(self, port, up, down, begun=begun)
+
+    def close(self) -> None:
+        self.traffic.observed.close()
+        self.loop.close()
+
+    def events(self, *kinds: EventKind) -> list[Event]:
+        self.traffic.observed.flush_all()
+        return [one for one in Recording(self.directory).events() if not kinds or one.kind in kinds]
+
+    def kinds(self) -> list[str]:
+        return [event.kind.value for event in self.events()]
+
+    def exchanges(self) -> list[Exchange]:
+        self.traffic.observed.flush_all()
+        return list(Exchanges(Recording(self.directory)).begun_in(0, 1 << 60))
+
+
+class Talk:
+    """One connection, whose segments the test lets the table see."""
+
+    def __init__(self, scene: Scene, port: int, up: int, down: int, *, begun: bool) -> None:
+        self.scene, self.ends = scene, Ends(HOME, port, HOME)
+        self.up, self.down = up, down
+        if begun:
+            self.put(Segment(scene.now, self.ends, True, (up - 1) % ROUND, 0, SYN, b""))
+            self.put(Segment(scene.now, self.ends, False, (down - 1) % ROUND, up, SYN | ACK, b""))
+
+    def put(self, segment: Segment) -> None:
+        self.scene.now += 1_000_000
+        self.scene.table.take(segment._replace(wall_ns=self.scene.now))
+
+    def asks(self, data: bytes, flags: int = ACK) -> Segment:
+        """A segment of the client that is next in order; it is not put."""
+        made = Segment(0, self.ends, True, self.up, self.down, flags, data)
+        self.up = (self.up + len(data) + bool(flags & FIN)) % ROUND
+        return made
+
+    def tells(self, data: bytes, flags: int = ACK) -> Segment:
+        """The same of the service."""
+        made = Segment(0, self.ends, False, self.down, self.up, flags, data)
+        self.down = (self.down + len(data) + bool(flags & FIN)) % ROUND
+        return made
+
+    def exchange(self, request: bytes = GET, answer: bytes = OK) -> None:
+        self.put(self.asks(request))
+        self.put(self.tells(answer))
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    made = Scene(tmp_path)
+    yield made
+    made.close()
+
+
+def test_a_conversation_becomes_the_events_of_the_proxy(scene: Scene) -> None:
+    talk = scene.talk()
+    talk.exchange(b"POST /p HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello")
+    talk.put(talk.asks(b"", FIN | ACK))
+    talk.put(talk.tells(b"", FIN | ACK))
+    assert scene.kinds() == [
+        "connection-opened", "request-started", "request-body", "request-ended",
+        "answer-started", "answer-body", "answer-ended", "connection-closed",
+    ]  # fmt: skip
+    (one,) = scene.exchanges()
+    assert (one.method, one.target, one.status) == ("POST", "/p", 200)
+    assert one.request_bytes() == b"POST /p HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello"
+    assert (one.local_port, one.client) == (40000, "127.0.0.1:40000")
+    assert scene.table.count == 0
+
+
+def test_the_times_are_those_of_the_packets(scene: Scene) -> None:
+    talk = scene.talk()
+    talk.exchange()
+    started, ended = scene.events(EventKind.REQUEST_STARTED, EventKind.ANSWER_ENDED)
+    assert (ended.wall_ns, ended.wall_ns - started.wall_ns) == (scene.now, 1_000_000)
+    assert ended.mono_ns - started.mono_ns == 1_000_000
+
+
+def test_order_copies_and_other_cuts_make_no_difference(scene: Scene) -> None:
+    talk = scene.talk()
+    pieces = [talk.asks(GET[:5]), talk.asks(GET[5:9]), talk.asks(GET[9:])]
+    for one in (pieces[0], pieces[2], pieces[0], pieces[2], pieces[1]):
+        talk.put(one)
+    talk.put(pieces[0]._replace(data=GET))  # all of it once more
+    first, second = talk.tells(OK[:3]), talk.tells(OK[3:])
+    talk.put(second)
+    talk.put(first)
+    (one,) = scene.exchanges()
+    assert (one.request_head, one.ended.value, one.answer_body()) == (GET, "answered", b"ok")
+
+
+def test_requests_in_one_segment_are_told_apart(scene: Scene) -> None:
+    talk = scene.talk()
+    talk.put(talk.asks(GET + GET))
+    talk.put(talk.tells(OK + FAILED))
+    assert [one.status for one in scene.exchanges()] == [200, 500]
+    (told,) = scene.hub.messages
+    assert (told["op"], told["request"], told["status"]) == ("answered", 2, 500)
+
+
+@pytest.mark.parametrize(("flags", "how"), [(FIN | ACK, "closed"), (RST | ACK, "reset")])
+def test_a_service_that_goes_away_breaks_what_it_was_asked(scene: Scene, flags: int, how: str) -> None:
+    talk = scene.talk()
+    talk.put(talk.asks(GET))
+    talk.put(talk.tells(b"", flags))
+    (told,) = scene.hub.messages
+    assert (told["op"], told["request"], told["how"]) == ("broken", 1, how)
+
+
+def test_a_client_that_goes_away_abandons_its_request(scene: Scene) -> None:
+    talk = scene.talk()
+    talk.put(talk.asks(GET))
+    talk.put(talk.asks(b"", RST))
+    assert scene.hub.messages == []
+    assert [(one.ended.value, one.how) for one in scene.exchanges()] == [("abandoned", "reset")]
+
+
+def test_an_answer_that_lasts_to_the_end_of_the_connection_is_whole_there(scene: Scene) -> None:
+    talk = scene.talk()
+    talk.exchange(GET, b"HTTP/1.0 200 OK\r\n\r\nall of")
+    talk.put(talk.tells(b" it", FIN | ACK))
+    assert [one.answer_body() for one in scene.exchanges()] == [b"all of it"]
+
+
+def test_after_an_upgrade_both_ways_are_streams(scene: Scene) -> None:
+    talk = scene.talk()
+    talk.put(talk.asks(b"GET /w HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n" + b"early"))
+    talk.put(talk.tells(b"HTTP/1.1 101 Switching\r\nUpgrade: websocket\r\n\r\n" + b"down"))
+    talk.put(talk.asks(b"late"))
+    up = scene.events(EventKind.STREAM_TO_SERVICE)
+    assert b"".join(one.data for one in up) == b"earlylate"
+    assert [one.data for one in scene.events(EventKind.STREAM_TO_CLIENT)] == [b"down"]
+
+
+@pytest.mark.parametrize(
+    "first", [b"*1\r\n$4\r\nPING\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\x16\x03\x01\x02\0"]
+)
+def test_what_is_not_http_is_counted(scene: Scene, first: bytes) -> None:
+    talk = scene.talk()
+    talk.exchange(first, b"+PONG\r\n")
+    talk.put(talk.asks(b"", RST))
+    (closed,) = scene.events(EventKind.CONNECTION_CLOSED)
+    assert (closed.fields["unframed"], closed.fields["up_bytes"], closed.fields["down_bytes"]) == (
+        True,
+        len(first),
+        7,
+    )
+    assert [one["op"] for one in scene.hub.messages] == ["unframed"]
+
+
+def test_a_service_that_speaks_first_is_not_http(scene: Scene) -> None:
+    talk = scene.talk()
+    talk.put(talk.tells(b"220 mail\r\n"))
+    talk.exchange(b"EHLO x\r\n", b"250 hello\r\n")
+    assert scene.exchanges() == []
+    assert scene.traffic.unframed == 1
+
+
+def test_a_connection_that_stood_before_begins_with_its_next_request(scene: Scene) -> None:
+    talk = scene.talk(begun=False)
+    talk.put(talk.tells(b"rest of an answer"))
+    talk.put(talk.asks(b"rest of a body"))
+    talk.exchange()
+    talk.exchange(GET, FAILED)
+    assert [one.status for one in scene.exchanges()] == [200, 500]
+    (opened,) = scene.events(EventKind.CONNECTION_OPENED)
+    assert opened.fields["from_middle"]
+    assert scene.traffic.gaps == 0
+
+
+def test_an_answer_whose_request_was_not_seen_is_given_to_no_other(scene: Scene) -> None:
+    talk = scene.talk(begun=False)
+    talk.put(talk.asks(GET))
+    talk.put(talk.tells(b"the rest of an answer to one before"))
+    talk.put(talk.tells(OK))
+    talk.exchange(b"GET /next HTTP/1.1\r\n\r\n", FAILED)
+    ended = [(one.target, one.ended.value, one.status) for one in scene.exchanges()]
+    assert ended == [("/a", "lost", None), ("/next", "answered", 500)]
+
+
+def test_missing_bytes_are_said_and_the_connection_begins_anew_behind_them(scene: Scene) -> None:
+    talk = scene.talk()
+    talk.exchange()
+    talk.asks(b"POST /gone HTTP/1.1\r\nContent-Length: 0\r\n\r\n")  # nobody saw it
+    talk.put(talk.tells(OK))  # acknowledges it
+    talk.exchange(b"GET /next HTTP/1.1\r\n\r\n", FAILED)
+    assert [(one.target, one.status) for one in scene.exchanges()] == [("/a", 200), ("/next", 500)]
+    (note,) = scene.events(EventKind.NOTE)
+    assert note.fields["about"] == "capture"
+    assert Exchanges(Recording(scene.directory)).gaps_in(0, 1 << 60) == 1
+    assert [one["op"] for one in scene.hub.messages] == ["answered"]  # nothing is called broken that was not
+
+
+def test_lost_packets_end_what_was_under_way_and_nothing_else(scene: Scene) -> None:
+    idle, busy = scene.talk(40000), scene.talk(40001)
+    idle.exchange()
+    busy.put(busy.asks(GET))
+    scene.table.lose(7)
+    idle.exchange()
+    busy.put(busy.tells(OK))
+    assert sorted(one.ended.value for one in scene.exchanges()) == ["answered", "answered", "lost"]
+    (note,) = scene.events(EventKind.NOTE)
+    assert note.fields["lost"] == 7
+
+
+def test_another_connection_of_the_same_ends_is_another_one(scene: Scene) -> None:
+    scene.talk(up=100).exchange()
+    scene.talk(up=5000, down=70000).exchange()
+    assert [one.connection for one in scene.exchanges()] == [1, 2]
+
+
+def test_another_address_of_that_port_is_not_the_services(scene: Scene) -> None:
+    talk = scene.talk(begun=False)
+    talk.ends = talk.ends._replace(service=socket.inet_aton("127.0.0.2"))
+    talk.exchange()
+    assert scene.events() == []
+
+
+class TestCommit:
+    """What a commit has of each connection lies before its place, and nothing else."""
+
+    def place(self, scene: Scene, *numbers: tuple[Talk, int, int]) -> int:
+        scene.table.limit(
+            read_crossed(
+                [["127.0.0.1", talk.ends.client_port, "127.0.0.1", up, down] for talk, up, down in numbers]
+            )
+        )
+        return scene.traffic.writer.last_seq
+
+    def test_a_request_that_came_after_the_commit_had_its_connection_lies_behind_it(
+        self, scene: Scene
+    ) -> None:
+        talk = scene.talk()
+        talk.exchange()
+        self.place(scene, (talk, talk.up, talk.down))
+        talk.put(talk.asks(GET))
+        cursor = scene.traffic.writer.last_seq
+        scene.table.unlimit()
+        talk.put(talk.tells(OK))
+        exchanges = Exchanges(Recording(scene.directory))
+        scene.traffic.observed.flush_all()
+        assert [one.number for one in exchanges.begun_in(cursor, 1 << 60)] == [2]
+        assert exchanges.open_at(cursor) == []
+
+    def test_of_a_body_it_has_the_bytes_that_had_come(self, scene: Scene) -> None:
+        talk = scene.talk()
+        talk.put(talk.asks(b"POST /p HTTP/1.1\r\nContent-Length: 6\r\n\r\nab"))
+        has = talk.up
+        self.place(scene, (talk, has + 1, talk.down))
+        talk.put(talk.asks(b"cdef"))
+        cursor = scene.traffic.writer.last_seq
+        assert [one["request"] for one in scene.table.open_requests()] == [1]
+        scene.table.unlimit()
+        talk.put(talk.tells(OK))
+        (one,) = scene.exchanges()
+        assert one.request_body_after(cursor) == b"def"
+        assert one.request_bytes().endswith(b"\r\n\r\nabcdef")
+
+    def test_what_it_had_written_and_not_sent_lies_before_it(self, scene: Scene) -> None:
+        talk = scene.talk()
+        talk.put(talk.asks(GET))
+        talk.put(talk.tells(OK[:-2]))
+        self.place(scene, (talk, talk.up, talk.down + 2))
+        talk.put(talk.asks(GET))
+        assert scene.table.take_written(talk.tells(OK[-2:]))  # acknowledges what waits
+        assert not scene.table.take_written(talk.tells(OK))
+        cursor = scene.traffic.writer.last_seq
+        scene.table.unlimit()
+        scene.traffic.observed.flush_all()
+        exchanges = Exchanges(Recording(scene.directory))
+        assert exchanges.by_number(1).ended_seq <= cursor
+        assert [one.number for one in exchanges.begun_in(cursor, 1 << 60)] == [2]
+
+    def test_a_connection_that_it_does_not_have_and_that_was_served_was_over(self, scene: Scene) -> None:
+        self.place(scene)
+        talk = scene.talk()
+        talk.exchange()
+        assert [one.ended.value for one in scene.exchanges()] == ["answered"]
+
+    def test_a_connection_that_the_service_had_not_taken_lies_behind_it(self, scene: Scene) -> None:
+        talk = scene.talk()
+        self.place(scene)
+        talk.put(talk.asks(GET))
+        assert scene.exchanges() == []
+        scene.table.unlimit()
+        assert [one.target for one in scene.exchanges()] == ["/a"]
+
+    def test_a_request_of_which_it_has_half_a_head_is_sent_by_another_connection(self, scene: Scene) -> None:
+        talk = scene.talk()
+        talk.put(talk.asks(GET[:9]))
+        self.place(scene, (talk, talk.up, talk.down))
+        scene.table.unlimit()
+        talk.put(talk.asks(GET[9:]))
+        talk.put(talk.tells(OK))
+        talk.exchange()
+        assert [one.local_port for one in scene.exchanges()] == [None, 40000]
+
+    def test_it_knows_the_place_of_a_connection_that_began_in_the_middle(self, scene: Scene) -> None:
+        talk = scene.talk(begun=False)
+        talk.exchange()
+        self.place(scene, (talk, talk.up, talk.down))
+        talk.put(talk.asks(GET))
+        assert len(scene.exchanges()) == 1
+        scene.table.unlimit()
+        assert len(scene.exchanges()) == 2
+
+
+@pytest.mark.parametrize(
+    "told", [None, [1], [["x", 1, "127.0.0.1", 0, 0]], [["127.0.0.1", 1, "::1", "y", 0]]]
+)
+def test_what_no_agent_says_is_refused(told: object) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        read_crossed(told)
