@@ -61,6 +61,40 @@ Stack trace:
         "NoMethodError: undefined method `[]' for nil",
         [("/srv/app.rb", 30, "<main>"), ("/srv/app.rb", 12, "price")],
     ),
+    "Ruby, as WEBrick writes it": (
+        """\
+[2026-11-23 17:13:16] ERROR TypeError: nil can't be coerced into Integer
+\tloans.rb:7:in `*'
+\tloans.rb:7:in `block in <main>'
+""",
+        "TypeError: nil can't be coerced into Integer",
+        [("loans.rb", 7, "block in <main>"), ("loans.rb", 7, "*")],
+    ),
+    "Ruby, as its logger writes it": (
+        """\
+E, [2026-11-23T17:13:16.524 #12]  ERROR -- : key not found: "USD" (KeyError)
+/srv/loans.rb:7:in 'Hash#fetch'
+""",
+        'KeyError: E, [2026-11-23T17:13:16.524 #12]  ERROR -- : key not found: "USD"',
+        [("/srv/loans.rb", 7, "Hash#fetch")],
+    ),
+    "Ruby, as Rails writes it": (
+        """\
+NoMethodError (undefined method `[]' for nil):
+
+app/models/loan.rb:3:in `total'
+""",
+        "NoMethodError: undefined method `[]' for nil",
+        [("app/models/loan.rb", 3, "total")],
+    ),
+    "Ruby, as Puma writes it": (
+        """\
+2026-11-23 17:13:16 +0000 Rack app ("GET /total" - (127.0.0.1)): #<Loans::Unknown: no rate>
+loans.rb:7:in `total'
+""",
+        "Loans::Unknown: no rate",
+        [("loans.rb", 7, "total")],
+    ),
     ".NET": (
         """\
 Unhandled exception. System.NullReferenceException: Object reference not set

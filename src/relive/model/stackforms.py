@@ -5,7 +5,8 @@ innermost last, as everywhere; what a run-time system adds of its own (``node:``
 in a replay.
 
 Forms: V8 (Node.js, Deno; https://v8.dev/docs/stack-trace-api), the JVM (Throwable.printStackTrace), .NET, PHP (uncaught errors
-and exceptions as text), Go (panics), Ruby, Rust (panics), and the one line that Perl's ``die`` and PHP's messages leave.
+and exceptions as text), Go (panics), Ruby (its own, and what loggers make of it), Rust (panics), and the one line that Perl's
+``die`` and PHP's messages leave.
 Where V8 ends a process itself, such as for want of heap, its line counts as a stack without frames: at which allocation it
 happens is chance.
 """
@@ -46,6 +47,13 @@ _GO_PLACE = re.compile(r"^\t(?P<file>.+):(?P<line>\d+)(?: \+0x[0-9a-f]+)?$")
 _GO_FUNCTION = re.compile(r"^(?:created by )?(?P<function>.+?)(?:\([^()]*\))?(?: in goroutine \d+)?$")
 _RUBY_HEAD = re.compile(r"^(?P<file>\S+):(?P<line>\d+):in [`'](?P<function>.+?)': (?P<what>.*\(\S+\))$")
 _RUBY_FRAME = re.compile(r"^\s+(?:\d+: )?from (?P<file>\S+):(?P<line>\d+)(?::in [`'](?P<function>.+)')?$")
+_RUBY_LOGGED_FRAME = re.compile(r"^\s*(?P<file>[^\s:]\S*):(?P<line>\d+):in [`'](?P<function>.+)'$")
+_RUBY_NAME = r"(?P<type>[A-Z]\w*(?:::[A-Z]\w*)*)"
+_RUBY_LOGGED_HEADS = (
+    re.compile(rf"(?:^|\s)(?P<message>\S.*) \({_RUBY_NAME}\)$"),  # logger
+    re.compile(rf"(?:^|\s){_RUBY_NAME} \((?P<message>.*)\):$"),  # Rails
+    re.compile(rf"(?:^|\s|#<){_RUBY_NAME}(?:: | - )(?P<message>.*?)[:>]?$"),  # WEBrick, Sinatra, Puma
+)
 _RUST = re.compile(r"^thread '.*'(?: \(\d+\))? panicked at (?P<file>\S+):(?P<line>\d+):\d+:$")
 _V8_END = re.compile(r"^FATAL ERROR: (?P<what>\S.*)$")
 _MOST_FRAMES = 1000
@@ -168,4 +176,22 @@ def _read_ruby(lines: Sequence[str], start: int) -> tuple[Stack, int] | None:
     ), end
 
 
-_READERS: Sequence[_Reader] = (_read_php, _read_go, _read_ruby, _read_at, _read_place)
+def _read_ruby_logged(lines: Sequence[str], start: int) -> tuple[Stack, int] | None:
+    """Ruby's loggers and servers: a line that names the exception, perhaps an empty one, frames as in ``Exception#backtrace``."""
+    if not lines[start].strip() or _RUBY_LOGGED_FRAME.match(lines[start]) is not None:
+        return None
+    end = start + 1
+    if end < len(lines) and not lines[end].strip():
+        end += 1
+    frames: list[_Frame] = []
+    while end < len(lines) and (match := _RUBY_LOGGED_FRAME.match(lines[end])) is not None:
+        frames.append((match["file"], int(match["line"]), match["function"]))
+        end += 1
+    if not frames:
+        return None
+    head = next((found for form in _RUBY_LOGGED_HEADS if (found := form.search(lines[start]))), None)
+    exception = f"{head['type']}: {head['message']}" if head is not None else lines[start].strip()
+    return Stack(exception=exception, frames=frames[::-1], text=list(lines[start:end])), end
+
+
+_READERS: Sequence[_Reader] = (_read_php, _read_go, _read_ruby, _read_ruby_logged, _read_at, _read_place)

@@ -312,11 +312,32 @@ def _last_words(recorded: Outcome, replayed: Outcome, usual: UsualLog) -> Cause:
     if not one or not other:
         which, line = ("recorded", one[-1]) if one else ("replayed", other[-1])
         return Cause(unseen=[f"only the {which} side wrote to its log; its last line: {short(line)}"])
-    if any(is_same_line(one[-1], line) for line in other) and any(
-        is_same_line(line, other[-1]) for line in one
+    recorded_blocks, came_blocks = _blocks(one), _blocks(other)
+    last, came = recorded_blocks[-1], came_blocks[-1]
+    if any(_are_same(last, block) for block in came_blocks) and any(
+        _are_same(block, came) for block in recorded_blocks
     ):
-        return Cause(evidence=[f"the same last line in the log: {short(one[-1])}"])
-    return Cause(unseen=[f"the log's last line: {short(one[-1])} was recorded, {short(other[-1])} came"])
+        return Cause(evidence=[f"the same last line in the log: {short(last[0])}"])
+    here, there = next(
+        (pair for pair in zip_longest(last, came, fillvalue="nothing") if not is_same_line(*pair)),
+        (last[0], came[0]),
+    )
+    return Cause(unseen=[f"the log's last line: {short(here)} was recorded, {short(there)} came"])
+
+
+def _blocks(lines: Sequence[str]) -> list[list[str]]:
+    """Lines with those that are indented below them: what is said once. The end of one alone, as of a stack, is said by many."""
+    found: list[list[str]] = []
+    for line in lines:
+        if found and line[:1].isspace():
+            found[-1].append(line)
+        else:
+            found.append([line])
+    return found
+
+
+def _are_same(recorded: Sequence[str], came: Sequence[str]) -> bool:
+    return len(recorded) == len(came) and all(map(is_same_line, recorded, came))
 
 
 def _own_lines(outcome: Outcome, usual: UsualLog) -> list[str]:
