@@ -90,7 +90,7 @@ PARTS: list[tuple[str, int, Part]] = [
     ("builder", 1, Part("relive.sandbox.branch_root:HostRoot.mount", "mount the root")),
     ("builder", 2, Part("relive.sandbox.inode_numbers:mount_inodes", "inode numbers")),
     ("builder", 2, Part("relive.sandbox.rootfs:RootBuilder.cover", "overlays")),
-    ("builder", 2, Part("relive.sandbox.branch_root:keep_files", "keep files from now on")),
+    ("builder", 2, Part("relive.sandbox.branch_root:preserve_files", "keep files from now on")),
     ("builder", 2, Part("relive.sandbox.rootfs:RootBuilder.own_devices", "/dev, /sys")),
     ("builder", 2, Part("relive.sandbox.rootfs:RootBuilder.own_run", "/run")),
     ("builder", 2, Part("relive.sandbox.branch_root:copy_tree", "copy memory layers")),

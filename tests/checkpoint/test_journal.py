@@ -135,7 +135,7 @@ def test_control_is_what_process_1_reads(tmp_path: Path) -> None:
     control = Control(tmp_path)
     control.next_epoch()
     control.next_epoch()
-    control.keep_bases()
+    control.preserve_bases()
     assert struct.unpack_from("=III", (tmp_path / "control").read_bytes()) == (2, 1, 0)
     with (tmp_path / "control").open("r+b") as file:
         file.write(struct.pack("=IIIIQ", 2, 1, 2, 1, 7))

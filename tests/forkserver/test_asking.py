@@ -11,7 +11,7 @@ import pytest
 
 from relive.forkserver.asking import UNKNOWN, Fork, ask
 from relive.forkserver.rendezvous import connect
-from relive.forkserver.successor import replace_asker, tell_end
+from relive.forkserver.successor import replace_asker, report_exit
 from relive.kernel import procfs
 from support.fork_servers import OwnServer
 from support.waiting import eventually
@@ -86,7 +86,7 @@ def test_its_end_without_the_server_is_what_it_said_itself():
     pid = os.fork()
     if pid == 0:
         replace_asker(its)
-        tell_end(3)
+        report_exit(3)
         os._exit(3)
     its.close()
     fork = Fork(pid, os.pidfd_open(pid), ours)

@@ -63,19 +63,19 @@ def test_only_runs_of_the_same_count(tmp_path: Path):
     settings = Settings(home=tmp_path, mark=MARK)
     first = Unfinished(settings, Run)
     assert (first.about, first.begin("this")) == (None, [])
-    first.keep(run(2))
-    first.keep(run(1))
+    first.save(run(2))
+    first.save(run(1))
     again = Unfinished(settings, Run)
     assert (again.about, again.begin("this")) == ("this", [run(1), run(2)])
     assert again.began_wall_ns == first.began_wall_ns
     other = Unfinished(settings, Run)
     assert other.begin("that") == []
-    other.keep(run(1))
+    other.save(run(1))
     assert Unfinished(settings, Run).begin("that") == [run(1)]
 
 
 def test_without_a_mark_nothing_is_kept(tmp_path: Path):
     unfinished = Unfinished(Settings(home=tmp_path), Run)
     unfinished.begin("this")
-    unfinished.keep(run(1))
+    unfinished.save(run(1))
     assert Runs(tmp_path / "runs.sqlite").unfinished() == []

@@ -30,14 +30,14 @@ def call(number: int, command: list[Any], dialogue: int = 1) -> Call:
 
 def test_the_same_question_gets_its_answers_in_order_and_then_none() -> None:
     pool = Pool([call(1, ["GET", "a"]), call(2, ["GET", "b"]), call(3, ["GET", "a"])])
-    taken = [pool.take(REDIS, {"command": ["GET", "a"]}, connection=1).call for _ in range(3)]
+    taken = [pool.claim(REDIS, {"command": ["GET", "a"]}, connection=1).call for _ in range(3)]
     assert [one.index if one else None for one in taken] == [1, 3, None]
     assert [one.index for one in pool.left()] == [2]
 
 
 def test_its_own_connection_comes_first() -> None:
     pool = Pool([call(1, ["GET", "a"], dialogue=1), call(2, ["GET", "a"], dialogue=2)])
-    found = pool.take(REDIS, {"command": ["GET", "a"]}, connection=5, dialogue=2)
+    found = pool.claim(REDIS, {"command": ["GET", "a"]}, connection=5, dialogue=2)
     assert found.call is not None
     assert found.call.index == 2
 
@@ -45,7 +45,7 @@ def test_its_own_connection_comes_first() -> None:
 def test_a_miss_names_the_nearest_call_and_what_differs() -> None:
     seen: list[PoolMatch] = []
     pool = Pool([call(1, ["SET", "a", "1"]), call(2, ["GET", "b"])], on_found=seen.append)
-    found = pool.take(REDIS, {"command": ["SET", "a", "2"]}, connection=4)
+    found = pool.claim(REDIS, {"command": ["SET", "a", "2"]}, connection=4)
     assert seen == [found]
     assert (found.call, found.connection, found.differs) == (None, 4, ("$.command[2]",))
     assert found.nearest is not None
@@ -65,24 +65,24 @@ def test_of_queries_only_a_call_of_the_same_statement_is_near() -> None:
             query(3, "delete from orders where id = $1", "a"),
         ]
     )
-    found = pool.take(EventKind.QUERY, {"statement": insert, "parameters": ["x", 1, "y"]}, connection=1)
+    found = pool.claim(EventKind.QUERY, {"statement": insert, "parameters": ["x", 1, "y"]}, connection=1)
     assert found.nearest is not None
     assert (found.nearest.index, found.differs) == (2, ("$.parameters[0]", "$.parameters[2]"))
-    found = pool.take(EventKind.QUERY, {"statement": "select 1", "parameters": []}, connection=1)
+    found = pool.claim(EventKind.QUERY, {"statement": "select 1", "parameters": []}, connection=1)
     assert (found.nearest, found.differs) == (None, ())
 
 
 def test_what_is_declared_to_differ_is_not_compared() -> None:
     pool = Pool([call(1, ["GET", "a"])], ignore=["command"])
-    assert pool.take(REDIS, {"command": ["GET", "z"]}, connection=1).call is not None
+    assert pool.claim(REDIS, {"command": ["GET", "z"]}, connection=1).call is not None
 
 
 def test_a_used_call_is_given_again_only_where_that_is_allowed() -> None:
     pool = Pool([call(1, ["GET", "a"])])
     question = {"command": ["GET", "a"]}
-    assert not pool.take(REDIS, question, connection=1).again
-    assert pool.take(REDIS, question, connection=1).call is None
-    assert pool.take(REDIS, question, connection=1, again=True).again
+    assert not pool.claim(REDIS, question, connection=1).again
+    assert pool.claim(REDIS, question, connection=1).call is None
+    assert pool.claim(REDIS, question, connection=1, again=True).again
 
 
 def test_a_call_can_be_looked_for_and_given_by_itself():
@@ -103,8 +103,8 @@ def test_a_call_can_be_looked_for_and_given_by_itself():
 def test_what_was_simulated_is_no_miss():
     seen: list[PoolMatch] = []
     pool = Pool([call(1, ["GET", "a"])], on_found=seen.append)
-    pool.take(REDIS, {"command": ["GET", "z"]}, connection=1, simulated=True)
-    pool.take(REDIS, {"command": ["GET", "a"]}, connection=1, simulated=True)
+    pool.claim(REDIS, {"command": ["GET", "z"]}, connection=1, simulated=True)
+    pool.claim(REDIS, {"command": ["GET", "a"]}, connection=1, simulated=True)
     assert [(one.simulated, one.is_miss, one.call is None) for one in seen] == [
         (True, False, True),
         (False, False, False),
@@ -115,4 +115,4 @@ def test_what_happened_before_is_not_given() -> None:
     first, second = call(1, ["GET", "a"]), call(2, ["GET", "a"])
     pool = Pool([first, second])
     pool.use_up(first)
-    assert pool.take(REDIS, {"command": ["GET", "a"]}, connection=1).call is second
+    assert pool.claim(REDIS, {"command": ["GET", "a"]}, connection=1).call is second

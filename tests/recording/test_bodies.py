@@ -28,7 +28,7 @@ def test_the_oldest_go_also_those_of_an_earlier_agent(tmp_path, rings):
             bodies = Bodies(kept, keep_bytes=25, most=100)
         source = rings / f"7-{number}.body"
         source.write_bytes(bytes([number]) * 10)
-        bodies.take_in(source)
+        bodies.move_in(source)
     assert names(kept) == ["7-5.body", "7-6.body"]
     assert (kept / "7-6.body").read_bytes() == bytes([6]) * 10
     assert names(rings) == []
@@ -36,7 +36,7 @@ def test_the_oldest_go_also_those_of_an_earlier_agent(tmp_path, rings):
 
 def test_the_last_one_is_kept_however_long(tmp_path, rings):
     (rings / "7-1.body").write_bytes(bytes(50))
-    Bodies(tmp_path / "bodies", keep_bytes=10, most=100).take_in(rings / "7-1.body")
+    Bodies(tmp_path / "bodies", keep_bytes=10, most=100).move_in(rings / "7-1.body")
     assert names(tmp_path / "bodies") == ["7-1.body"]
 
 
@@ -54,7 +54,7 @@ def test_anything_else_is_refused(tmp_path, rings, kind):
         case "longer":
             source.write_bytes(bytes(101))
     with pytest.raises(OSError):
-        Bodies(tmp_path / "bodies", keep_bytes=1000, most=100).take_in(source)
+        Bodies(tmp_path / "bodies", keep_bytes=1000, most=100).move_in(source)
     assert names(tmp_path / "bodies") == []
 
 

@@ -61,7 +61,7 @@ def test_what_the_last_reader_took_and_did_not_keep_the_next_one_takes_again(rin
     ring.write(1, meta(1), b"")
     first = RingReader(Path(ring.path))
     assert [event.seq for event in first.read_new()] == [1]
-    first.take_again()
+    first.rewind()
     assert [event.seq for event in first.read_new()] == [1]
     first.close()
     second = RingReader(Path(ring.path))

@@ -32,7 +32,7 @@ def criu(tmp_path: Path, handover: Handover) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as made:
         made.connect(f"/proc/self/fd/{here}/lazy-pages.socket")
         os.close(here)
-        assert handover.take() is None
+        assert handover.receive() is None
         yield made
 
 
@@ -45,7 +45,7 @@ def send(criu: socket.socket, pid: int, *descriptors: int) -> None:
 def test_each_living_process_comes_with_its_descriptor(handover: Handover, criu: socket.socket) -> None:
     read, write = os.pipe()
     send(criu, 12, write)
-    came = handover.take()
+    came = handover.receive()
     assert came is not None and came[0] == 12 and not handover.is_finished
     os.write(came[1], b"the same pipe")
     assert os.read(read, 100) == b"the same pipe"
@@ -56,8 +56,8 @@ def test_each_living_process_comes_with_its_descriptor(handover: Handover, criu:
 def test_a_zombie_has_none_and_the_end_is_told(handover: Handover, criu: socket.socket) -> None:
     send(criu, -13)
     send(criu, FINISHED)
-    assert handover.take() is None and not handover.is_finished
-    assert handover.take() is None and handover.is_finished
+    assert handover.receive() is None and not handover.is_finished
+    assert handover.receive() is None and handover.is_finished
 
 
 @pytest.mark.parametrize("said", [b"", b"\x01\x02", struct.pack("<i", 12), struct.pack("<i", 12) + b"\0"])
@@ -66,7 +66,7 @@ def test_a_restore_that_fails_amid_is_told(handover: Handover, criu: socket.sock
     criu.sendall(said)
     criu.shutdown(socket.SHUT_WR)
     with pytest.raises(HandoverBroken):
-        handover.take()
+        handover.receive()
 
 
 def test_one_that_stands_still_amid_is_not_waited_for(
@@ -75,7 +75,7 @@ def test_one_that_stands_still_amid_is_not_waited_for(
     monkeypatch.setattr(tested, "_WITHIN", 0.01)
     with Handover(tmp_path) as handover, socket.socket(socket.AF_UNIX) as criu:
         criu.connect(str(tmp_path / "lazy-pages.socket"))
-        handover.take()
+        handover.receive()
         send(criu, 12)
         with pytest.raises(HandoverBroken):
-            handover.take()
+            handover.receive()

@@ -12,7 +12,7 @@ import pytest
 from relive.checkpoint.journal import JournalRecord, RecordKind
 from relive.errors import RestoreUnsupported
 from relive.sandbox.changed_files import Change
-from relive.sandbox.preserved_files import keep_files
+from relive.sandbox.preserved_files import preserve_files
 
 
 @dataclass
@@ -51,7 +51,7 @@ def roots(tmp_path: Path) -> tuple[Path, Path]:
 def keep(roots: tuple[Path, Path], *changes: Change) -> None:
     mounted, upper = roots
     later = Later(Life(mounted.parent / "files"), {one.record.path: one for one in changes})
-    line = keep_files(later, {}, [("/", upper)], lambda path: mounted / path.lstrip("/"))  # type: ignore[arg-type]
+    line = preserve_files(later, {}, [("/", upper)], lambda path: mounted / path.lstrip("/"))  # type: ignore[arg-type]
     assert line is None
 
 
@@ -121,4 +121,4 @@ def test_more_file_systems_than_process_1_can_look_after_are_refused(roots: tupl
     later = Later(Life(mounted.parent / "files"), {})
     points = [(f"/mount/{number}", upper) for number in range(127)]
     with pytest.raises(RestoreUnsupported, match="127 file systems"):
-        keep_files(later, {}, points, mounted.joinpath)  # type: ignore[arg-type]
+        preserve_files(later, {}, points, mounted.joinpath)  # type: ignore[arg-type]

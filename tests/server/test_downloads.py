@@ -37,7 +37,9 @@ def keep(server, content, *, length=None):
         if length is not None:
             os.truncate(path, length)
 
-    return server.export_store.keep(new_export_id(), write, name="pay.relive", lifetime=600, asked_by="ci")
+    return server.export_store.store_export(
+        new_export_id(), write, name="pay.relive", lifetime=600, asked_by="ci"
+    )
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ def export_store(tmp_path, clock):
 
 
 def keep(export_store, content=b"abc", *, identity=None, lifetime=60):
-    return export_store.keep(
+    return export_store.store_export(
         identity or new_export_id(),
         lambda path: path.write_bytes(content),
         name="pay.relive",
@@ -82,7 +82,9 @@ def test_an_export_of_relive_is_kept(export_store, tmp_path):
             show=lambda *_: contextlib.nullcontext(lambda _: None),
         )
 
-    kept = export_store.keep(new_export_id(), write, name=f"{one.id[:10]}.relive", lifetime=60, asked_by="ci")
+    kept = export_store.store_export(
+        new_export_id(), write, name=f"{one.id[:10]}.relive", lifetime=60, asked_by="ci"
+    )
     direct = tmp_path / "direct.relive"
     write(direct)
     assert content_of(export_store, kept.id) == direct.read_bytes()
@@ -104,7 +106,7 @@ def test_of_two_attempts_at_one_export_the_first_stays(export_store, tmp_path):
         inner.append(keep(export_store, b"first", identity=identity))
         path.write_bytes(b"second")
 
-    outer = export_store.keep(identity, write, name="pay.relive", lifetime=60, asked_by="ci")
+    outer = export_store.store_export(identity, write, name="pay.relive", lifetime=60, asked_by="ci")
     assert [outer] == inner
     assert content_of(export_store, identity) == b"first"
     assert on_disk(tmp_path) == [f"{identity}.export"]
@@ -124,7 +126,7 @@ def test_what_fails_leaves_nothing(export_store, tmp_path):
         raise DiskFull("no space left while exporting")
 
     with pytest.raises(DiskFull):
-        export_store.keep(new_export_id(), write, name="pay.relive", lifetime=60, asked_by="ci")
+        export_store.store_export(new_export_id(), write, name="pay.relive", lifetime=60, asked_by="ci")
     assert on_disk(tmp_path) == []
     assert export_store.all() == []
 
@@ -137,7 +139,9 @@ def test_the_quota_holds_for_all_together(export_store, tmp_path, clock):
     keep(export_store, b"c" * 400)
     written = []
     with pytest.raises(ExportsFull):
-        export_store.keep(new_export_id(), written.append, name="pay.relive", lifetime=60, asked_by="ci")
+        export_store.store_export(
+            new_export_id(), written.append, name="pay.relive", lifetime=60, asked_by="ci"
+        )
     assert written == []  # nothing is written in vain
     clock.now += 60
     keep(export_store, b"d" * 1000)
@@ -204,10 +208,10 @@ def test_no_id_is_a_path(export_store, identity):
         with pytest.raises(KeptExportUnknown):
             act(identity)
     with pytest.raises(KeptExportUnknown):
-        export_store.keep(identity, lambda _path: None, name="a", lifetime=60, asked_by="ci")
+        export_store.store_export(identity, lambda _path: None, name="a", lifetime=60, asked_by="ci")
 
 
 @pytest.mark.parametrize("name", ["", "a b", 'a"b', "../a", ".a", "a\r\nX: y", "ä", "a" * 101])
 def test_no_name_leaves_its_header(export_store, name):
     with pytest.raises(UsageError):
-        export_store.keep(new_export_id(), lambda _path: None, name=name, lifetime=60, asked_by="ci")
+        export_store.store_export(new_export_id(), lambda _path: None, name=name, lifetime=60, asked_by="ci")

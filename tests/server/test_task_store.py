@@ -134,7 +134,7 @@ def test_who_began_an_earlier_attempt_can_write_nothing_any_more(store):
     ):
         with pytest.raises(Superseded):
             write()
-    store.tell([News(task.id, 1, TaskProgress(what="w", done=1, total=2, unit="steps"), ("said",))])
+    store.publish([News(task.id, 1, TaskProgress(what="w", done=1, total=2, unit="steps"), ("said",))])
     assert [event.event for event in store.events_after(task.id, 0)] == [
         TaskEventKind.BEGUN,
         TaskEventKind.BEGUN,
@@ -182,7 +182,7 @@ def test_of_progress_only_the_newest_is_kept_and_numbers_of_events_never_come_ag
     store.begin(task.id)
     seen = []
     for done in range(3):
-        store.tell([News(task.id, 1, TaskProgress(what="w", done=done, total=3, unit="steps"), ())])
+        store.publish([News(task.id, 1, TaskProgress(what="w", done=done, total=3, unit="steps"), ())])
         events = store.events_after(task.id, 0)
         assert [event.event for event in events] == [TaskEventKind.BEGUN, TaskEventKind.PROGRESS]
         seen.append(events[-1].id)

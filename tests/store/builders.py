@@ -111,7 +111,9 @@ def take_layer(store: Store, staging: Path, files: Mapping[str, bytes], *, as_ob
     entries = [FileEntry(path=path, kind=EntryKind.DIRECTORY, mode=0o755) for path in directories]
     for number, (path, data) in enumerate(files.items()):
         staged = staging / f"{number}"
-        name = store.internals.objects.take(staged) if as_objects else store.ingest_file(staged, ("/", path))
+        name = (
+            store.internals.objects.ingest(staged) if as_objects else store.ingest_file(staged, ("/", path))
+        )
         entries.append(FileEntry(path=path, kind=EntryKind.FILE, mode=0o640, size=len(data), object=name))
     return Layer(point="/", kind=LayerKind.OVERLAY, entries=sorted(entries, key=lambda entry: entry.path))
 

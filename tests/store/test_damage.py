@@ -282,7 +282,7 @@ def test_an_image_name_that_is_a_path_is_refused(store, home, name):
 def bundle_of(store: Store, data: bytes) -> ImageFile:
     staging = store.stage()
     (staging.files / "b").write_bytes(data)
-    name = store.internals.objects.take(staging.files / "b")
+    name = store.internals.objects.ingest(staging.files / "b")
     staging.discard()
     return ImageFile(name="bundle", size=len(data), object=name)
 
@@ -374,7 +374,7 @@ def objects(tmp_path: Path) -> Objects:
 @pytest.fixture
 def evil(objects: Objects, tmp_path: Path) -> str:
     (tmp_path / "evil").write_bytes(b"evil")
-    return objects.take(tmp_path / "evil")
+    return objects.ingest(tmp_path / "evil")
 
 
 def try_out(objects: Objects, tmp_path: Path, *entries: FileEntry) -> Path:

@@ -24,7 +24,7 @@ def image() -> ImageFile:
 def cache(tmp_path: Path, image: ImageFile) -> ImageCache:
     made = ImageCache(tmp_path / "laid")
     (tmp_path / image.name).write_bytes(PAGES)
-    made.keep([image], tmp_path)
+    made.replace([image], tmp_path)
     return made
 
 

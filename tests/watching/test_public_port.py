@@ -15,7 +15,7 @@ import pytest
 from relive.config import load_settings
 from relive.kernel import procfs
 from relive.model.capsule import CapsuleSpec, LifePaths, Policy
-from relive.proxies.listeners import take_listener
+from relive.proxies.listeners import receive_listener
 from relive.watching.public_port import PublicPort, _known
 from support.ports import free_port
 from support.waiting import eventually
@@ -75,7 +75,7 @@ def test_another_has_the_same_listener(paths: LifePaths, spec: CapsuleSpec) -> N
     os.kill(keeper, signal.SIGKILL)
     eventually(lambda: not procfs.exists(keeper), "it is gone")
     port.open()
-    listener, line, _ = take_listener(paths.front_socket)
+    listener, line, _ = receive_listener(paths.front_socket)
     assert listener.getsockname() == spec.listen
     listener.close()
     line.close()

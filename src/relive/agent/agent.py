@@ -147,7 +147,7 @@ class Agent:
                 ("proxy", self._recorder.run),
                 ("egress", self._border.run),
                 ("policy", self._policy().run),
-                ("supervisor", self._supervisor.keep),
+                ("supervisor", self._supervisor.keep_running),
                 ("bounding", self._bounding.run),
                 ("directory", lambda: end_with(self._capsule.paths.state)),
             ):

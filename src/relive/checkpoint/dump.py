@@ -376,7 +376,7 @@ class _Dump:
         self.files.settle(files)
         write_inode_numbers(self._staging.images, self.files.inode_numbers(written_files(files)))
         if self._micro is not None and self._pause_us is None:
-            self._micro.keep_base(self._staging.images)
+            self._micro.set_base(self._staging.images)
         return Capture(
             name=self._name,
             target=self._target,

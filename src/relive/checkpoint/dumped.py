@@ -76,7 +76,7 @@ class Capture:
             if lost:
                 source.forget(lost)
 
-    def _take_back(self, failure: ReliveError) -> None:
+    def _roll_back(self, failure: ReliveError) -> None:
         """It was not stored: what it brought is nowhere, and another commit that was taken meanwhile may count on it."""
         for source, entries in self.layers:
             brought = [content for _, content in entries if content is not None]
@@ -102,7 +102,7 @@ class Capture:
                 manifest, taken = self._manifest(store, parents)
                 return store.add(manifest, taken, began_monotonic_ns=self.began_monotonic_ns)
         except ReliveError as error:
-            self._take_back(error)
+            self._roll_back(error)
             raise
         finally:
             self.discard()

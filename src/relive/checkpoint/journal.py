@@ -158,7 +158,7 @@ class Control:
         """Have the next change of each path recorded anew."""
         self._set(_EPOCH, self._word(_EPOCH) + 1)
 
-    def keep_bases(self) -> None:
+    def preserve_bases(self) -> None:
         """This life has a commit: from now on what a file held is kept before its first change."""
         self._set(_KEEP, 1)
 

@@ -1,7 +1,7 @@
 """Commits on top of another: only what has changed is copied while a process stands still, by ``native/micro.c``.
 
 1. With a full commit tracking begins: before CRIU is started what is written is noted from then on, and while CRIU holds the
-   process it is looked at (``begin_base``, ``look``). When the commit's images are whole, it is the base (``keep_base``).
+   process it is looked at (``begin_base``, ``look``). When the commit's images are whole, it is the base (``set_base``).
 2. The next commit stops the process for a moment (``stop``, ``go``). ``micro_images`` decides whether a commit can be made of what
    was copied, and makes the images of a whole commit; these are the next base.
 3. Whatever goes wrong, or cannot be told: the base is forgotten, and the commit is taken by CRIU.
@@ -86,7 +86,7 @@ class MicroCommits:
             except FullCommitNeeded as refusal:
                 self._refused(str(refusal))
 
-    def keep_base(self, images: Path) -> None:
+    def set_base(self, images: Path) -> None:
         """The images of the full commit are whole; the next one may be taken on top of it."""
         if self._tracker is None:
             return

@@ -201,7 +201,7 @@ class FollowedFiles:
             OSError: as ``copy_changed``.
         """
         with self._lock:
-            self._control.keep_bases()
+            self._control.preserve_bases()
             self._leased = leased_files()
             self._control.next_epoch()  # what has come and gone since ``copy_changed`` may come again: that is another record
             known = set(self._pending)

@@ -93,10 +93,10 @@ def _name(url: str) -> str | None:
 
 
 def _with_headers(send: Send) -> Send:
-    async def told(message: Message) -> None:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers: Any = MutableHeaders(scope=message)
             headers.update(_HEADERS)
         await send(message)
 
-    return told
+    return send_with_headers

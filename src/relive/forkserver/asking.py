@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 
 from relive.forkserver.attributes import settable_attributes
-from relive.forkserver.request import HERE, MOST_DESCRIPTORS, Request, send_request, take
+from relive.forkserver.request import HERE, MOST_DESCRIPTORS, Request, receive_message, send_request
 from relive.forkserver.successor import Successor
 
 __all__ = ["ANSWER_LIMIT_S", "UNKNOWN", "Fork", "ask", "readable"]
@@ -59,10 +59,10 @@ class Fork:
     def _reported_status(self) -> int | None:
         """By the server; before it perhaps by the process itself."""
         with suppress(OSError, ValueError):
-            message, file = take(self._connection)
+            message, file = receive_message(self._connection)
             if file is not None:
                 self.successor = Successor.read(file)
-                message, _ = take(self._connection)
+                message, _ = receive_message(self._connection)
             return int(message["status"]) if "status" in message else None
         return None
 
@@ -138,7 +138,7 @@ def ask(
         if connection.recv(1) != HERE:
             return None
         send_request(connection, request, directory, [*streams, *handed])
-        message, handle = take(connection)
+        message, handle = receive_message(connection)
         if handle is None or "pid" not in message:
             return None
         with ExitStack() as refused:

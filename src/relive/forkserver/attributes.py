@@ -14,7 +14,7 @@ from pathlib import Path
 
 from relive.kernel import libc
 
-__all__ = ["fixed_attributes", "leave_control_groups", "settable_attributes", "take_on"]
+__all__ = ["apply_attributes", "fixed_attributes", "leave_control_groups", "settable_attributes"]
 
 _SELF = Path("/proc/thread-self")
 _FIXED_IN_STATUS = (
@@ -142,7 +142,7 @@ def settable_attributes() -> dict[str, str]:
     return {name: read() for name, (read, _) in _SETTABLE.items()}
 
 
-def take_on(wanted: Mapping[str, str]) -> list[str]:
+def apply_attributes(wanted: Mapping[str, str]) -> list[str]:
     """Set what ``settable_attributes`` of another process said; returns the names of those that are not so afterwards."""
     for name, (read, write) in _SETTABLE.items():
         try:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TextIO
 
-from relive.forkserver.attributes import take_on
+from relive.forkserver.attributes import apply_attributes
 from relive.forkserver.entries import ENTRIES, entry
 from relive.forkserver.request import HERE, Request, receive_request, say
 from relive.forkserver.successor import replace_asker
@@ -79,7 +79,7 @@ def _become(request: Request) -> None:
     sys.orig_argv = words
     sys.argv = [sys.modules[ENTRIES[request.module]].__file__ or request.module, *request.options]
     _apply_signals(request)
-    different = take_on(request.attributes)
+    different = apply_attributes(request.attributes)
     if different:
         raise _Refused(f"different here: {', '.join(different)}")
 

@@ -20,7 +20,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["HERE", "MOST_DESCRIPTORS", "Request", "receive_request", "say", "send_request", "take"]
+__all__ = ["HERE", "MOST_DESCRIPTORS", "Request", "receive_message", "receive_request", "say", "send_request"]
 
 HERE = b"\0"
 MOST_DESCRIPTORS = 253  # in one packet, SCM_MAX_FD
@@ -94,7 +94,7 @@ def say(connection: socket.socket, message: Mapping[str, Any], descriptor: int |
     connection.sendmsg([json.dumps(message).encode()], beside, socket.MSG_NOSIGNAL)
 
 
-def take(connection: socket.socket) -> tuple[dict[str, Any], int | None]:
+def receive_message(connection: socket.socket) -> tuple[dict[str, Any], int | None]:
     """The next message, and the descriptor that came with it; empty where no more can come. Raises OSError."""
     data, descriptors, _, _ = socket.recv_fds(connection, _PACKET, 1)
     return (json.loads(data) if data else {}), next(iter(descriptors), None)

@@ -16,7 +16,7 @@ from typing import NamedTuple, NoReturn
 
 from relive.forkserver.request import say
 
-__all__ = ["Successor", "replace_asker", "succeed", "tell_end"]
+__all__ = ["Successor", "replace_asker", "report_exit", "succeed"]
 
 _MOST_DESCRIPTORS = 1 << 20
 _asker: socket.socket | None = None
@@ -48,7 +48,7 @@ class Successor(NamedTuple):
 
 
 def replace_asker(asker: socket.socket) -> None:
-    """From now on ``succeed`` and ``tell_end`` are about the process at the other end."""
+    """From now on ``succeed`` and ``report_exit`` are about the process at the other end."""
     global _asker  # noqa: PLW0603 - a process has one
     _asker = asker
 
@@ -65,7 +65,7 @@ def succeed(successor: Successor) -> NoReturn:
     sys.exit(0)
 
 
-def tell_end(status: int) -> None:
+def report_exit(status: int) -> None:
     """Say to who asked for it that this process now ends by itself, with this exit status: the server may be gone that would."""
     if _asker is not None:
         with suppress(OSError):

@@ -127,7 +127,7 @@ class _Mending:
         found = self._fetch(Kind.OBJECT, name, self._directory / uuid.uuid4().hex)
         if found is not None and hash_file(found) == name:
             size = found.stat().st_size
-            self._parts.objects.take(found)
+            self._parts.objects.ingest(found)
             self.fetched.append(Fetched(Kind.OBJECT, name, size))
 
     def _mend_pack(self, name: str) -> bool:

@@ -28,7 +28,7 @@ from relive.model.signals import parse_signal
 from relive.operations.foreground import Foreground
 from relive.operations.progress import Progress
 from relive.operations.respawning import tend_capsules
-from relive.operations.running import RunWish, ServiceWish, check_ports, report_start, spec_of, take_umask
+from relive.operations.running import RunWish, ServiceWish, check_ports, replace_umask, report_start, spec_of
 
 __all__ = ["ForegroundWish", "check_supervision", "run_in_foreground"]
 
@@ -97,7 +97,7 @@ def run_in_foreground(
         line=line.fileno() if given.is_supervised else None,
         sockets=given.sockets,
         own_pid=tuple(given.own_pid),
-        umask=take_umask(),
+        umask=replace_umask(),
         limits=limits,
         is_unit=given.is_unit,
     )

@@ -162,11 +162,11 @@ def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
         with contextlib.suppress(RecordingError):
             masked_exchange(case.exchange, mask)  # for what it learns of it
 
-    def keep(run: Run) -> None:
-        unfinished.keep(mask.model(masked_run(run, mask)))
+    def save(run: Run) -> None:
+        unfinished.save(mask.model(masked_run(run, mask)))
 
     with progress.progress("replaying", wish.times) as done:
-        replaying = run_replay(settings, store, case, wishes, done, had=had, ended=keep)
+        replaying = run_replay(settings, store, case, wishes, done, had=had, ended=save)
         result = asyncio.run(replaying)
     changed = change_words(wish.set, wish.write)
     changed += [f"schedule: {schedule.words}"] if schedule is not None else []

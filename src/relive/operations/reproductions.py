@@ -134,7 +134,7 @@ def reproduce(settings: Settings, wish: ReproduceWish, progress: Progress) -> Re
             lambda text: progress.status(mask.sentence(text)),
             done,
             had=unfinished.begin(digest(wish, prepared.whole)),
-            ended=lambda attempt: unfinished.keep(masked(attempt)),
+            ended=lambda attempt: unfinished.save(masked(attempt)),
         )
     result = mask.model(result.model_copy(update={"attempts": list(map(masked, result.attempts))}))
     number = save_reproduction(settings, result, unfinished.began_wall_ns, unfinished.seconds)

@@ -30,7 +30,7 @@ from relive.watching.processes.since import unlike_then
 if TYPE_CHECKING:
     from relive.replay.stubs.lifecycle import StubLifecycle
 
-__all__ = ["RESTORE", "BranchWish", "RestoreWish", "bring_to_life", "restore", "tell"]
+__all__ = ["RESTORE", "BranchWish", "RestoreWish", "bring_to_life", "report_differences", "restore"]
 
 _STATUS_LIMIT = 2.0  # [s]
 _TOLD = 5  # of files that are not as committed
@@ -91,7 +91,7 @@ def restore(settings: Settings, wish: RestoreWish, progress: Progress) -> Branch
         branch.stop()
         raise
     manifest = store.manifest(commit)
-    pending = tell(settings, store, manifest, branch.facts, progress)
+    pending = report_differences(settings, store, manifest, branch.facts, progress)
     return branch.facts.model_copy(update={"newer_pending": pending})
 
 
@@ -131,7 +131,7 @@ def bring_to_life(
     return branch
 
 
-def tell(
+def report_differences(
     settings: Settings, store: Store, manifest: Manifest, branch: BranchFacts, progress: Progress
 ) -> int:
     """Say how branches of a commit are unlike what it was, and how old it is; returns how many newer commits are pending."""

@@ -21,7 +21,7 @@ from relive.operations.forked_workers import in_forked_workers
 from relive.operations.named import look_up_commit
 from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool
 from relive.operations.progress import Progress
-from relive.operations.restoring import BranchWish, bring_to_life, tell
+from relive.operations.restoring import BranchWish, bring_to_life, report_differences
 from relive.operations.targets import tend
 from relive.sandbox.branch import find_branch, list_branches
 from relive.store import Store
@@ -113,7 +113,7 @@ def restore_many(settings: Settings, wish: RestoreManyWish, progress: Progress) 
     found.sort(key=lambda one: one.number)
     alive = [one.branch for one in found if one.branch is not None]
     if alive:
-        tell(settings, Store(settings.store), manifest, alive[0], progress)
+        report_differences(settings, Store(settings.store), manifest, alive[0], progress)
     return ManyRestored(commit=commit, branches=found, failed=len(found) - len(alive), seconds=seconds)
 
 
@@ -134,10 +134,10 @@ def _all(
             return _failed(number, _too_little(number, memory, max(free, 0))).model_dump_json()
         return _one(settings, own[0], commit, wish, name, number).model_dump_json()
 
-    def take_back(line: str) -> None:
-        _take_back(settings, OneOfMany.model_validate_json(line))
+    def stop_branch(line: str) -> None:
+        _stop_branch(settings, OneOfMany.model_validate_json(line))
 
-    with contextlib.closing(in_forked_workers(range(2, wish.count + 1), jobs, work, take_back)) as made:
+    with contextlib.closing(in_forked_workers(range(2, wish.count + 1), jobs, work, stop_branch)) as made:
         for number, line in made:
             yield OneOfMany.model_validate_json(line) if line is not None else _killed(number)
 
@@ -197,7 +197,7 @@ def _failed(number: int, error: ReliveError) -> OneOfMany:
     return OneOfMany(number=number, error=BranchError.model_validate(error.as_json()))
 
 
-def _take_back(settings: Settings, one: OneOfMany) -> None:
+def _stop_branch(settings: Settings, one: OneOfMany) -> None:
     if one.branch is not None:
         with contextlib.suppress(BranchUnknown):
             find_branch(settings, one.branch.id).stop()

@@ -64,7 +64,7 @@ class Unfinished(Generic[P]):
         self._seconds = sum(part.seconds for part in self._parts)
         return [self._kind.model_validate_json(part.result) for part in self._parts]
 
-    def keep(self, one: P) -> None:
+    def save(self, one: P) -> None:
         """One has ended; durable on return. Raises DiskFull, StoreError."""
         seconds = self._since()
         self._seconds += seconds

@@ -41,10 +41,10 @@ __all__ = [
     "Running",
     "ServiceWish",
     "check_ports",
+    "replace_umask",
     "report_start",
     "run",
     "spec_of",
-    "take_umask",
 ]
 
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -137,7 +137,7 @@ def run(settings: Settings, wish: RunWish, progress: Progress) -> Running:
     spec = spec_of(settings, wish, wish.directory, wish.environment)
     limits = tuple(parse_limit(text) for text in wish.limit)
     tend_capsules(settings)
-    capsule = _run_apart(settings, spec, InheritedDescriptors(umask=take_umask(), limits=limits), wish)
+    capsule = _run_apart(settings, spec, InheritedDescriptors(umask=replace_umask(), limits=limits), wish)
     lacks = report_start(progress, capsule)
     return Running(name=spec.name, life=capsule.facts.life, pid=capsule.lead, replay_lacks=lacks)
 
@@ -182,7 +182,7 @@ def spec_of(
     )
 
 
-def take_umask() -> int:
+def replace_umask() -> int:
     """The caller's, which is the service's; Relive's own files must be seen by whoever the service runs as."""
     return os.umask(0o022)
 

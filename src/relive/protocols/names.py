@@ -115,7 +115,7 @@ class Names(Protocol):
         other = _asked(question, "tcp" if over == "udp" else "udp")
         if not pool.has(_KIND, asked, again=True) and pool.has(_KIND, other, again=True):
             asked = other
-        call = pool.take(_KIND, asked, connection=number, dialogue=dialogue, again=True).call
+        call = pool.claim(_KIND, asked, connection=number, dialogue=dialogue, again=True).call
         if call is None:
             return Send(_own(message, question, 0 if _is_known(pool, question) else self._status))
         if not call.pieces:

@@ -161,7 +161,7 @@ class PlainSession(Session):
 
     def _miss(self) -> list[Act]:
         asked = {"server": f"{self._to[0]}:{self._to[1]}", "data": encoded_bytes(bytes(self._held))}
-        self._pool.take(_KIND, asked, connection=self._number)
+        self._pool.claim(_KIND, asked, connection=self._number)
         self._is_over = True
         return [Reset()]
 

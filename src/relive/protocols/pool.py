@@ -97,15 +97,15 @@ class Pool:
         return compared(kind, asked, self.ignore)
 
     def has(self, kind: EventKind, asked: Mapping[str, Any], *, again: bool = False) -> bool:
-        """Whether ``take`` would find a call."""
+        """Whether ``claim`` would find a call."""
         key = _key(kind, compared(kind, asked, self.ignore))
         return bool(self._unused.get(key)) or (again and key in self._used)
 
     def peek(self, kind: EventKind, asked: Mapping[str, Any], *, dialogue: int | None = None) -> Call | None:
-        """The unused call that ``take`` would give; nothing is used up or told."""
+        """The unused call that ``claim`` would give; nothing is used up or told."""
         return self._next(_key(kind, compared(kind, asked, self.ignore)), dialogue)
 
-    def take(
+    def claim(
         self,
         kind: EventKind,
         asked: Mapping[str, Any],
@@ -142,7 +142,7 @@ class Pool:
         dialogue: int | None = None,
         again: bool = False,
     ) -> PoolMatch | None:
-        """As ``take``, but a miss is None and is not told of."""
+        """As ``claim``, but a miss is None and is not told of."""
         key = _key(kind, compared(kind, asked, self.ignore))
         own = self._next(key, dialogue)
         if own is not None:

@@ -18,9 +18,9 @@ __all__ = [
     "KeptListener",
     "bind_control",
     "bind_listener",
+    "receive_listener",
     "resolve",
     "split_address",
-    "take_listener",
 ]
 
 BACKLOG = 4096
@@ -114,7 +114,7 @@ def bind_control(path: Path) -> socket.socket:
     return sock
 
 
-def take_listener(front: Path) -> KeptListener:
+def receive_listener(front: Path) -> KeptListener:
     """The listener that somebody keeps (``native/init/front.h``).
 
     Who keeps it is told by the credentials of its message (SCM_CREDENTIALS, unix(7)). Those of the socket (SO_PEERCRED) are of who

@@ -42,7 +42,7 @@ class Bodies:
         self._kept = deque((path, path.stat().st_size) for _, path in known)
         self._total = sum(size for _, size in self._kept)
 
-    def take_in(self, source: Path) -> None:
+    def move_in(self, source: Path) -> None:
         """Copy a body and remove where it came from.
 
         Raises:

@@ -257,7 +257,7 @@ class Exchanges:
         for event, place in self.recording.events_with_places(after=after):
             if last_start is not None and event.seq > last_start and not assembler.open:
                 return
-            yield from assembler.take(event, place)
+            yield from assembler.feed(event, place)
         yield from assembler.rest()
 
 
@@ -271,7 +271,7 @@ class _Assembler:
         self._kept: dict[int, list[int]] = {}  # bytes recorded so far of the bodies of request and answer
         self.open: dict[int, Exchange] = {}
 
-    def take(self, event: Event, place: RecordPosition) -> list[Exchange]:
+    def feed(self, event: Event, place: RecordPosition) -> list[Exchange]:
         """Take in the next event and return the exchanges that ended with it."""
         kind = event.kind
         if kind is EventKind.REQUEST_STARTED:

@@ -142,7 +142,7 @@ class RingReader:
             os.pwrite(self._fd, struct.pack("<Q", self._at), _TAKEN_AT)
             self._noted = self._at
 
-    def take_again(self) -> None:
+    def rewind(self) -> None:
         """What ``read_new`` gave since the last note was not kept: give it once more."""
         self._at = self._noted
 

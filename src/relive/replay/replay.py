@@ -263,7 +263,7 @@ async def _run(
 
 def _with_stubs(outcome: Outcome, stage: StubLifecycle, case: ReplayInput, *, is_alone: bool) -> Outcome:
     """The outcome with what the stubs did; ``is_alone``: nobody inside the service gave answers too."""
-    told = stage.told(case.failed_mono_ns if is_alone else None)
+    told = stage.report(case.failed_mono_ns if is_alone else None)
     if told is None:
         return outcome
     misses = [*outcome.misses, *stage.misses()]

@@ -25,7 +25,7 @@ from relive.sandbox.changed_files import Change, LaterFiles
 from relive.sandbox.directory_times import DirectoryTimes
 from relive.sandbox.init_process import FirstProcess
 from relive.sandbox.inode_numbers import InodeNumbers
-from relive.sandbox.preserved_files import keep_files
+from relive.sandbox.preserved_files import preserve_files
 from relive.sandbox.proc_lockdown import close_proc
 from relive.sandbox.rootfs import IO_DIRECTORY, CoveredPoint, RootBuilder
 
@@ -146,7 +146,7 @@ class HostRoot:
         mounted = [(point, upper) for point, upper in points if upper.is_dir()]
         uppers = [(builder.upper(point), committed) for point, committed in self.covered]
         self._times.append(DirectoryTimes([one for one in uppers if one[0].is_dir()]))
-        line = keep_files(self.later, self.laid, mounted, builder.inside)
+        line = preserve_files(self.later, self.laid, mounted, builder.inside)
         if line is not None:
             self._lines.append(line.detach())
         builder.own_devices()

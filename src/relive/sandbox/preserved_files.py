@@ -2,7 +2,7 @@
 
 Process 1 of the service's capsule is told of the branch (``native/init/branches.h``). Before it lets the service change a path
 for the first time, it has the branch keep what was there in its own upper layer. It does so for as long as the line is open that
-``keep_files`` returns, which process 1 of the branch holds.
+``preserve_files`` returns, which process 1 of the branch holds.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from relive.kernel.openat2 import look_without_links
 from relive.kernel.unixpath import near
 from relive.sandbox.changed_files import Change, LaterFiles, lay_change
 
-__all__ = ["keep_files"]
+__all__ = ["preserve_files"]
 
 _ANSWER_WITHIN = 10.0  # [s]
 _POINTS_MOST = 126  # as in native/init/branches.c: so many pairs of descriptors the kernel hands over at once (SCM_MAX_FD)
 
 
-def keep_files(
+def preserve_files(
     later: LaterFiles,
     laid: dict[str, Change],
     points: Sequence[tuple[str, Path]],

@@ -22,7 +22,7 @@ class RestoreRequest:
         name: of the branch; None: that of the service.
         lazily: let it run before its memory is all there, which a page daemon then brings in. A commit of which nothing
             can come later is restored as ever. No other thread of the caller may be at work then (see ``Pager``).
-        is_owned: the branch shall end with this process, however that ends, unless ``keep`` is called.
+        is_owned: the branch shall end with this process, however that ends, unless ``outlive_caller`` is called.
         recorder: what the recorder in its Python processes does in the branch.
         lay_beside: called with the directory of the branch's rings, when these are in it and nothing runs yet.
         outside: told the connections that the commit's processes had opened themselves; says what shall stand for the

@@ -75,7 +75,7 @@ class ExportStore:
         self._quota, self._clock = quota, clock
         self._database = SqliteFile(server / "exports.sqlite", _SCHEMA)
 
-    def keep(
+    def store_export(
         self, identity: str, write: Callable[[Path], object], *, name: str, lifetime: int, asked_by: str
     ) -> KeptExport:
         """Have an export written and keep it; one that is kept already is given back as it is, so that a step may be done again.

@@ -152,15 +152,15 @@ def _export(settings: Settings, export_store: ExportStore) -> TaskKind[ExportTas
         def write(path: Path) -> None:
             _apart(settings, EXPORT, work, ExportWish(**wish.model_dump(exclude={"lifetime"}), file=path))
 
-        def keep() -> ExportDone:
+        def store_result() -> ExportDone:
             suffix = "relive" if wish.format is Format.RELIVE else "tar"
-            kept = export_store.keep(
+            kept = export_store.store_export(
                 work.task, write, name=f"{work.task}.{suffix}", lifetime=wish.lifetime, asked_by=work.by
             )
             return ExportDone(export=kept.id, name=kept.name, bytes=kept.bytes, expires=kept.expires)
 
         # What is kept under the task's id is given back as it is.
-        return work.step(EXPORT.name, keep, result=ExportDone, found=never_done)
+        return work.step(EXPORT.name, store_result, result=ExportDone, found=never_done)
 
     def leftovers(work: TaskAttempt, _wish: ExportTask) -> None:
         _end_process(work)  # what it had half written, the export store sweeps

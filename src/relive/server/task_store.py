@@ -304,7 +304,7 @@ class TaskStore:
             _insert_news(database, news)
             _end(database, news.task, state, result, failure)
 
-    def tell(self, news: Iterable[News]) -> None:
+    def publish(self, news: Iterable[News]) -> None:
         """Progress and sentences of attempts that run, in one transaction; those of superseded ones are dropped."""
         with self._news.writing() as database:
             for one in news:

@@ -298,7 +298,7 @@ class Tasks:
         news = [work.news() for work in self._works()]
         news = [one for one in news if one.progress is not None or one.told]
         if news:
-            self._store.tell(news)
+            self._store.publish(news)
 
     def _hear_of_cancels(self) -> None:
         works = {work.task: work for work in self._works()}

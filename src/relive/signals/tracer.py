@@ -72,7 +72,7 @@ class _Signals:
     def fileno(self) -> int:
         return self._fd
 
-    def take(self) -> bool:
+    def drain(self) -> bool:
         """Empty it; True when the tracer is asked to end."""
         data = os.read(self._fd, _SIGNALFD_SIZE * 4)  # each of them is pending once at most
         numbers = {
@@ -106,7 +106,7 @@ class _Agent:
         ready = self._poll.poll(None if seconds is None else seconds * 1000)
         for descriptor, events in ready:
             if descriptor == self._signals.fileno():
-                self.gone |= self._signals.take()
+                self.gone |= self._signals.drain()
                 continue
             if events & select.POLLOUT:
                 self._channel.flush()

@@ -57,8 +57,8 @@ class Commands:
             "up": lambda _: self._select(1),
             "down": lambda _: self._select(-1),
             **dict.fromkeys(("list", "l"), lambda _: self._list()),
-            "locals": lambda _: "\n".join(map(_told, line.variables(self._frame))),
-            **dict.fromkeys(("p", "print"), lambda text: _told(line.evaluate(text, self._frame))),
+            "locals": lambda _: "\n".join(map(_value_line, line.variables(self._frame))),
+            **dict.fromkeys(("p", "print"), lambda text: _value_line(line.evaluate(text, self._frame))),
             **dict.fromkeys(("help", "h"), lambda _: HELP),
             **dict.fromkeys(("quit", "q", "exit"), lambda _: self._quit()),
         }
@@ -193,5 +193,5 @@ class Commands:
         return ""
 
 
-def _told(variable: Variable) -> str:
+def _value_line(variable: Variable) -> str:
     return f"{variable.name} {'raises ' if variable.raised else '= '}{variable.text}"

@@ -63,7 +63,7 @@ class ImageCache:
         except FileNotFoundError:
             return None
 
-    def keep(self, images: Iterable[ImageFile], directory: Path) -> None:
+    def replace(self, images: Iterable[ImageFile], directory: Path) -> None:
         """Keep these, which lie in ``directory`` under their names, instead of those that were kept before."""
         wanted = {image.object: image.name for image in images}
         for name in os.listdir(self._directory):
@@ -76,4 +76,4 @@ class ImageCache:
 
     def clear(self) -> None:
         """Keep none."""
-        self.keep([], self._directory)
+        self.replace([], self._directory)

@@ -267,7 +267,7 @@ class Images:
                     source.write(image, directory / image.name)
         # What is sealed does not lie about plain for longer than its branch.
         is_sealed = self._packs.store_key() is not None
-        self._image_cache.keep([] if is_sealed else page_images, directory)
+        self._image_cache.replace([] if is_sealed else page_images, directory)
 
     def _lay_out_lazily(self, manifest: Manifest, placement: Placement, directory: Path) -> None:
         # Files with holes are not kept for the next branch.

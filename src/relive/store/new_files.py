@@ -35,7 +35,7 @@ class NewFiles:
     def __len__(self) -> int:
         return len(self._contents)
 
-    def take(self, file: Path, place: Place | None, part: FilePart | None = None) -> str:
+    def ingest(self, file: Path, place: Place | None, part: FilePart | None = None) -> str:
         """Move a file of the same file system here; returns the BLAKE3 of its content.
 
         Args:

@@ -55,7 +55,7 @@ class Objects:
         """All there are."""
         return {path.parent.name + path.name for path in self._directory.glob("??/*")}
 
-    def take(self, file: Path) -> str:
+    def ingest(self, file: Path) -> str:
         """Move a file of the same file system into the store and return its name; durable on return.
 
         The file is gone from where it was, also when the store had its content already.

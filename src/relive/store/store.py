@@ -250,7 +250,7 @@ class Store:
             The name of its content, for the entry.
         """
         with disk_errors("storing a file", self._directory):
-            return self._new_files.take(file, place, part)
+            return self._new_files.ingest(file, place, part)
 
     def ingest_images(self, directory: Path, parent: CommitId | None = None) -> IngestedImages:
         """Take CRIU's image files in, durable with ``add``; only within ``taking_in``. The files may be removed afterwards.

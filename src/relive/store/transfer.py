@@ -274,7 +274,7 @@ class Transfers:
         self._check_opens(commit)
         for part in wanted:
             if part.kind is PartKind.OBJECT:
-                self._objects.take(self.arriving(part))
+                self._objects.ingest(self.arriving(part))
         for part in commit.parts:
             self.arriving(part).unlink(missing_ok=True)
         self._placements.install(commit.id, commit.placement_bytes)

@@ -131,11 +131,11 @@ class ContainerAgent:
         ready()
         try:
             if self._port is not None:
-                self._tasks.start_guarded("port", self._port.keep)
+                self._tasks.start_guarded("port", self._port.keep_open)
             self._tasks.begin(self._keeper.make_ready())
             self._tasks.start_guarded("proxy", self._recorder.run)
             self._tasks.start_guarded("output", lambda: self._output.follow(self._starts))
-            self._tasks.start_guarded("supervisor", self._supervisor.keep)
+            self._tasks.start_guarded("supervisor", self._supervisor.keep_running)
             self._tasks.start_guarded("bounding", self._bounding.run)
             self._tasks.start_guarded("directory", lambda: end_with(self._watch.paths.watch))
             await self._go_from_start_to_start()

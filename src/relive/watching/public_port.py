@@ -28,7 +28,7 @@ from relive.kernel import procfs
 from relive.kernel.pidfds import copy_descriptor, open_process
 from relive.kernel.unixpath import near
 from relive.model.capsule import CapsuleSpec, LifePaths
-from relive.proxies.listeners import take_listener
+from relive.proxies.listeners import receive_listener
 
 __all__ = ["PublicPort"]
 
@@ -68,7 +68,7 @@ class PublicPort:
             self._child = None
         self._keeper = self._found() or self._begun()
 
-    async def keep(self) -> None:
+    async def keep_open(self) -> None:
         """Have it kept until this is cancelled; raises as ``open`` does, and may be called again then."""
         while True:
             if self._keeper is None:
@@ -110,7 +110,7 @@ class PublicPort:
     def _found(self) -> _Keeper | None:
         """The one that is there."""
         try:
-            kept = take_listener(self._paths.front_socket)
+            kept = receive_listener(self._paths.front_socket)
         except CapsuleStartFailed:
             return None
         keeper = _known(kept.keeper, kept.line)

@@ -13,7 +13,7 @@ from relive.checkpoint.criu import CriuTools
 from relive.config import load_settings
 from relive.errors import CapsuleStartFailed
 from relive.model.capsule import CapsuleSpec, LifePaths, Policy
-from relive.proxies.listeners import take_listener
+from relive.proxies.listeners import receive_listener
 from support.ports import free_port
 
 
@@ -49,7 +49,7 @@ def test_while_a_proxy_is_there_all_connections_are_its(tmp_path: Path):
     front.close()
     try:
         for _ in range(2):
-            listener, line, _ = take_listener(LifePaths(tmp_path).front_socket)
+            listener, line, _ = receive_listener(LifePaths(tmp_path).front_socket)
             listener.settimeout(20)
             with socket.create_connection(("127.0.0.1", port)) as client, listener.accept()[0] as taken:
                 client.sendall(b"x")

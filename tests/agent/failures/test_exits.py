@@ -48,7 +48,7 @@ class Failures:
     async def with_requests(self, end: Sighting, _taken: Any, _since: float) -> Sighting:
         return took_along(end, self.requests, {"log_begin": 7}) if self.requests else end
 
-    async def keep(self, taken: Any) -> Any:
+    async def store_capture(self, taken: Any) -> Any:
         self.kept.append(taken)
         return taken and f"durable {taken}"
 

@@ -46,7 +46,7 @@ class InheritedDescriptors(Value):
             with contextlib.suppress(OSError):
                 os.close(descriptor)
 
-    def take(self) -> None:
+    def apply(self) -> None:
         """Have the calling process, the service's first, take its umask and its limits, while it may; raises OSError."""
         if self.umask is not None:
             os.umask(self.umask)

@@ -361,7 +361,7 @@ class _Starter:
 
     def _become_service(self, listener: _Listener) -> None:
         """In the service's first process, which may still do everything."""
-        self.handed.take()
+        self.handed.apply()
         if self.file_filter:
             listener.put_on()  # from here on it asks before it changes files, and nobody answers before it is executed
         assume_identity(self.user)

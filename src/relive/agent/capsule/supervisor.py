@@ -28,7 +28,7 @@ class Supervisor:
         self._settings, self._paths = settings, paths
         self._process: asyncio.subprocess.Process | None = None
 
-    async def keep(self) -> None:
+    async def keep_running(self) -> None:
         """Have one run, until it is cancelled. It outlives the agent, and ends when the life is closed."""
         log = structlog.get_logger()
         while True:

@@ -132,12 +132,12 @@ class CommitWriter:
         Raises:
             DiskFull, StoreError: it could not be stored.
         """
-        stored = await self._run(lambda store: self._keep(store, capture))
+        stored = await self._run(lambda store: self._store_capture(store, capture))
         # Behind the answer, and before what is asked for next.
         asyncio.get_running_loop().run_in_executor(self._thread, self._let_go)
         return stored
 
-    def _keep(self, store: Store, capture: DumpedCommit) -> StoredCommit:
+    def _store_capture(self, store: Store, capture: DumpedCommit) -> StoredCommit:
         parent = store.latest_of_life(self._life)
         stored = capture.store(store, [parent.id] if parent is not None else [])
         self._stored += 1

@@ -56,7 +56,7 @@ class ProcessSupervisor:
         """Have it run as long as it is wanted.
 
         Raises:
-            CapsuleError: it does not start; to be called again (see ``Tasks.keep``): the service may be out of reach without it.
+            CapsuleError: it does not start; to be called again (see ``Tasks``): the service may be out of reach without it.
         """
         log = structlog.get_logger()
         while is_wanted():

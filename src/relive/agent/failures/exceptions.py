@@ -143,7 +143,7 @@ class ExceptionWatch:
             await self.settle()
         return request in self._told
 
-    async def told_at(self, wall_ns: int) -> bool:
+    async def heard_exception_at(self, wall_ns: int) -> bool:
         """An exception escaped a moment before or after: a line that is logged then is of it."""
         await asyncio.sleep(_SETTLE)
         await self.settle()

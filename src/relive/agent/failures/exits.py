@@ -100,7 +100,7 @@ class Failures(Protocol):
     async def is_of_an_exception(self, status: int, now_ns: int) -> bool:
         """A process that exits with that status ends of an exception that has its incident."""
 
-    async def keep(self, taken: DumpedCommit | None) -> CommitId | None:
+    async def store_capture(self, taken: DumpedCommit | None) -> CommitId | None:
         """Make durable what was taken at a failure."""
 
     async def report(self, sighting: Sighting, at: CommitId | None) -> object:
@@ -251,7 +251,7 @@ class ExitWatch:
             except ReliveError as error:
                 self._log.error("commit at the exit failed", error=error.as_json())
         self._seen_at = time.monotonic()
-        keeping = asyncio.create_task(self._failures.keep(taken))
+        keeping = asyncio.create_task(self._failures.store_capture(taken))
         self._last = _CommitAtExit(exiting.status, seen_at, self._seen_at, taken, keeping)
         if is_first:
             self._end = self._last  # which is noted when it has come

@@ -35,7 +35,7 @@ class Failures(Protocol):
     async def with_requests(self, end: Sighting, taken: DumpedCommit | None, since: float) -> Sighting:
         """With the requests that an end took along; ``since``: monotonic [s]."""
 
-    async def keep(self, taken: DumpedCommit | None) -> CommitId | None:
+    async def store_capture(self, taken: DumpedCommit | None) -> CommitId | None:
         """Make durable what was taken at a failure."""
 
     async def report(self, sighting: Sighting, at: CommitId | None, before: CommitId | None) -> object:
@@ -127,4 +127,4 @@ class MemoryKills:
             self._log.error("commit before memory ran out failed", error=error.as_json())
             return None
         self._log.info("little memory is left", commit=taken.name)
-        return _PressedCommit(taken, asyncio.create_task(self._failures.keep(taken)))
+        return _PressedCommit(taken, asyncio.create_task(self._failures.store_capture(taken)))

@@ -143,7 +143,7 @@ class InsideDrain:
             except BaseException:
                 self._recorded |= given  # the writer has them, and writes them with what comes next
                 for reader in self._readers.values():
-                    reader.take_again()
+                    reader.rewind()
                 raise
             self._recorded = frozenset()
             for reader in self._readers.values():
@@ -232,7 +232,7 @@ class InsideDrain:
 
     def _record_body(self, name: str) -> None:
         try:
-            self._bodies.take_in(self._rings / name)
+            self._bodies.move_in(self._rings / name)
         except OSError as error:
             self._log.warning("a body was not kept", name=name, cause=str(error))
 

@@ -276,7 +276,7 @@ class FailureWatch:
     async def _report_death(self, sighting: Sighting, taken: DumpedCommit | None) -> None:
         """Of a caught signal, right after the process was let go."""
         died = time.monotonic()
-        at = await self.keep(taken)
+        at = await self.store_capture(taken)
         await asyncio.sleep(max(0.0, died + _SETTLE - time.monotonic()))
         await self.report(await self.with_requests(sighting, taken, died - _SETTLE), at)
 
@@ -359,7 +359,7 @@ class FailureWatch:
         An exception at the same moment, a process that ends, or the failing answer to a request during which it was written.
         """
         seen = time.monotonic()
-        if self.exceptions is not None and await self.exceptions.told_at(sighting.seen_wall_ns):
+        if self.exceptions is not None and await self.exceptions.heard_exception_at(sighting.seen_wall_ns):
             return
         await asyncio.sleep(_SETTLE)
         await self._committer.catch_up()
@@ -483,7 +483,7 @@ class FailureWatch:
             sighting = await self.exits.at_the_end(sighting)
         await self.report(sighting, at, before)
 
-    async def keep(self, taken: DumpedCommit | None) -> CommitId | None:
+    async def store_capture(self, taken: DumpedCommit | None) -> CommitId | None:
         """Make durable what was taken at a failure; None where nothing was, or it could not be."""
         if taken is None:
             return None

@@ -93,11 +93,11 @@ def _pack(
     inner, outer = hashlib.sha256(), hashlib.sha256()
     with packed.open("xb") as target:
 
-        def keep(data: bytes) -> None:
+        def write_packed(data: bytes) -> None:
             outer.update(data)
             target.write(data)
 
-        with packing(keep, compression) as write:
+        with packing(write_packed, compression) as write:
             for chunk in _chunks(plain):
                 inner.update(chunk)
                 write(chunk)

@@ -140,17 +140,17 @@ def _text(value: Any) -> str:
     return text if text is not None else shown(value)
 
 
-def _outcome(fields: Mapping[str, Any], told: Callable[[], str]) -> tuple[str, bool]:
+def _outcome(fields: Mapping[str, Any], result: Callable[[], str]) -> tuple[str, bool]:
     if "error" in fields:
         return error_text(fields["error"]), True
-    return told(), False
+    return result(), False
 
 
 def _query(fields: Mapping[str, Any]) -> Phrase:
     asked, answer = _part(fields, "asked"), _part(fields, "answer")
     what = short_statement(_text(asked.get("statement"))) or "query"
 
-    def told() -> str:
+    def result() -> str:
         rows, changed = fields.get("rows_fetched"), answer.get("rowcount")
         if isinstance(rows, int):
             return f"{rows} row{'s' * (rows != 1)}"
@@ -161,7 +161,7 @@ def _query(fields: Mapping[str, Any]) -> Phrase:
     error = answer.get("error")
     if isinstance(error, dict):  # the server's own words, as they were seen at the border
         return Phrase(what, f"{_text(error.get('message'))} ({_text(error.get('code'))})", True)
-    return Phrase(what, *_outcome(fields, told))
+    return Phrase(what, *_outcome(fields, result))
 
 
 def _http(fields: Mapping[str, Any]) -> Phrase:
@@ -202,8 +202,8 @@ def _s3(fields: Mapping[str, Any]) -> Phrase:
 
 def _file(fields: Mapping[str, Any]) -> Phrase:
     size = _part(fields, "answer").get("bytes")
-    told = f"{size} bytes" if isinstance(size, int) else "read"
-    return Phrase(_text(_part(fields, "asked").get("path")) or "file", *_outcome(fields, lambda: told))
+    result = f"{size} bytes" if isinstance(size, int) else "read"
+    return Phrase(_text(_part(fields, "asked").get("path")) or "file", *_outcome(fields, lambda: result))
 
 
 def _bytes(fields: Mapping[str, Any]) -> Phrase:
@@ -254,15 +254,15 @@ def _log(fields: Mapping[str, Any]) -> Phrase:
 
 def _failure(fields: Mapping[str, Any]) -> Phrase:
     where = fields.get("where")
-    told = (
+    result = (
         "logged" if where == "log" else f"escaped from the {where}" if isinstance(where, str) else "escaped"
     )
-    return Phrase(error_text({"type": fields.get("type"), "text": fields.get("text")}), told, True)
+    return Phrase(error_text({"type": fields.get("type"), "text": fields.get("text")}), result, True)
 
 
 def _miss(fields: Mapping[str, Any]) -> Phrase:
     differs = fields.get("differs")
-    told = (
+    result = (
         f"differs in {', '.join(map(str, differs[:4]))}"
         if isinstance(differs, list) and differs
         else "not recorded"
@@ -270,7 +270,7 @@ def _miss(fields: Mapping[str, Any]) -> Phrase:
     kind = fields.get("kind")
     call = next((one for one in CALLS if one == kind), None)
     inner = shown(fields.get("asked")) if call is None else phrase(call, fields).what
-    return Phrase(inner, told, True)
+    return Phrase(inner, result, True)
 
 
 def _handling(fields: Mapping[str, Any]) -> Phrase:

@@ -78,7 +78,7 @@ class HttpSession(Session):
         if self._head is not None and not self._is_answered and not self._is_over:
             asked = self._asked(self._head, b"".join(self._body))
             if self._pool.has(asked.kind, asked.asked):
-                self._pool.take(asked.kind, asked.asked, connection=self._number, dialogue=self._dialogue)
+                self._pool.claim(asked.kind, asked.asked, connection=self._number, dialogue=self._dialogue)
         return []
 
     def carry_on(self, calls: list[Call], where: Resume) -> list[Act]:
@@ -112,7 +112,9 @@ class HttpSession(Session):
         asked = self._asked(head, None)
         if self._pool.has(asked.kind, asked.asked):
             self._is_answered = True
-            found = self._pool.take(asked.kind, asked.asked, connection=self._number, dialogue=self._dialogue)
+            found = self._pool.claim(
+                asked.kind, asked.asked, connection=self._number, dialogue=self._dialogue
+            )
             assert found.call is not None
             half, self._half = self._half, None
             is_half = (
@@ -152,7 +154,7 @@ class HttpSession(Session):
         )
 
     def _find(self, asked: HttpQuestion, head: RequestHead) -> PoolMatch:
-        return self._pool.take(
+        return self._pool.claim(
             asked.kind,
             asked.asked,
             connection=self._number,

@@ -137,7 +137,7 @@ class Decoded:
                 self._drafts[-1].more.append(index)
                 self.call_of[index] = len(self._drafts) - 1
                 self._ready(step)
-        self._keep_trail(step)
+        self._add_trail(step)
 
     def _alone(self, index: int, asked: dict[str, Any]) -> _Draft:
         """A call of one message."""
@@ -208,7 +208,7 @@ class Decoded:
         if len(cycle) == 1:
             cycle[0].after = self.state
 
-    def _keep_trail(self, step: DialogueStep) -> None:
+    def _add_trail(self, step: DialogueStep) -> None:
         if self._drafts and step.end > step.settled:
             since = self._transcript.asked_ns(step)
             self._drafts[-1].trail += self._transcript.chunks(step.settled, step.end, since)

@@ -39,7 +39,7 @@ def resume_session(session: PostgresSession, where: Resume) -> list[Act]:
     _continue_cycle(session, steps[:closed], whole)
     _answer_the_rest(session, transcript, whole, closed, where)
     for step in steps[closed:asked]:
-        session.take(step.message)
+        session.handle_message(step.message)
     begin = steps[asked - 1].message.end if asked else 0
     opened = any(step.kind == "startup" for step in steps[:asked])
     session.framer = FrontendFramer(begin, opened=opened)

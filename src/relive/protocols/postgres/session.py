@@ -110,7 +110,7 @@ class PostgresSession(Session):
             return []
         for message in self.framer.feed(data):
             if not self.acts.over:
-                self.take(message)
+                self.handle_message(message)
         if self.framer.broken is not None:
             text = f"Relive: this is not PostgreSQL's protocol: {self.framer.broken}"
             self.acts.say_now(error("08P01", text, severity="FATAL"))
@@ -124,7 +124,7 @@ class PostgresSession(Session):
 
     # -- messages --------------------------------------------------------------------------------------------------------
 
-    def take(self, message: Message) -> None:
+    def handle_message(self, message: Message) -> None:
         """One message of the client."""
         match message.kind:
             case "P" | "B" | "D" | "E" | "C":
@@ -148,7 +148,7 @@ class PostgresSession(Session):
             case "p":
                 self._authenticate(message)
             case "cancel":
-                self.pool.take(QUERY, asked_to_cancel(self._server), connection=self._number, simulated=True)
+                self.pool.claim(QUERY, asked_to_cancel(self._server), connection=self._number, simulated=True)
                 self.acts.close()
             case _:  # Terminate
                 self.acts.close()
@@ -167,7 +167,7 @@ class PostgresSession(Session):
     def _open(self, message: Message) -> None:
         asked = asked_to_connect(self._server, message.body)
         self.database, self.user = asked["database"], asked["parameters"]["user"]
-        found = self.pool.take(
+        found = self.pool.claim(
             QUERY, asked, connection=self._number, dialogue=self.own, again=True, simulated=True
         )
         call = found.call
@@ -465,7 +465,7 @@ class PostgresSession(Session):
                 return self._aborted(unit)
         is_prepare = bool(asked.get("prepare"))
         known = self._known(statement, unit)
-        found = self.pool.take(
+        found = self.pool.claim(
             QUERY,
             asked,
             connection=self._number,

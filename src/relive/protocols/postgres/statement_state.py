@@ -110,7 +110,7 @@ class StatementState:
         """The units of a batch in their order, and which message has which role in which; those of Close have none."""
         reading = _Reading(self._statements, self._portals)
         for index, message in enumerate(batch):
-            reading.take(index, message)
+            reading.read_message(index, message)
         roles = {index: (unit, role) for unit in reading.units for index, role in unit.roles}
         return reading.units, roles
 
@@ -123,7 +123,7 @@ class _Reading:
         self._loose: dict[int, Unit] = {}  # by the statement's id: parsed or described, not bound yet
         self._bound: dict[int, Unit] = {}  # by the portal's id: bound or described, not executed yet
 
-    def take(self, index: int, message: Message) -> None:
+    def read_message(self, index: int, message: Message) -> None:
         match message.kind:
             case "P":
                 self._parse(index, message.body)

@@ -111,10 +111,10 @@ class _Reading:
                 draft.expected, self._transaction = len(draft.words), None
             if name_of(asked.words) == "EXEC":
                 for words in draft.words[1:-1]:
-                    self._state.take(words)
+                    self._state.apply_command(words)
             return
         before = state.database, state.version
-        expected = state.take(asked.words)
+        expected = state.apply_command(asked.words)
         draft = _Draft([asked.words], begin, self._up, *before, expected)
         if name_of(asked.words) == "MULTI":
             draft.expected, draft.is_transaction, self._transaction = None, True, draft

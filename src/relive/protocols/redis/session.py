@@ -86,7 +86,7 @@ class RedisSession(Session):
         for call in stood.past:
             if not call.asked.get("discarded"):
                 for words in call.extra.get("words", ()):
-                    self._state.take(words)
+                    self._state.apply_command(words)
         if stood.half is not None and stood.half.kind is _KIND:
             asked = Timing(where.dialogue).up[stood.half.up[0] : where.up]
             self._half, self._given = stood.half, stood.given
@@ -105,7 +105,7 @@ class RedisSession(Session):
                 self._half = None
             return self._in_transaction(self._transaction, words)
         database = self._state.database
-        replies = self._state.take(words)
+        replies = self._state.apply_command(words)
         asked = asked_of(self._server, database, [words])
         half, self._half = self._half, None
         if half is not None and self._is_same(half, asked):
@@ -122,7 +122,7 @@ class RedisSession(Session):
             worked = self._worked_out(asked, database, [words])
             if worked is not None:
                 return worked
-            found = self._pool.take(_KIND, asked, connection=self._number)
+            found = self._pool.claim(_KIND, asked, connection=self._number)
         if found.call is None:
             return self._miss(found) if replies or self._resets else []
         return self._play(found.call, words)
@@ -141,7 +141,7 @@ class RedisSession(Session):
         worked = self._stand.run(self._pool, self._to, database, commands, is_transaction=is_transaction)
         if worked is None:
             return None
-        self._pool.take(_KIND, asked, connection=self._number, simulated=True)
+        self._pool.claim(_KIND, asked, connection=self._number, simulated=True)
         if worked.after_ns is None:
             self._is_mute = True
         said = b"".join(encode(_mapped(one, commands[-1]), self._state.version) for one in worked.said)
@@ -171,7 +171,7 @@ class RedisSession(Session):
         asked = asked_of(self._server, database, transaction.words, is_transaction=True)
         if name_of(transaction.words[-1]) == "EXEC":
             for words in transaction.words[1:-1]:
-                self._state.take(words)
+                self._state.apply_command(words)
         call = transaction.call
         if call is not None and call.dialogue == self._dialogue and self._is_same(call, asked):
             self._pool.give(call, connection=self._number)
@@ -182,7 +182,7 @@ class RedisSession(Session):
                 worked = self._worked_out(asked, database, transaction.words[1:-1], is_transaction=True)
                 if worked is not None:
                     return worked
-            found = self._pool.take(_KIND, asked, connection=self._number, dialogue=self._dialogue)
+            found = self._pool.claim(_KIND, asked, connection=self._number, dialogue=self._dialogue)
             if found.call is None:
                 return self._miss(found)
             if call is None or call.index != found.call.index or call.dialogue != found.call.dialogue:

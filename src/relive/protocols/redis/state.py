@@ -37,7 +37,7 @@ class RedisState:
         """Channels ("" or "S") or patterns ("P")."""
         return self._subscribed[kind]
 
-    def take(self, words: list[bytes]) -> int:
+    def apply_command(self, words: list[bytes]) -> int:
         """A command was sent; how many values answer it."""
         name = name_of(words)
         said = 1

@@ -72,7 +72,7 @@ class EgressConnections:
         self._frozen = False
         self._held: list[tuple[int, Mark]] = []
         for entrance in inner.entrances:
-            loop.add_reader(entrance.fileno(), self._take_in, entrance)
+            loop.add_reader(entrance.fileno(), self._accept, entrance)
 
     def begins(self, waiting: WaitingPacket, packet: Packet) -> None:
         """The first packet of a connection, or its repetition."""
@@ -124,7 +124,7 @@ class EgressConnections:
 
     def _reopen(self, entrance: socket.socket) -> None:
         if entrance.fileno() >= 0:
-            self.loop.add_reader(entrance.fileno(), self._take_in, entrance)
+            self.loop.add_reader(entrance.fileno(), self._accept, entrance)
 
     def close(self) -> None:
         """Give up all that is under way."""
@@ -135,7 +135,7 @@ class EgressConnections:
         for attempt in list(self._attempts.values()):
             attempt.give_up()
 
-    def _take_in(self, entrance: socket.socket) -> None:
+    def _accept(self, entrance: socket.socket) -> None:
         while True:
             try:
                 sock, peer = entrance.accept()

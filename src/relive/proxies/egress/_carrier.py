@@ -52,7 +52,7 @@ class Opening:
             told |= {"up_base": self.bases[0], "down_base": self.bases[1]}
         return told
 
-    def tell(self, writer: RecordingWriter) -> None:
+    def record(self, writer: RecordingWriter) -> None:
         """Record that it was opened."""
         writer.append(EventKind.DIALOGUE_OPENED, self.number, fields=self.fields(), at=self.at)
         writer.flush()
@@ -94,7 +94,7 @@ class Carrier:
         self._done: Callable[[Carrier], None] | None = done
         self._directions = {Way.UP: _Direction(), Way.DOWN: _Direction()}
         if not is_told:
-            opening.tell(writer)
+            opening.record(writer)
         self._told_in = writer.segment
         watch_over(outer)
         self._ends: dict[Way, ServiceSocket] = {}  # by the direction that is read there
@@ -152,7 +152,7 @@ class Carrier:
     def said(self, way: Way, data: bytes) -> None:
         """Record bytes of a direction."""
         if self._told_in != self._writer.segment:
-            self.tell_again()
+            self.record_again()
         direction = self._directions[way]
         self._writer.append(_KINDS[way], self.opening.number, data=data, fields={"at": direction.said})
         self._writer.flush()
@@ -169,7 +169,7 @@ class Carrier:
             direction.paused = True
             self._ends[way].pause_reading()
 
-    def tell_again(self) -> None:
+    def record_again(self) -> None:
         """Say of the dialogue what is known by now: so each segment of the recording can be read without those before it."""
         fields = self.opening.fields() | {
             "up_at": self._directions[Way.UP].said,

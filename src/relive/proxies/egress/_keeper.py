@@ -75,7 +75,7 @@ class Keeper:
         self._begin()
         return []
 
-    def keep(self, number: int, descriptors: Sequence[int], text: bytes) -> None:
+    def hold(self, number: int, descriptors: Sequence[int], text: bytes) -> None:
         """Hold descriptors, which stay the caller's as well; another time with the same number replaces what was held."""
         self._say(_HEAD.pack(b"k", number) + text, descriptors)
 
@@ -162,7 +162,7 @@ class Keeper:
             return  # it ended with the capsule, as the next one would
         self._begin()
         for kept in self._all_kept():
-            self.keep(*kept)
+            self.hold(*kept)
             _close_all(kept.descriptors)
 
     def _say(self, said: bytes, descriptors: Sequence[int] = ()) -> None:

@@ -123,7 +123,7 @@ class Pairs:
         """Every service has ended its direction, and all of it has been handed on."""
         return self._relay.pairs_talking() == 0
 
-    def keep(
+    def hand_to_keeper(
         self,
         opening: Opening | None,
         inner: socket.socket,
@@ -142,7 +142,7 @@ class Pairs:
             text = _Known(opening, said, places).packed()
             if len(text) <= TEXT_MOST:
                 self._known[number] = text
-                self.keeper.keep(number, (inner.fileno(), outer.fileno()), text)
+                self.keeper.hold(number, (inner.fileno(), outer.fileno()), text)
         return number
 
     def let_go(self, number: int) -> None:
@@ -166,7 +166,7 @@ class Pairs:
 
     def reach(self, service: socket.socket, other: socket.socket) -> None:
         """Hand on whatever comes, and record nothing."""
-        self._add(self.keep(None, service, other), service, other)
+        self._add(self.hand_to_keeper(None, service, other), service, other)
 
     def resume(self, kept: Kept) -> tuple[Opening, socket.socket, socket.socket] | None:
         """Go on with a connection of an earlier recorder. One on which nothing was said yet is returned."""

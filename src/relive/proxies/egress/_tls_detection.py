@@ -217,7 +217,7 @@ class WatchedCarrier(Carrier):
 
     def _now(self, tls: Tls) -> None:
         self.opening = dataclasses.replace(self.opening, tls=tls)
-        self.tell_again()
+        self.record_again()
 
     # What TLS tells: see ``_tls.Passage``
 

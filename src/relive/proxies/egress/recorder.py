@@ -128,8 +128,8 @@ class EgressRecorder:
         if self.pairs is None:
             self._watch(opening, inner, outer)
             return
-        self.pairs.keep(opening, inner, outer)
-        opening.tell(self.writer)
+        self.pairs.hand_to_keeper(opening, inner, outer)
+        opening.record(self.writer)
         self._wait_for_words(self.pairs, opening, inner, outer, told_in=self.writer.segment)
 
     def _wait_for_words(
@@ -173,7 +173,7 @@ class EgressRecorder:
         told_in: int,
     ) -> None:
         assert self.pairs is not None
-        self.pairs.keep(opening, inner, outer, said)
+        self.pairs.hand_to_keeper(opening, inner, outer, said)
         self.pairs.carry(opening, inner, outer, said, told_in)
 
     def _carried(self, carrier: Carrier) -> None:

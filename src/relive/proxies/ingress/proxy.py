@@ -90,8 +90,8 @@ from relive.proxies.listeners import (
     BACKLOG,
     bind_control,
     bind_listener,
+    receive_listener,
     split_address,
-    take_listener,
 )
 from relive.proxies.running import run
 from relive.recording.events import EventKind
@@ -266,7 +266,7 @@ class Proxy:
     def _listener(self) -> socket.socket:
         if self.options.front is None:
             return bind_listener(self.options.listen)
-        listener, self._line, _ = take_listener(self.options.front)
+        listener, self._line, _ = receive_listener(self.options.front)
         return listener
 
     async def _stay_in_line(self) -> None:
@@ -279,7 +279,7 @@ class Proxy:
             while self._line is None:
                 await asyncio.sleep(_LINE_PAUSE)
                 with contextlib.suppress(ReliveError):
-                    listener, self._line, _ = await asyncio.to_thread(take_listener, front)
+                    listener, self._line, _ = await asyncio.to_thread(receive_listener, front)
                     listener.close()  # it is the same
 
     def _stand_in(self) -> StandIn:

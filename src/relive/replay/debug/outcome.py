@@ -74,7 +74,7 @@ class Sending:
         if self._thread.is_alive() or self._answer is None or self._answer.end is End.NO_ANSWER:
             return None
         answer = replayed_answer(self._answer, read_log(self.branch.log("stderr"), self._log_from))
-        came, played = self.watch.told(answer, self.stage)
+        came, played = self.watch.complete_outcome(answer, self.stage)
         verdict = compare(self.recorded, came, usual=self.usual)
         told = {"played": played, "inside": [*verdict.inside, *self.watch.troubles()]}
         return DebugOutcome(recorded=self.recorded, came=came, verdict=verdict.model_copy(update=told))

@@ -46,9 +46,9 @@ class BranchWatch:
         self._network = Network.of_branch(branch.facts.init, manifest, unrecorded)
         self._drain = BranchDrain(branch.rings)
 
-    def told(self, outcome: Outcome, stage: StubLifecycle | None) -> tuple[Outcome, str]:
+    def complete_outcome(self, outcome: Outcome, stage: StubLifecycle | None) -> tuple[Outcome, str]:
         """The outcome with what was missing, and what the recording answered, in a line. Ask once."""
-        stubs = stage.told(None) if stage is not None else None
+        stubs = stage.report(None) if stage is not None else None
         events = []
         if self._drain is not None:
             self._drain.close()

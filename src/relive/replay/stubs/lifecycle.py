@@ -79,7 +79,7 @@ class StubLifecycle:
         if self._server is not None:
             await self._server.close()
 
-    def told(self, until_ns: int | None) -> Stubbed | None:
+    def report(self, until_ns: int | None) -> Stubbed | None:
         """What they did, see ``stubbed``; None where there were none."""
         if self._server is None or self.plan is None:
             return None

@@ -113,9 +113,9 @@ class StubServer:
         self._watches: list[socket.socket] = []
         self._continued: list[tuple[socket.socket, tuple[Address, Address]]] = []
         self._names: dict[Address, socket.socket] = {}
-        self._take_over(ends)
+        self._adopt_ends(ends)
 
-    def _take_over(self, ends: Ends) -> None:
+    def _adopt_ends(self, ends: Ends) -> None:
         for address, why in ends.untaken.items():
             self._note(f"nobody answers at {address[0]}:{address[1]}: {why}")
         self._continued = [(_own(descriptor), name) for name, descriptor in ends.continued.items()]

@@ -51,10 +51,10 @@ class Handover:
         self._socket.close()
 
     def fileno(self) -> int:
-        """To be waited for: ``take`` can go on when it is readable."""
+        """To be waited for: ``receive`` can go on when it is readable."""
         return self._socket.fileno()
 
-    def take(self) -> tuple[int, int] | None:
+    def receive(self) -> tuple[int, int] | None:
         """The next (pid, userfaultfd), or None if this was something else.
 
         Raises:

@@ -110,7 +110,7 @@ class PageServer:
 
     def _accept_process(self) -> None:
         before = self._handover.fileno()
-        came = self._handover.take()
+        came = self._handover.receive()
         if came is None:
             self._poller.unregister(before)
             if not self._handover.is_finished:

@@ -46,7 +46,7 @@ def listed(settings: Configured, _caller: Reader, wish: Annotated[CommitsQuery, 
 
 
 @router.post("/commits", operation_id="take_commit", status_code=202, responses=TASK_ANSWER)
-def take(
+def commit_target(
     wish: Annotated[TargetWish, Body(examples=[{"target": "payments", "tag": "before-deploy"}])],
     caller: Operator,
     submitted: Annotated[Submitted, Depends()],

@@ -62,7 +62,7 @@ def _account(settings: Settings, number: int, caller: Caller) -> Account:
     response_class=Response,
     responses={200: {"content": {"text/html": {}, "application/json": {}}, "description": "In that form"}},
 )
-def told(number: Number, form: Rendering, settings: Configured, caller: Reader) -> Response:
+def render(number: Number, form: Rendering, settings: Configured, caller: Reader) -> Response:
     """As a page for browsers (html), as OpenTelemetry spans (otlp), or its HTTP requests as HAR 1.2 (har)"""
     text = rendered(_account(settings, number, caller), form)
     return Response(text.encode("utf-8", "backslashreplace"), media_type=_TYPES[form], headers=_ALONE)

@@ -131,7 +131,7 @@ class ContentIntake:
         self._pack = pack
         self._full: list[tuple[NewContent, int, Numbers]] = []
 
-    def take(
+    def ingest(
         self,
         wanted: Sequence[str],
         new: Mapping[str, NewContent],
@@ -160,7 +160,7 @@ class ContentIntake:
         found = ContentTable(names, sizes, PageTable.of_zeros(total))
         self._inherit(found)
         if is_key or len(fold):
-            self._keep_anew(found.table, is_key=is_key, fold=fold)
+            self._rewrite(found.table, is_key=is_key, fold=fold)
         comparing = advance.begin("comparing files", len(new))
         for position, name in enumerate(names):
             if name not in self._before.positions:
@@ -187,7 +187,7 @@ class ContentIntake:
         found.table.full[target] = self._before.table.full[source]
         found.table.xor[target] = self._before.table.xor[source]
 
-    def _keep_anew(self, table: PageTable, *, is_key: bool, fold: Numbers) -> None:
+    def _rewrite(self, table: PageTable, *, is_key: bool, fold: Numbers) -> None:
         """Write what was inherited and shall not be referred to any more; what cannot be read stays as it is."""
         wanted = np.isin(pack_of(table.full), fold)
         if is_key:
@@ -255,10 +255,10 @@ class ContentIntake:
                 table.xor[begin + some] = NOWHERE
                 keeps = np.zeros(len(some), np.bool_)
                 if not is_key:
-                    keeps = self._keep_sparse(begin + some, pages, bases, part.full[differs], table)
+                    keeps = self._write_sparse(begin + some, pages, bases, part.full[differs], table)
                 self._full.append((content, begin, some[~keeps]))
 
-    def _keep_sparse(
+    def _write_sparse(
         self, rows: Numbers, pages: Pages, bases: Pages, places: Numbers, table: PageTable
     ) -> Flags:
         """Keep the changed words of those pages that are worth it; returns for each whether it was."""

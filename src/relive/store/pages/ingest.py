@@ -123,7 +123,7 @@ class CommitIntake:
             intake.look_at(file, pages)
         kept = {
             FrameKind.WORDS: intake.end_words(),
-            FrameKind.PAGES: intake.keep_full(self._generations.get(FrameKind.PAGES)),
+            FrameKind.PAGES: intake.write_full(self._generations.get(FrameKind.PAGES)),
         }
         for what, (generation, against) in kept.items():
             if generation is not None:
@@ -151,7 +151,7 @@ class CommitIntake:
         tables = [file.table for file in self._parent.files.values()] if self._parent is not None else []
         with OpenPacks(names, self._packs, self._dictionaries) as reader:
             intake = ContentIntake(known.contents, known.prints, reader, self._writer, len(names))
-            contents = intake.take(
+            contents = intake.ingest(
                 wanted,
                 new,
                 is_key=self._onward is None,
@@ -371,11 +371,11 @@ class _Intake:
             has_base &= ~np.isin(pack_of(work.table.full[rest]), self._fold)
             if has_base.any():
                 is_kept = np.zeros(len(rest), np.bool_)
-                is_kept[has_base] = self._keep_words(work, before, there, *_only(has_base, rest, pages))
+                is_kept[has_base] = self._write_words(work, before, there, *_only(has_base, rest, pages))
                 rest = rest[~is_kept]
         work.full.append(rest)
 
-    def _keep_words(
+    def _write_words(
         self, work: _Work, before: KnownFile, there: Numbers, numbers: Numbers, pages: Pages
     ) -> Flags:
         """Keep the changed words of those pages that are worth it; returns for each whether it was."""
@@ -401,14 +401,14 @@ class _Intake:
         work.table.xor[numbers[some]] = slot_places(self.pack, slots)
         return is_sparse
 
-    def keep_full(self, generation: Generation | None) -> _Kept:
+    def write_full(self, generation: Generation | None) -> _Kept:
         """Write the pages that were noted to be kept full; ``generation`` is the dictionary in use."""
         count = sum(len(numbers) for work in self.works for numbers in work.full)
         if self._parent is not None and may_begin(generation, count):
             return self._begin(count, generation)
         raw = self._writer.raw
         if generation is None or not may_use(generation, count):
-            self._keep_all(FrameKind.PAGES)
+            self._write_all(FrameKind.PAGES)
             return generation.unused() if generation is not None else None, None
         self._writer.compress_against(FrameKind.PAGES, generation.against.dictionary)
         if generation.adds_node:
@@ -416,10 +416,10 @@ class _Intake:
             self._put_some(parts, pages, novel, FrameKind.DICTIONARY | FrameKind.DELTA)
             self._put_some(parts, pages, ~novel, FrameKind.DELTA)
         else:
-            self._keep_all(FrameKind.DELTA)
+            self._write_all(FrameKind.DELTA)
         return self._after(generation, FrameKind.PAGES, raw), generation.against.pack
 
-    def _keep_all(self, kind: FrameKind) -> None:
+    def _write_all(self, kind: FrameKind) -> None:
         for work, numbers in self._noted():
             self._put(work, numbers, work.pages[numbers], kind)
         self._writer.end_frame()
