@@ -491,13 +491,13 @@ class _Watch:
         place = self.lines.get(thread)
         others = [one for other, one in list(self.lines.items()) if other != thread]
         record = {"kind": "write", "pid": os.getpid(), "before": before[1], "after": now[1], "place": None}
-        record["others"] = [_told_place(one) for one in others[:20]]
+        record["others"] = [_place_fields(one) for one in others[:20]]
         if place is not None:
-            record["place"] = _told_place(place)
+            record["place"] = _place_fields(place)
         follower.out.put(record)
 
 
-def _told_place(place):
+def _place_fields(place):
     file, line, function, request, position = place
     source = _outside(lambda: linecache.getline(file, line).strip()[:_TEXT])
     return {

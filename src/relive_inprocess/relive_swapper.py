@@ -134,10 +134,10 @@ class _File:
         if self.modules:
             new = _codes_of(self.code)
             self._swap_functions(new)
-            self._tell_running(new)
+            self._report_running(new)
             for module in self.modules:
                 self._bring_in(module)
-            self._tell_rest()
+            self._report_rest()
         return {
             "path": self.path,
             "loaded": bool(self.modules),
@@ -241,7 +241,7 @@ class _File:
         if entry not in self.left:
             self.left.append(entry)
 
-    def _tell_running(self, new):
+    def _report_running(self, new):
         """Frames keep the code that they began with."""
         own = {code for codes in new.values() for code in codes}
         running = set()
@@ -324,7 +324,7 @@ class _File:
 
     # -- what is not run again
 
-    def _tell_rest(self):
+    def _report_rest(self):
         if self.old is None:
             return
         self._compare(self.old.body, self.tree.body, "", set(self.added))

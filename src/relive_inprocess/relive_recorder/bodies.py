@@ -11,12 +11,12 @@ from typing import Any, Dict, Tuple
 from relive_recorder.recorder import recorder
 from relive_recorder.values import pack
 
-__all__ = ["describe", "keep"]
+__all__ = ["describe", "for_event"]
 
 _numbers = itertools.count(1)
 
 
-def keep(body: bytes) -> Tuple[Dict[str, Any], bytes]:
+def for_event(body: bytes) -> Tuple[Dict[str, Any], bytes]:
     """What goes into an event: fields about the body, and the bytes to keep in the event itself.
 
     Fields: ``bytes`` (int, of the whole body); ``file`` (str) where it lies in a file; ``cut`` (int, bytes that are missing at

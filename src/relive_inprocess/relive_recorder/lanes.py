@@ -52,8 +52,8 @@ def _change_threads(module: Any) -> None:
                 attempt(own.run, context.enter, birth)
         bootstrap(self)
 
-    _take_place(start, start_in_lane)
-    _take_place(bootstrap, bootstrap_in_lane)
+    _wrap(start, start_in_lane)
+    _wrap(bootstrap, bootstrap_in_lane)
     module.Thread.start, module.Thread._bootstrap_inner = start_in_lane, bootstrap_in_lane
 
 
@@ -71,7 +71,7 @@ def _change_executor(module: Any) -> None:
             fn = _in_lane(fn, attempt(context.bear))
         return submit(self, fn, *args, **kwargs)
 
-    _take_place(submit, submit_in_lane)
+    _wrap(submit, submit_in_lane)
     module.ThreadPoolExecutor.submit = submit_in_lane
 
 
@@ -97,7 +97,7 @@ def _change_anyio(module: Any) -> None:
             func = _in_lane(func, attempt(context.bear))
         return await run_sync(func, *args, **named)
 
-    _take_place(run_sync, run_sync_in_lane)
+    _wrap(run_sync, run_sync_in_lane)
     module.run_sync = run_sync_in_lane
 
 
@@ -133,9 +133,9 @@ def _change_loop(kind: Any) -> None:
         finally:
             context.made(token)
 
-    _take_place(create_task, create_task_in_lane)
+    _wrap(create_task, create_task_in_lane)
     kind.create_task = create_task_in_lane
 
 
-def _take_place(original: Any, ours: Any) -> None:
+def _wrap(original: Any, ours: Any) -> None:
     functools.update_wrapper(ours, original)

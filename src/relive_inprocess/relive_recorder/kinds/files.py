@@ -77,7 +77,7 @@ def _note(path: str, flags: int) -> None:
         return
     from _blake2 import blake2b
 
-    more, data = bodies.keep(content)
+    more, data = bodies.for_event(content)
     answer = {"bytes": len(content), "blake2b": blake2b(content, digest_size=16).hexdigest()}
     recorder.emit("file-read", {"asked": _asked(path), "answer": answer, **more}, data)
 

@@ -10,7 +10,7 @@ Event ``http-call`` (``s3-call`` where the request is one of the S3 protocol, se
 and beside it: ``answer`` ({"status", "reason", "headers": pairs in their order}), ``error`` with ``stage`` ("connect", "send",
 "answer", "body": how far the call had come), ``ns`` until the head of the answer was there, ``body_ns`` from there until the
 body's end, ``whole`` (False when the body was not read to its end), ``volatile`` (dict: headers that are not matched, since
-they differ from call to call), ``pieces`` (sizes in bytes, where the body came in several), and what ``bodies.keep`` says. Its
+they differ from call to call), ``pieces`` (sizes in bytes, where the body came in several), and what ``bodies.for_event`` says. Its
 data is the body as it came over the network, chunk framing removed, content encoding kept unless ``decoded`` says otherwise.
 """
 
@@ -204,7 +204,7 @@ class Exchange:
             encoding = [value.lower() for name, value in headers if name.lower() == "content-encoding"]
             held = _scrub_encoded(held, encoding[0]) if encoding else held
         digest = self._body.digest()
-        fields, data = bodies.keep(held)
+        fields, data = bodies.for_event(held)
         if digest is not None:
             fields.update(bytes=length, cut=length - recorder.options.body_bytes, blake2b=digest)
         return fields, data

@@ -293,7 +293,7 @@ def _encoded_rows(rows: Iterable[Any], count: int) -> Tuple[Dict[str, Any], byte
     if size <= options.inline_bytes:
         fields["rows"] = taken
         return fields, b"", {}
-    about, data = bodies.keep(to_json(taken).encode("utf-8", "surrogatepass"))
+    about, data = bodies.for_event(to_json(taken).encode("utf-8", "surrogatepass"))
     return fields, data, about
 
 

@@ -148,13 +148,13 @@ class RedisCall(Channel):
                 return said, b"", _NOTHING_MORE
         heard = self.heard[-self.last :]
         texts: List[str] = []
-        said, size = _told_said(heard[0] if self.last == 1 and heard else heard, texts)
+        said, size = _pack_reply(heard[0] if self.last == 1 and heard else heard, texts)
         said = self._without_named(said)
         if texts and not recorder.scrubber.is_clean(texts):
             said = recorder.scrubber.packed(said)
         if size <= recorder.options.inline_bytes:
             return said, b"", {}
-        about, data = bodies.keep(to_json(said).encode("utf-8", "surrogatepass"))
+        about, data = bodies.for_event(to_json(said).encode("utf-8", "surrogatepass"))
         return None, data, {**about, "answer_in_data": True}
 
     def _without_named(self, said: Any) -> Any:
@@ -205,7 +205,7 @@ def broken(text: str) -> BaseException:
     return sys.modules["redis.exceptions"].ConnectionError(text)  # type: ignore[no-any-return]
 
 
-def _told_said(said: Any, texts: List[str]) -> Tuple[Any, int]:
+def _pack_reply(said: Any, texts: List[str]) -> Tuple[Any, int]:
     """(packed, about how long its JSON is); the texts in it are added to ``texts``."""
     kind = type(said)
     if said is None or kind is int or kind is bool:
@@ -220,10 +220,10 @@ def _told_said(said: Any, texts: List[str]) -> Tuple[Any, int]:
         texts.append(said)
         return said, len(said) + 3
     if kind is list:
-        packed = [_told_said(one, texts) for one in said]
+        packed = [_pack_reply(one, texts) for one in said]
         return [one[0] for one in packed], sum([one[1] for one in packed], 3)
     if kind is dict and len(said) <= _MOST:
-        items = [(_told_said(key, texts), _told_said(value, texts)) for key, value in said.items()]
+        items = [(_pack_reply(key, texts), _pack_reply(value, texts)) for key, value in said.items()]
         size = sum([key[1] + value[1] for key, value in items], 16)
         return {"$": ["dict", [[key[0], value[0]] for key, value in items]]}, size
     if isinstance(said, Exception):

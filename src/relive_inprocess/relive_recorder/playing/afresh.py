@@ -115,13 +115,13 @@ class FreshPlayer(Player):
 class _SimilarRequests(RecordedRequests):
     """Knows a request also by a target in which other placeholders stand."""
 
-    def take(self, about: Dict[str, Any]) -> Optional[Recorded]:
-        known = super().take(about)
+    def claim(self, about: Dict[str, Any]) -> Optional[Recorded]:
+        known = super().claim(about)
         if known is not None:
             return known
         wanted = _PLACEHOLDER.sub("<secret>", str(about.get("target")))
         for event in self._left:
             target = event.fields.get("target")
             if type(target) is str and _PLACEHOLDER.sub("<secret>", target) == wanted:
-                return super().take(dict(about, target=target))
+                return super().claim(dict(about, target=target))
         return None

@@ -129,14 +129,14 @@ class Player:
     def recognise(self, about: Dict[str, Any]) -> int:
         """See ``recognise``."""
         with self._asking:
-            known = self._recorded_requests.take(about)
+            known = self._recorded_requests.claim(about)
             if known is not None:
                 return known.request
             number = recorder.next_request()
-            self._take_from_sibling(about, number)
+            self._claim_from_sibling(about, number)
             return number
 
-    def _take_from_sibling(self, about: Dict[str, Any], number: int) -> None:
+    def _claim_from_sibling(self, about: Dict[str, Any], number: int) -> None:
         """A request that another worker had: the kernel chose this one now. Its answers come along, under a new number."""
         if self._elsewhere is None:
             self._elsewhere = []
@@ -147,7 +147,7 @@ class Player:
                     self._elsewhere.append(their_requests)
                     self._of[id(their_requests)] = sibling.events
         for their_requests in self._elsewhere:
-            known = their_requests.take(about)
+            known = their_requests.claim(about)
             if known is not None:
                 theirs = [event for event in self._of[id(their_requests)] if event.request == known.request]
                 self._index.fill(theirs, renumbered=number)

@@ -15,7 +15,7 @@ class RecordedRequests:
     def __init__(self, events: List[Recorded]) -> None:
         self._left = [event for event in events if event.kind == "handling-started" and event.request > 0]
 
-    def take(self, about: Dict[str, Any]) -> Optional[Recorded]:
+    def claim(self, about: Dict[str, Any]) -> Optional[Recorded]:
         """The recorded request of the same method, target and body; of several that of the same peer and headers, or the first."""
         best: Optional[Tuple[int, Recorded]] = None
         for event in self._left:

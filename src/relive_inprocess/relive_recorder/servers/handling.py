@@ -129,7 +129,7 @@ class Handling:
     def _record_body(self) -> None:
         if self._body is not None and self._body.bytes > self._encoded_body:
             self._encoded_body = self._body.bytes
-            fields, data = bodies.keep(self._body.whole())
+            fields, data = bodies.for_event(self._body.whole())
             fields["bytes"] = self._body.bytes
             recorder.emit("handling-body", fields, data, self.number)
 
@@ -212,7 +212,7 @@ class Handling:
             answer = _Kept()
             answer.add(self._sole)
         if answer.bytes:
-            kept, data = bodies.keep(answer.whole())
+            kept, data = bodies.for_event(answer.whole())
             fields.update(kept)
             fields["bytes"] = answer.bytes
         text = _fields_json(fields)
