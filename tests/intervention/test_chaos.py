@@ -36,7 +36,7 @@ class Service:
     asked: list[Schedule | None] = field(default_factory=list)
 
     def live(self, schedule: Schedule | None) -> VariedRun:
-        self.bounds.take(1)
+        self.bounds.reserve_replays(1)
         self.asked.append(schedule)
         delays = {} if schedule is None else {place: schedule.delay(place) for place in PLACES}
         delays = {place: ms for place, ms in delays.items() if ms}

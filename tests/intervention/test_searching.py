@@ -142,11 +142,11 @@ def test_a_bound_ends_it_with_what_was_found_so_far():
 
 def test_bounds_count_replays_and_time():
     bounds = Bounds(3, 1000)
-    bounds.take(2)
+    bounds.reserve_replays(2)
     with pytest.raises(BoundsReached, match="3 replays"):
-        bounds.take(2)
+        bounds.reserve_replays(2)
     with pytest.raises(BoundsReached, match="0 s were allowed"):
-        Bounds(3, 0).take(1)
+        Bounds(3, 0).reserve_replays(1)
 
 
 def test_commits_are_looked_at_ever_further_apart():

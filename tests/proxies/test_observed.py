@@ -28,7 +28,7 @@ class Told(ControlHub):
     def __init__(self) -> None:
         self.messages: list[dict[str, Any]] = []
 
-    def tell_all(self, message: dict[str, Any]) -> None:
+    def broadcast(self, message: dict[str, Any]) -> None:
         self.messages.append(message)
 
 
@@ -75,7 +75,7 @@ class Talk:
 
     def put(self, segment: Segment) -> None:
         self.scene.now += 1_000_000
-        self.scene.table.take(segment._replace(wall_ns=self.scene.now))
+        self.scene.table.observe(segment._replace(wall_ns=self.scene.now))
 
     def asks(self, data: bytes, flags: int = ACK) -> Segment:
         """A segment of the client that is next in order; it is not put."""
@@ -311,8 +311,8 @@ class TestCommit:
         talk.put(talk.tells(OK[:-2]))
         self.place(scene, (talk, talk.up, talk.down + 2))
         talk.put(talk.asks(GET))
-        assert scene.table.take_written(talk.tells(OK[-2:]))  # acknowledges what waits
-        assert not scene.table.take_written(talk.tells(OK))
+        assert scene.table.observe_written(talk.tells(OK[-2:]))  # acknowledges what waits
+        assert not scene.table.observe_written(talk.tells(OK))
         cursor = scene.traffic.writer.last_seq
         scene.table.unlimit()
         scene.traffic.observed.flush_all()

@@ -32,7 +32,7 @@ def test_all_of_it_comes_out_once_and_in_order(
     text, pieces = cutting
     stream = ByteStream(base)
     out = b"".join(
-        part for begin, end in pieces for part in stream.take((base + begin) % ROUND, text[begin:end])
+        part for begin, end in pieces for part in stream.add((base + begin) % ROUND, text[begin:end])
     )
     assert out == text
     assert (stream.place, stream.ahead) == (len(text), 0)
@@ -49,7 +49,7 @@ def test_without_a_piece_nothing_behind_it_comes_out(
         part
         for begin, end in pieces
         if not begin <= gone < end
-        for part in stream.take((base + begin) % ROUND, text[begin:end])
+        for part in stream.add((base + begin) % ROUND, text[begin:end])
     )
     assert text.startswith(out)
     assert len(out) <= gone
@@ -60,28 +60,28 @@ def test_without_a_piece_nothing_behind_it_comes_out(
 def test_places_go_on_where_sequence_numbers_come_round() -> None:
     stream, piece = ByteStream(ROUND - 5), bytes(1 << 20)
     for number in range(5000):  # 5 GiB
-        assert stream.take((ROUND - 5 + number * len(piece)) % ROUND, piece) == [piece]
+        assert stream.add((ROUND - 5 + number * len(piece)) % ROUND, piece) == [piece]
     assert stream.place == 5000 * len(piece) == stream.place_of((ROUND - 5 + stream.place) % ROUND)
 
 
 def test_what_lies_before_its_beginning_is_left_out() -> None:
     stream = ByteStream(100)
-    assert stream.take(90, b"0123456789") == []
-    assert stream.take(95, b"0123456789") == [b"56789"]
+    assert stream.add(90, b"0123456789") == []
+    assert stream.add(95, b"0123456789") == [b"56789"]
 
 
 def test_its_end_is_where_fin_says_and_reached_when_all_before_it_has_come() -> None:
     stream = ByteStream(7)
-    stream.take(9, b"cd")
+    stream.add(9, b"cd")
     stream.end_at(11)
     assert not stream.has_ended
-    assert stream.take(7, b"ab") == [b"ab", b"cd"]
+    assert stream.add(7, b"ab") == [b"ab", b"cd"]
     assert stream.has_ended
     assert not stream.lacks_before(12)  # FIN takes a number
 
 
 def test_the_first_copy_counts() -> None:
     stream = ByteStream(0)
-    stream.take(2, b"CD")
-    assert stream.take(0, b"abxx") == [b"abxx"]
-    assert stream.take(2, b"yyyy") == [b"yy"]
+    stream.add(2, b"CD")
+    assert stream.add(0, b"abxx") == [b"abxx"]
+    assert stream.add(2, b"yyyy") == [b"yy"]

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable
 from typing import NoReturn
 
-from relive.forkserver.successor import tell_end
+from relive.forkserver.successor import report_exit
 
 __all__ = ["run_and_end"]
 
@@ -49,7 +49,7 @@ def run_and_end(run: Callable[[], int | None]) -> NoReturn:
     if is_interrupted:  # who waits shall see that it ended of the signal
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
-    tell_end(status & 0xFF)
+    report_exit(status & 0xFF)
     os._exit(status & 0xFF)
 
 

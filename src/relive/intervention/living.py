@@ -45,7 +45,7 @@ class Bounds:
         """Seconds since the beginning."""
         return time.monotonic() - self._began
 
-    def take(self, count: int) -> None:
+    def reserve_replays(self, count: int) -> None:
         """So many replays are made now; raises BoundsReached where that is not allowed."""
         if self.replays + count > self.most:
             raise BoundsReached(f"{self.most} replays were allowed (--most)")
@@ -81,7 +81,7 @@ class Lab:
 
     def live(self, changed: Changed, times: int) -> Lived:
         """Replay so often, one after the other. Raises BoundsReached; call it from a process with one thread."""
-        self.bounds.take(times)
+        self.bounds.reserve_replays(times)
         missing: list[str] = []
 
         def follow(events: Sequence[Event], calls: Collection[tuple[int, int]]) -> None:

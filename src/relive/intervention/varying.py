@@ -61,7 +61,7 @@ class Variation:
 
     def live(self, schedule: Schedule | None) -> VariedRun:
         """Once; None: as ever. Raises BoundsReached; call it from a process with one thread."""
-        self.bounds.take(1)
+        self.bounds.reserve_replays(1)
         heard: list[Event] = []
 
         def follow(events: Sequence[Event], _calls: Collection[tuple[int, int]]) -> None:

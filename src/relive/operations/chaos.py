@@ -96,9 +96,9 @@ def chaos(settings: Settings, wish: ChaosWish, progress: Progress) -> Chaos:
         )
         search = ChaosSearch(lab, wanted, progress.status)
         search.run(wish.seed)
-    told = _told(case, search, bounds, wish)
+    told = _answer_of(case, search, bounds, wish)
     if search.found is not None:
-        number = _keep(settings, case, search.found, mask, began_wall_ns, bounds.spent)
+        number = _store_runs(settings, case, search.found, mask, began_wall_ns, bounds.spent)
         told = told.model_copy(update={"run": number})
     told = mask.model(told)
     return told.model_copy(update={"sentence": _sentence(told)})
@@ -128,7 +128,7 @@ CHAOS = Operation(
 )
 
 
-def _told(case: ReplayInput, search: ChaosSearch, bounds: Bounds, wish: ChaosWish) -> Chaos:
+def _answer_of(case: ReplayInput, search: ChaosSearch, bounds: Bounds, wish: ChaosWish) -> Chaos:
     found = search.found
     sure = found is None and search.clean > 0 and search.why_not is None
     return Chaos(
@@ -175,7 +175,7 @@ def _at(found: Found, place: str) -> str:
     return f"after {words_at(found.other.order, place)}"
 
 
-def _keep(
+def _store_runs(
     settings: Settings, case: ReplayInput, found: Found, mask: Mask, began_wall_ns: int, seconds: float
 ) -> int:
     """As a run of two: the usual end first, so that they can be compared."""

@@ -44,7 +44,7 @@ class ControlHub:
         """A protocol for a new connection (for ``loop.create_unix_server``)."""
         return ControlLink(self)
 
-    def tell_all(self, message: dict[str, Any]) -> None:
+    def broadcast(self, message: dict[str, Any]) -> None:
         """Send a message to every agent that is there; where nobody is, the next that comes hears it (of the last 256)."""
         line = _line(message)
         if not self.links:

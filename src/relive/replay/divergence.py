@@ -46,7 +46,7 @@ def divergences(
     """
     found: dict[DivergenceClass, Divergence] = {}
     for one in _in_step(differing_events(before, after, ignore)):
-        told = _told(one)
+        told = _divergence_of(one)
         found.setdefault(told.kind, told)
         if len(found) == len(DivergenceClass):
             break
@@ -65,7 +65,7 @@ def _in_step(differing: Iterator[DifferingEvent]) -> Iterator[DifferingEvent]:
             yield one
 
 
-def _told(found: DifferingEvent) -> Divergence:
+def _divergence_of(found: DifferingEvent) -> Divergence:
     kind, part = _class_of(found), found.part
     if kind is DivergenceClass.WAY or part is None:
         old, new = (None if event is None else event_words(event) for event in (found.one, found.other))

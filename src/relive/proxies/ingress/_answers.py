@@ -137,7 +137,7 @@ class AnswerSide:
         connection = self._connection
         flight = connection.flights[0]
         if flight.answer is not None:
-            kept = flight.answer.keep(raw)
+            kept = flight.answer.feed(raw)
             if kept:
                 self._traffic.writer.append(EventKind.ANSWER_BODY, connection.number, flight.number, kept)
 
@@ -159,7 +159,7 @@ class AnswerSide:
         if self._stream is None:
             self._stream = BodyKeeper(self._traffic.options.body_limit, None)
         request = connection.upgraded.number if connection.upgraded is not None else 0
-        kept = self._stream.keep(raw)
+        kept = self._stream.feed(raw)
         if kept:
             self._traffic.writer.append(EventKind.STREAM_TO_CLIENT, connection.number, request, kept)
 

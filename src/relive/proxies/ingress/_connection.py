@@ -398,7 +398,7 @@ class ClientConnection(asyncio.Protocol):
         if self.service is None:
             self._dial()
             return False
-        data = self._intake.take_raw()
+        data = self._intake.pop_raw()
         self._plain_up += len(data)
         out.append(data)
         return True
@@ -415,12 +415,12 @@ class ClientConnection(asyncio.Protocol):
         elif isinstance(piece, NumberedRequest):
             self._handle_head(piece, out)
         elif isinstance(piece, Body):
-            self._requests.take_body(piece.raw)
+            self._requests.record_body(piece.raw)
             out.append(piece.raw)
         elif isinstance(piece, End):
             self._requests.end()
         elif isinstance(piece, Stream):
-            self._requests.take_stream(piece.raw)
+            self._requests.record_stream(piece.raw)
             out.append(piece.raw)
         elif isinstance(piece, Violation):
             self._refuse(piece)

@@ -23,7 +23,7 @@ class BodyKeeper:
         self._hash = None if announced is not None and announced <= limit else hashlib.blake2b(digest_size=32)
         self.total = seen
 
-    def keep(self, raw: bytes) -> bytes:
+    def feed(self, raw: bytes) -> bytes:
         """The part of ``raw``, the next bytes of the body, that is recorded."""
         self.total += len(raw)
         if self._hash is not None:

@@ -81,7 +81,7 @@ class Intake:
         """Bytes behind a request for an upgrade, whose meaning only its answer tells."""
         return self._framer.held if self._framer.waits_for_answer else 0
 
-    def take_raw(self) -> bytes:
+    def pop_raw(self) -> bytes:
         """The next bytes as they came; there are some."""
         data = self._raw.popleft()
         self.raw_bytes -= len(data)
@@ -94,9 +94,9 @@ class Intake:
             is_last: the client sends no more.
         """
         if self._raw and self._opening is not None:
-            self._judge(self._opening + self.take_raw())
+            self._judge(self._opening + self.pop_raw())
         elif self._raw:
-            self.pieces.extend(self._framer.feed(self.take_raw()))
+            self.pieces.extend(self._framer.feed(self.pop_raw()))
         elif self._opening and is_last:  # a line without end
             self.become_plain("it ended within its first line")
         else:

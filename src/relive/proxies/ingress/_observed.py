@@ -230,10 +230,10 @@ class ObservedConnection:
 
     # Segments
 
-    def take(self, segment: Segment) -> bool:
+    def observe(self, segment: Segment) -> bool:
         """Take the next one that the kernel saw; False if packets before it are missing: no more can be said of this connection."""
         if segment.flags & SYN:
-            self._take_syn(segment)
+            self._observe_syn(segment)
         elif self._up is None and not self._begins_here(segment):
             self.is_over = bool(segment.flags & (FIN | RST))
             return True
@@ -250,7 +250,7 @@ class ObservedConnection:
         first = (segment.sequence + bool(segment.flags & SYN)) % (1 << 32)
         if segment.data:
             give = self._client_bytes if segment.from_client else self._service_bytes
-            for piece in stream.take(first, segment.data):
+            for piece in stream.add(first, segment.data):
                 if not give(piece):
                     return False
         if segment.flags & FIN and not segment.lacks:
@@ -260,7 +260,7 @@ class ObservedConnection:
             self._reset(by_client=segment.from_client)
         return stream.ahead <= AHEAD_MOST
 
-    def _take_syn(self, segment: Segment) -> None:
+    def _observe_syn(self, segment: Segment) -> None:
         if segment.from_client:
             if self._up is None:
                 self._first = (segment.sequence + 1) % (1 << 32)
@@ -303,7 +303,7 @@ class ObservedConnection:
         return down.place_of(segment.sequence + size) <= down.place_of(following)
 
     def release_beyond(self) -> bool:
-        """Go on with what waited, if something did. As ``take``."""
+        """Go on with what waited, if something did. As ``observe``."""
         self._is_limited = False
         self._is_split = self._intake.has_part_of_head
         waiting, self._beyond = self._beyond, []
@@ -416,24 +416,24 @@ class ObservedConnection:
         intake = self._intake
         while True:
             if intake.pieces:
-                self._take_piece(intake.pieces.popleft())
+                self._record_piece(intake.pieces.popleft())
             elif intake.is_plain and intake.has_raw:
-                self._plain_up += len(intake.take_raw())
+                self._plain_up += len(intake.pop_raw())
             elif not intake.frame(is_last=self.client_eof):
                 return
 
-    def _take_piece(self, piece: object) -> None:
+    def _record_piece(self, piece: object) -> None:
         if isinstance(piece, RequestHead):
             flight = self._requests.start(NumberedRequest(self.traffic.writer.next_request(), piece))
             self.requests += 1
             self._is_split = False
             self._answers.expect(flight.method)
         elif isinstance(piece, Body):
-            self._requests.take_body(piece.raw)
+            self._requests.record_body(piece.raw)
         elif isinstance(piece, End):
             self._requests.end()
         elif isinstance(piece, Stream):
-            self._requests.take_stream(piece.raw)
+            self._requests.record_stream(piece.raw)
         elif isinstance(piece, Violation):
             self._become_unframed(piece)
 

@@ -31,7 +31,7 @@ class ByteStream:
         self.place = 0
         self.ahead = 0
 
-    def take(self, sequence: int, data: bytes) -> list[bytes]:
+    def add(self, sequence: int, data: bytes) -> list[bytes]:
         """Take a segment's bytes; returns those that can be given out now, in order."""
         at = self.place_of(sequence)
         if at == self.place and not self._waiting:

@@ -61,12 +61,12 @@ class RequestSide:
         self.uploading = flight
         return flight
 
-    def take_body(self, raw: bytes) -> None:
+    def record_body(self, raw: bytes) -> None:
         """Bytes of a request's body go to the service."""
         flight = self.uploading
         if flight is not None:
             flight.touched = self._traffic.gate.clock()
-            kept = flight.body.keep(raw)
+            kept = flight.body.feed(raw)
             if kept:
                 self._traffic.writer.append(
                     EventKind.REQUEST_BODY, self._connection.number, flight.number, kept
@@ -86,11 +86,11 @@ class RequestSide:
         """The answer to a request for an upgrade was that both ways are streams."""
         self._stream = BodyKeeper(self._traffic.options.body_limit, None)
 
-    def take_stream(self, raw: bytes) -> None:
+    def record_stream(self, raw: bytes) -> None:
         """Bytes after an upgrade go to the service."""
         upgraded = self._connection.upgraded
         if upgraded is not None and self._stream is not None:
-            kept = self._stream.keep(raw)
+            kept = self._stream.feed(raw)
             if kept:
                 self._traffic.writer.append(
                     EventKind.STREAM_TO_SERVICE, self._connection.number, upgraded.number, kept

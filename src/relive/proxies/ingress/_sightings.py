@@ -55,7 +55,7 @@ class ConnectionTable:
         """Connections of which something is known."""
         return sum(1 for one in self._known.values() if one.is_known)
 
-    def take(self, segment: Segment) -> None:
+    def observe(self, segment: Segment) -> None:
         """Take the next one."""
         if self._address is not None and segment.ends.service != self._address:
             return
@@ -66,10 +66,10 @@ class ConnectionTable:
             known = None
         if known is None:
             known = self._begin(segment.ends)
-        if not known.take(segment):
+        if not known.observe(segment):
             self._give_up(known, "packets of a connection are missing")
             known = self._begin(segment.ends)
-            known.take(segment)
+            known.observe(segment)
         if known.is_over:
             self._known.pop(segment.ends, None)
 
@@ -99,12 +99,12 @@ class ConnectionTable:
             elif one.is_over:
                 self._known.pop(one.ends, None)
 
-    def take_written(self, segment: Segment) -> bool:
+    def observe_written(self, segment: Segment) -> bool:
         """Take a segment that came after the commit, if it is of the service, and the commit has all of it; else False."""
         known, limits = self._known.get(segment.ends), (self._limits or {}).get(segment.ends)
         if known is None or limits is None or not known.is_written(segment, limits[1]):
             return False
-        self.take(segment._replace(flags=segment.flags & ~ACK))  # of what it acknowledges some waits
+        self.observe(segment._replace(flags=segment.flags & ~ACK))  # of what it acknowledges some waits
         return True
 
     def open_requests(self) -> list[dict[str, Any]]:

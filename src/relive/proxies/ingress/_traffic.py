@@ -101,7 +101,7 @@ class Traffic:
         self.holds.hold(request, connection)
         for keeper in list(self.gate.keepers.values()):
             keeper.leave_if_idle()
-        self._hub.tell_all({"op": "hold", "request": request})
+        self._hub.broadcast({"op": "hold", "request": request})
 
     def answered(self, flight: Flight) -> None:
         """An answer of the service is whole."""
@@ -128,7 +128,7 @@ class Traffic:
         if self.unframed == 1:
             text = f"{why}: bytes are passed on as they come, and requests are not told apart"
             self.writer.append(EventKind.NOTE, connection, fields={"about": "unframed", "text": text})
-            self._hub.tell_all({"op": "unframed", "connection": connection, "text": text})
+            self._hub.broadcast({"op": "unframed", "connection": connection, "text": text})
 
     def heard_http(self) -> None:
         """A client speaks HTTP/1, so one that is silent need not be waiting for the service."""
@@ -161,7 +161,7 @@ class Traffic:
     def _publish(
         self, message: dict[str, Any], seconds: float, wall_ns: int, more: dict[str, Any] | None = None
     ) -> None:
-        self._hub.tell_all(message | {"seconds": seconds, "wall_ns": wall_ns} | (more or {}))
+        self._hub.broadcast(message | {"seconds": seconds, "wall_ns": wall_ns} | (more or {}))
 
 
 def _writer(options: ProxyOptions, on_trouble: Callable[[str], None]) -> RecordingWriter:

@@ -182,7 +182,7 @@ class PacketRecorder:
         self._owner = self._stand = self._timer = None
         ahead, self._ahead = self._ahead, None
         for segment in ahead or ():
-            self.table.take(segment)
+            self.table.observe(segment)
         self._more.set()
 
     async def _catch_up(self, link: ControlLink, message: dict[str, Any]) -> None:
@@ -321,7 +321,7 @@ class PacketRecorder:
             if block.lost:
                 self._lost += block.lost
                 self.table.lose(block.lost)
-                self.hub.tell_all({"op": "packets-lost", "packets": block.lost})
+                self.hub.broadcast({"op": "packets-lost", "packets": block.lost})
             self.traffic.observed.set_clock()
             latest = 0
             for segment in read_segments(block.data, block.packets, self._port):
@@ -329,8 +329,8 @@ class PacketRecorder:
                 while self._stand is not None and segment.wall_ns > self._stand and self._ahead is None:
                     await self._wait_at(self._stand)
                 if self._ahead is None or self._stand is None or segment.wall_ns <= self._stand:
-                    self.table.take(segment)
-                elif not self.table.take_written(segment):
+                    self.table.observe(segment)
+                elif not self.table.observe_written(segment):
                     self._ahead.append(segment)
                 if time.monotonic() > slice_end:
                     await asyncio.sleep(0)
