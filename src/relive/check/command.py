@@ -50,18 +50,18 @@ def examine(words: list[str], port: int | None) -> tuple[list[Expected], list[Fi
     program = chain[-1]
     if len(chain) > 1:
         expected.append(Expected(name="interpreter", value=str(program)))
-    told, found = _binary(program)
-    expected += told
+    more, found = _binary(program)
+    expected += more
     findings += found
     python = find_python(program)
     if python is not None:
-        told, found = _python(python, words if len(chain) == 1 else [], path)
-        expected += told
+        more, found = _python(python, words if len(chain) == 1 else [], path)
+        expected += more
         findings += found
     findings += _rights(path)
     if port is not None:
-        told, found = _port(port)
-        expected += told
+        more, found = _port(port)
+        expected += more
         findings += found
     findings += _elsewhere(words, path)
     return expected, findings
@@ -230,13 +230,13 @@ def _elsewhere(words: list[str], path: Path) -> Iterator[Finding]:
 def _units(path: Path) -> Iterator[tuple[str, str]]:
     """(name, what it starts) of units whose program is this one."""
     real = path.resolve()
-    told: set[str] = set()
+    seen: set[str] = set()
     for directory in _UNITS:
         with contextlib.suppress(OSError):
             for child in sorted(Path(directory).glob("*.service")):
-                if child.name in told:
+                if child.name in seen:
                     continue
-                told.add(child.name)
+                seen.add(child.name)
                 with contextlib.suppress(OSError):
                     for match in _EXEC_START.finditer(child.read_text(errors="replace")):
                         if Path(match["program"]).resolve() == real:

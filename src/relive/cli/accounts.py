@@ -103,8 +103,8 @@ def _answered(account: Account) -> Iterator[str]:
     if one.status is None:
         return
     kind = dict(one.answer_headers).get("content-type", "")
-    told = f", {one.answer_body.size} bytes{f' of {one_line(kind)}' if kind else ''}"
-    yield f"Answered: {status_text(one.status)}{ended}{'' if one.answer_body.is_empty else told}"
+    size = f", {one.answer_body.size} bytes{f' of {one_line(kind)}' if kind else ''}"
+    yield f"Answered: {status_text(one.status)}{ended}{'' if one.answer_body.is_empty else size}"
     if not one.answer_body.is_empty:
         text = one.answer_body.words()
         lines = printable(shorten(text.rstrip(), _BODY)).splitlines()
@@ -220,8 +220,8 @@ def _show_contrast(terminal: Terminal, account: Account) -> None:
     cells = [
         [one.what, shorten(one.now, _CONTRASTED), shorten(one.then, _CONTRASTED)] for one in found.differences
     ]
-    told = f"request {found.request}, {duration(found.before_ns / 1000)} before it"
-    terminal.answer(None, f"\nBeside the last request to its route that went well ({told}):")
+    place = f"request {found.request}, {duration(found.before_ns / 1000)} before it"
+    terminal.answer(None, f"\nBeside the last request to its route that went well ({place}):")
     bad = {number for number, one in enumerate(found.differences) if one.failed}
     terminal.table(found.differences, ["what", "now", "then"], cells, "", bad=bad)
     if found.left_out:
@@ -299,8 +299,8 @@ def _show_origins(terminal: Terminal, account: Account) -> None:
 
 
 def _before(write: Write) -> str:
-    told = duration(abs(write.before_ns) / 1000)
-    return told if write.before_ns >= 0 else f"+{told}"
+    distance = duration(abs(write.before_ns) / 1000)
+    return distance if write.before_ns >= 0 else f"+{distance}"
 
 
 def _writer(account: Account, write: Write) -> str:

@@ -39,8 +39,8 @@ class Terminal:
     def answer(self, value: Any, text: str | Callable[[], str] | None = None) -> None:
         """Show the answer: the value as JSON with ``--json``, else the text (or the value itself)."""
         if self.as_json:
-            told = json.dumps(_plain(value), indent=2, ensure_ascii=False)
-            harmless = STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", told)
+            document = json.dumps(_plain(value), indent=2, ensure_ascii=False)
+            harmless = STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", document)
             sys.stdout.write(harmless + "\n")
         else:
             shown = text() if callable(text) else text
@@ -120,8 +120,8 @@ class Terminal:
             return
         from relive.cli.bars import steps_bar
 
-        with steps_bar(what, total) as told:
-            yield told
+        with steps_bar(what, total) as advance:
+            yield advance
 
     @contextmanager
     def transfer(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
@@ -131,8 +131,8 @@ class Terminal:
             return
         from relive.cli.bars import bytes_bar
 
-        with bytes_bar(what, total) as told:
-            yield told
+        with bytes_bar(what, total) as advance:
+            yield advance
 
 
 def _shows_bars() -> bool:

@@ -33,18 +33,18 @@ def tone_of(verdict: str) -> str:
 
 def words_of(verdict: str, reproduced: int, times: int) -> str:
     """``reproduced 5 of 5``; where it was not, which other verdict came first."""
-    told = f"reproduced {reproduced} of {times}"
-    return told if verdict == "reproduced" else f"{verdict_words(verdict)}, {told}"
+    count = f"reproduced {reproduced} of {times}"
+    return count if verdict == "reproduced" else f"{verdict_words(verdict)}, {count}"
 
 
 def show_verdict(result: Replay | Reproduction, mask: Mask) -> None:
     """The verdict and its runs."""
     kinds = _kinds(result)
     verdict = next((one for one in kinds if one != "reproduced"), "reproduced")
-    told = f"**Verdict: {label(words_of(verdict, result.reproduced, len(kinds)))}.** {_WORDS[verdict]}"
-    told += f" in all {len(kinds)} runs." if verdict == "reproduced" and len(kinds) > 1 else "."
+    text = f"**Verdict: {label(words_of(verdict, result.reproduced, len(kinds)))}.** {_WORDS[verdict]}"
+    text += f" in all {len(kinds)} runs." if verdict == "reproduced" and len(kinds) > 1 else "."
     {"good": st.success, "warn": st.warning, "bad": st.error}[tone_of(verdict)](
-        f"{told}{_sealed(result)}", icon=":material/gavel:"
+        f"{text}{_sealed(result)}", icon=":material/gavel:"
     )
     if isinstance(result, Replay) and result.unrecorded:
         names = ", ".join(one.words for one in result.unrecorded)
@@ -99,9 +99,9 @@ def _missing(verdict: Verdict | Attempt, mask: Mask) -> str:
 
 def _grounds(verdict: Verdict | Attempt) -> list[str]:
     """What the verdict rests on."""
-    told = [f"cause: {text}" for text in verdict.evidence]
-    told += [f"not seen: {text}" for text in verdict.unseen if text not in verdict.missing]
-    return [*told, *([verdict.played] if verdict.played else [])]
+    grounds = [f"cause: {text}" for text in verdict.evidence]
+    grounds += [f"not seen: {text}" for text in verdict.unseen if text not in verdict.missing]
+    return [*grounds, *([verdict.played] if verdict.played else [])]
 
 
 def _attempt(one: Attempt, mask: Mask) -> list[str]:

@@ -161,12 +161,12 @@ def read_lost_datagram(packet: bytes) -> tuple[str, int] | None:
     """
     try:
         if packet[0] >> 4 == 4:
-            told = packet[(packet[0] & 0xF) * 4 + 8 :]
-            protocol, destination, begin = told[9], told[16:20], (told[0] & 0xF) * 4
+            original = packet[(packet[0] & 0xF) * 4 + 8 :]
+            protocol, destination, begin = original[9], original[16:20], (original[0] & 0xF) * 4
         else:
-            told = packet[48:]
-            protocol, destination, begin = told[6], told[24:40], 40
-        (port,) = struct.unpack_from("!H", told, begin + 2)
+            original = packet[48:]
+            protocol, destination, begin = original[6], original[24:40], 40
+        (port,) = struct.unpack_from("!H", original, begin + 2)
         return (str(ipaddress.ip_address(destination)), port) if protocol == _UDP else None
     except (IndexError, struct.error, ValueError):
         return None

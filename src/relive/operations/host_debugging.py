@@ -127,13 +127,13 @@ def _no_stacks(pid: int, said: str) -> str:
     return f"process {pid} ({name}) shows no Python stacks: {first.removeprefix('Error: ')}"
 
 
-def gdb_at(incident: Incident, branch: Branch, told: Path) -> list[str]:
+def gdb_at(incident: Incident, branch: Branch, ended: Path) -> list[str]:
     """The words of a gdb on the process as it stands where the signal was about to strike, or where it was about to exit.
 
     It begins in the thread that the signal was about to strike.
 
     Args:
-        told: a file for ``native_end``.
+        ended: a file for ``native_end``.
 
     Raises:
         ToolMissing: there is no gdb.
@@ -147,12 +147,12 @@ def gdb_at(incident: Incident, branch: Branch, told: Path) -> list[str]:
         )
     thread = _thread_that_failed(incident, pid)
     switched = ["-ex", _SWITCH.format(thread)] if thread is not None else []
-    return [*GDB, "-ex", _TELL_END.format(str(told)), "-p", str(pid), *switched]
+    return [*GDB, "-ex", _TELL_END.format(str(ended)), "-p", str(pid), *switched]
 
 
-def native_end(incident: Incident, told: Path) -> NativeEnd | None:
+def native_end(incident: Incident, ended: Path) -> NativeEnd | None:
     """What became of the process of ``gdb_at``, when gdb has ended; None: it had not ended then."""
-    match = _ENDED.fullmatch(told.read_text()) if told.exists() else None
+    match = _ENDED.fullmatch(ended.read_text()) if ended.exists() else None
     if match is None or match[0] == _LET_GO:
         return None
     status, number = (int(one) if one.isdecimal() else None for one in match.groups())
@@ -167,8 +167,8 @@ def native_end(incident: Incident, told: Path) -> NativeEnd | None:
 def debug_native(incident: Incident, branch: Branch, commands: list[str]) -> NativeAnswer:
     """Give gdb commands, or have it show all stacks; raises ToolMissing."""
     with tempfile.TemporaryDirectory() as directory:
-        told = Path(directory) / "ended"
-        batch = [*gdb_at(incident, branch, told), "-batch"]
+        ended = Path(directory) / "ended"
+        batch = [*gdb_at(incident, branch, ended), "-batch"]
         for one in commands or ["backtrace", "thread apply all backtrace"]:
             batch += ["-ex", one]
         done = subprocess.run(
@@ -180,7 +180,7 @@ def debug_native(incident: Incident, branch: Branch, commands: list[str]) -> Nat
             branch=branch.facts.id,
             ran=batch,
             output=printable(done.stdout.rstrip()),
-            ended=native_end(incident, told),
+            ended=native_end(incident, ended),
         )
 
 

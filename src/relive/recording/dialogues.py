@@ -160,11 +160,11 @@ def _add(found: dict[int, Dialogue], event: Event) -> None:
     fields = event.fields
     if event.kind is EventKind.DIALOGUE_OPENED:
         known = found.get(event.connection)
-        told = _opened(event)
+        opened = _opened(event)
         if known is None:
-            found[event.connection] = told
+            found[event.connection] = opened
         else:  # said again, in a later segment or with what has become known meanwhile
-            known.tls, known.up_base, known.down_base = told.tls, told.up_base, told.down_base
+            known.tls, known.up_base, known.down_base = opened.tls, opened.up_base, opened.down_base
         return
     dialogue = found.get(event.connection)
     if dialogue is None:

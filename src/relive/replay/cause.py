@@ -355,11 +355,11 @@ def _own_lines(outcome: Outcome, usual: UsualLog) -> list[str]:
 
 
 def _calls(recorded: Outcome, replayed: Outcome) -> list[str]:
-    told = replayed.stubs
+    stubs = replayed.stubs
     if (
-        told is not None
-        and (given := told.given + told.simulated)
-        and not (told.missed or told.left or told.strangers)
+        stubs is not None
+        and (given := stubs.given + stubs.simulated)
+        and not (stubs.missed or stubs.left or stubs.strangers)
     ):
         return [f"{_counted(given)} at the network, each with the recorded answer"]
     if recorded.events is None or replayed.events is None:

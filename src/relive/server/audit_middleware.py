@@ -46,7 +46,7 @@ class AuditMiddleware:
         noted: dict[str, Any] = {}
         scope["relive.audit"] = noted
         caller = await self._gate.ask(scope)
-        told: dict[str, Any] = {
+        entry: dict[str, Any] = {
             "who": caller.who if isinstance(caller, Caller) else _ANYBODY,
             "address": (scope.get("client") or ("unknown", 0))[0],
             "what": f"{scope['method']} {scope['path']}",
@@ -54,18 +54,18 @@ class AuditMiddleware:
         is_act = isinstance(caller, Caller) and scope["method"] not in _READS
         if is_act:
             try:
-                await self._record(**told, outcome="asked", is_durable=True)
+                await self._record(**entry, outcome="asked", is_durable=True)
             except ReliveError as error:
                 await answer_to(error)(scope, receive, send)
                 return
-        await _Request(self._end, told, noted, is_act=is_act).run(self._app, scope, receive, send)
+        await _Request(self._end, entry, noted, is_act=is_act).run(self._app, scope, receive, send)
 
-    async def _end(self, told: dict[str, Any], noted: dict[str, Any], status: int, *, is_act: bool) -> None:
+    async def _end(self, entry: dict[str, Any], noted: dict[str, Any], status: int, *, is_act: bool) -> None:
         is_refusal = status in (401, 403)
         if not (is_refusal or noted or is_act):
             return
         # Who has no token asks as often as they like, also for downloads.
-        is_anybody = told["who"] == _ANYBODY
+        is_anybody = entry["who"] == _ANYBODY
         if (is_refusal or is_anybody) and self._anybody.acquire(noted.get("who", ""), *_ANYBODYS):
             self._unwritten += 1
             return
@@ -74,7 +74,7 @@ class AuditMiddleware:
         outcome = "refused" if is_refusal else "done" if status < 400 else "failed"
         facts: dict[str, Any] = {"outcome": outcome, "status": status, "unwritten": unwritten}
         try:
-            await self._record(**(told | said | facts), is_durable=is_act and not is_refusal)
+            await self._record(**(entry | said | facts), is_durable=is_act and not is_refusal)
         except ReliveError:
             self._unwritten += unwritten
             raise
@@ -89,12 +89,12 @@ class _Request:
     def __init__(
         self,
         end: Callable[..., Awaitable[None]],
-        told: dict[str, Any],
+        entry: dict[str, Any],
         noted: dict[str, Any],
         *,
         is_act: bool,
     ) -> None:
-        self._tell = partial(end, told, noted, is_act=is_act)
+        self._tell = partial(end, entry, noted, is_act=is_act)
         self._is_told = False
         self._failure: ReliveError | None = None
 

@@ -114,10 +114,10 @@ ERROR_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
 # The same for an operation whose answers are no JSON: FastAPI would write that of errors too.
 JSON_ERROR_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     status: {
-        "description": told["description"],
+        "description": response["description"],
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorAnswer"}}},
     }
-    for status, told in ERROR_RESPONSES.items()
+    for status, response in ERROR_RESPONSES.items()
 }
 
 
@@ -203,23 +203,23 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
     """What Starlette and FastAPI raise themselves."""
     assert isinstance(error, HTTPException)
     path = request.url.path[:_SHOWN]
-    told: ReliveError
+    refusal: ReliveError
     allowed: str | None = None
     if error.status_code == 404:
-        told = NotFound(f"there is no {path}", remedy="/docs lists the paths")
+        refusal = NotFound(f"there is no {path}", remedy="/docs lists the paths")
     elif error.status_code == 405:
         allowed = ", ".join(_methods_of(request)) or (error.headers or {}).get("Allow")
-        told = MethodNotAllowed(
+        refusal = MethodNotAllowed(
             f"{path} has no method {request.method[:_SHOWN]}",
             cause=f"it has {allowed}" if allowed else None,
             remedy="/docs lists the paths",
         )
     else:
-        told = RequestInvalid(
+        refusal = RequestInvalid(
             "the request cannot be answered", cause=str(error.detail)[:_SHOWN], remedy="/docs says how to ask"
         )
     headers = dict(error.headers or {}) | ({"Allow": allowed} if allowed else {})
-    return answer_to(told, headers=headers, status=error.status_code)
+    return answer_to(refusal, headers=headers, status=error.status_code)
 
 
 async def _bug(_request: Request, _error: Exception) -> JSONResponse:

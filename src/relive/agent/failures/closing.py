@@ -46,13 +46,13 @@ def masked_evidence(evidence: Evidence, mask: Mask) -> Evidence:
 def _json(data: bytes | None, mask: Mask) -> bytes | None:
     if data is None:
         return None
-    told = json.loads(data)
-    masked = mask.tree(told)
+    fields = json.loads(data)
+    masked = mask.tree(fields)
     # A secret may be, by chance, a part of these; they are of a fixed form, and hold none.
-    masked |= {name: told[name] for name in _FIXED if name in told}
-    for link, whole in zip(masked.get("chain", ()), told.get("chain", ()), strict=True):
+    masked |= {name: fields[name] for name in _FIXED if name in fields}
+    for link, whole in zip(masked.get("chain", ()), fields.get("chain", ()), strict=True):
         link["relation"] = whole.get("relation")
-    return data if masked == told else json.dumps(masked, ensure_ascii=False).encode("utf-8", "replace")
+    return data if masked == fields else json.dumps(masked, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def _launch(launch: Launch | None, mask: Mask) -> Launch | None:

@@ -89,7 +89,7 @@ class ExceptionWatch:
         self._commits: deque[float] = deque()
         self._pending: set[asyncio.Task[None]] = set()
         self._newest: dict[str, asyncio.Task[None]] = {}  # by fingerprint, while it runs
-        self._told: OrderedDict[int, None] = OrderedDict()
+        self._reported: OrderedDict[int, None] = OrderedDict()
         self._answered: OrderedDict[int, int] = OrderedDict()
         self._changed: dict[str, bool | None] = {}  # by the root of a work tree
         self._log = structlog.get_logger()
@@ -135,13 +135,13 @@ class ExceptionWatch:
 
     # -- one incident for what is seen twice ---------------------------------------------------------------------
 
-    async def has_told(self, request: int) -> bool:
+    async def has_reported(self, request: int) -> bool:
         """An exception escaped from this request (the proxy's number): what else is seen of it is no incident of its own."""
         await self.settle()
-        if request not in self._told:
+        if request not in self._reported:
             await asyncio.sleep(_SETTLE)
             await self.settle()
-        return request in self._told
+        return request in self._reported
 
     async def heard_exception_at(self, wall_ns: int) -> bool:
         """An exception escaped a moment before or after: a line that is logged then is of it."""
@@ -149,7 +149,7 @@ class ExceptionWatch:
         await self.settle()
         return abs(wall_ns - self._heard_wall_ns) < _SAME_MOMENT_NS
 
-    async def has_just_told(self, wall_ns: int) -> bool:
+    async def has_just_reported(self, wall_ns: int) -> bool:
         """An exception escaped a moment ago, and had reached a ring by now: a process that ends now ends of that."""
         await self.settle()
         return abs(wall_ns - self._heard_wall_ns) < _SAME_MOMENT_NS
@@ -169,24 +169,24 @@ class ExceptionWatch:
 
     async def _see(self, event: Event, now_ns: int, earlier: asyncio.Task[None] | None) -> None:
         """``earlier``: what sees the one before of the same fingerprint."""
-        told = event.fields
-        throw = told.get("throw")
+        fields = event.fields
+        throw = fields.get("throw")
         throw = throw if isinstance(throw, str) and _THROW.fullmatch(throw) else None
         taken, is_held = await self._capture(_fingerprint(event), throw)
         await self._committer.catch_up()
         about = await asyncio.to_thread(find_request, Recording(self._capsule.paths.recording), event)
-        if not about and told.get("where") == "log":
+        if not about and fields.get("where") == "log":
             about = await self._answered_badly(event)
         about["log_begin"] = about.pop("log_offsets", {}).get(str(self._capsule.paths.logs[-1]))
         if about.get("request") is not None:
-            _remember(self._told, about["request"], None)
-        ends_service = told.get("where") == "main" and told.get("pid") == self._root
+            _remember(self._reported, about["request"], None)
+        ends_service = fields.get("where") == "main" and fields.get("pid") == self._root
         at: CommitId | None = None
         if taken is not None:
             with contextlib.suppress(ReliveError):
                 at = (await self._keeper.store(taken)).id
         held = throw if is_held and at is not None else None
-        sighting = exception_sighting(told, about, now_ns, throw=held, ends_service=ends_service)
+        sighting = exception_sighting(fields, about, now_ns, throw=held, ends_service=ends_service)
         evidence = await asyncio.to_thread(self._evidence, event, about.get("request"))
         # The first takes longest, since its commit is stored. If the second came before it, the incident would tell of the second
         # request, with frames of the first in its commit.
@@ -210,7 +210,9 @@ class ExceptionWatch:
         recording, until = Recording(self._capsule.paths.recording), time.monotonic() + _ANSWERED_WITHIN
         while True:
             await self._committer.catch_up()
-            about, may_come = await asyncio.to_thread(failed_meanwhile, recording, event.mono_ns, self._told)
+            about, may_come = await asyncio.to_thread(
+                failed_meanwhile, recording, event.mono_ns, self._reported
+            )
             if about:
                 await asyncio.to_thread(self._look)
                 await asyncio.sleep(0)
@@ -299,8 +301,8 @@ class ExceptionWatch:
             # As the service sees it: its files may be its capsule's own.
             seen = Path(f"/proc/{self._capsule.lead}/root") / revision.root.lstrip("/")
             self._changed[revision.root] = has_changes(seen, revision.commit)
-        told = revision.model_copy(update={"dirty": self._changed.get(revision.root)})
-        return package.model_copy(update={"revision": told}).model_dump_json().encode()
+        marked = revision.model_copy(update={"dirty": self._changed.get(revision.root)})
+        return package.model_copy(update={"revision": marked}).model_dump_json().encode()
 
     def _events_of(self, failure: Event) -> list[Event]:
         """The events of the failing request, and those of its process outside of requests meanwhile."""

@@ -40,7 +40,7 @@ Result = TypeVar("Result")
 
 _MESSAGE_MOST = 64  # [bytes]
 _STOPS_WITHIN = 5.0  # [s] all threads of a process that is held; one that waits for a disk stops after that
-_TOLD_MOST = 256  # processes of which the tracer has not told that they have ended
+_REPORTS_MOST = 256  # processes of which the tracer has not told that they have ended
 _POLL = 0.002  # [s]
 _MISSES = 60  # connections in a row that fail
 _PAUSE = 1.0  # [s] before another connection to process 1, which mostly has ended
@@ -127,7 +127,7 @@ class ExitWatch:
         self._last: _CommitAtExit | None = None
         self._end: _CommitAtExit | None = None  # at that of the service's first process
         self._running: set[asyncio.Task[Any]] = set()
-        self._told: OrderedDict[int, asyncio.Task[bool]] = OrderedDict()  # by the number in the capsule
+        self._reports: OrderedDict[int, asyncio.Task[bool]] = OrderedDict()  # by the number in the capsule
         self._seen_at = float("-inf")  # monotonic [s]
 
     async def watch(self) -> None:
@@ -145,10 +145,10 @@ class ExitWatch:
                 while message := await asyncio.get_running_loop().sock_recv(line, _MESSAGE_MOST):
                     process, status = (int(word) for word in message.split())
                     # Each by itself: of several that exit at once one is committed, and the others need not wait for that.
-                    self._told.pop(process, None)
-                    self._told[process] = self._begin(self._answer(line, process, status))
-                    while len(self._told) > _TOLD_MOST:
-                        self._told.popitem(last=False)
+                    self._reports.pop(process, None)
+                    self._reports[process] = self._begin(self._answer(line, process, status))
+                    while len(self._reports) > _REPORTS_MOST:
+                        self._reports.popitem(last=False)
             await asyncio.sleep(_PAUSE)
 
     async def _answer(self, line: socket.socket, process: int, status: int) -> bool:
@@ -167,9 +167,9 @@ class ExitWatch:
         task.add_done_callback(self._running.discard)
         return task
 
-    async def has_told(self, process: int | None) -> bool:
+    async def has_reported(self, process: int | None) -> bool:
         """That process, by its number in the capsule, was held before it ended, so its end is told, or is none to be told."""
-        task = self._told.pop(process, None) if process is not None else None
+        task = self._reports.pop(process, None) if process is not None else None
         return task is not None and await task
 
     def has_just_seen_one(self) -> bool:

@@ -69,7 +69,7 @@ class MemoryKills:
         self._limit = limit
         self._failures = failures
         self._log = structlog.get_logger()
-        self._seen = self._told = group.kills()
+        self._seen = self._reported = group.kills()
         self._killed_at = float("-inf")  # monotonic [s]
         self._pressed: _PressedCommit | None = None
         self._pressed_at = float("-inf")  # monotonic [s], when memory was little last
@@ -98,7 +98,7 @@ class MemoryKills:
     def has_just_killed(self) -> bool:
         """The kernel killed a process of the service since a moment before, or right now."""
         kills = self._group.kills()
-        return kills > self._seen or kills > self._told or time.monotonic() - self._killed_at < 2 * _POLL
+        return kills > self._seen or kills > self._reported or time.monotonic() - self._killed_at < 2 * _POLL
 
     async def report(self, exit_status: int | None = None) -> None:
         """Tell of kills that nobody has told of, with what was committed when little was left.
@@ -106,10 +106,10 @@ class MemoryKills:
         What was taken before may be hours away from the kill. One is seen twice, by the count and as the end of the service.
         """
         kills = self._group.kills()
-        if kills <= self._told:
+        if kills <= self._reported:
             return
-        told, self._told = kills - self._told, kills
-        sighting = memory_sighting(told, time.time_ns(), exit_status)
+        since, self._reported = kills - self._reported, kills
+        sighting = memory_sighting(since, time.time_ns(), exit_status)
         killed = time.monotonic()
         await asyncio.sleep(_SETTLE)
         at, taken = None, None

@@ -111,31 +111,31 @@ def hang_sighting(message: dict[str, Any], now_ns: int) -> Sighting:
 
 
 def exception_sighting(
-    told: Mapping[str, Any], about: dict[str, Any], now_ns: int, *, throw: str | None, ends_service: bool
+    fields: Mapping[str, Any], about: dict[str, Any], now_ns: int, *, throw: str | None, ends_service: bool
 ) -> Sighting:
     """The recorder inside told that an exception escaped.
 
     Args:
-        told: fields of its ``failure`` event; everything in them is the service's word.
+        fields: of its ``failure`` event; everything in them is the service's word.
         about: ``request``, ``method``, ``target``, ``sequence``, ``began_wall_ns``, ``log_begin`` of the recorded request, as far
             as there is one.
         ends_service: it escaped from the main program of the service's root process.
     """
-    kind, text = str(told.get("type", "?")), str(told.get("text", ""))
+    kind, text = str(fields.get("type", "?")), str(fields.get("text", ""))
     summary = kind.removeprefix("builtins.") + (f": {text.splitlines()[0][:200]}" if text.strip() else "")
-    match told.get("at"):
+    match fields.get("at"):
         case (str(file), int(line), str(function)):
             summary += f" in {function} ({PurePosixPath(file).name}:{line})"
     if about.get("request") is not None:
         summary += f", {_request_words(about)}"
-    elif told.get("method") or told.get("target"):
-        summary += f", {told.get('method')} {told.get('target')}"
-    elif told.get("where") in ("thread", "task"):
-        summary += f", in a {told['where']}"
-    pid = told.get("pid")
+    elif fields.get("method") or fields.get("target"):
+        summary += f", {fields.get('method')} {fields.get('target')}"
+    elif fields.get("where") in ("thread", "task"):
+        summary += f", in a {fields['where']}"
+    pid = fields.get("pid")
     return Sighting(
         kind=FailureKind.EXCEPTION,
-        fingerprint=f"exception {str(told.get('fingerprint'))[:64]}",
+        fingerprint=f"exception {str(fields.get('fingerprint'))[:64]}",
         summary=summary[:1000],
         seen_wall_ns=now_ns,
         request=about.get("request"),
@@ -144,7 +144,7 @@ def exception_sighting(
         log_begin=about.get("log_begin"),
         pid=pid if isinstance(pid, int) else None,
         exit_status=1 if ends_service else None,  # as Python ends then
-        where=str(told.get("where")),
+        where=str(fields.get("where")),
         throw=throw,
     )
 

@@ -173,7 +173,7 @@ class FailureWatch:
     async def _see_worker_end(self, event: Exited) -> None:
         """A process died, or is gone after a commit: an incident, unless it went with the whole service."""
         now = time.time_ns()
-        if await self._is_told_at_exit(event, now):
+        if await self._is_reported_at_exit(event, now):
             return
         self._ends.begin(event.signal, is_head=False)
         self._ends.let_go()
@@ -188,19 +188,19 @@ class FailureWatch:
         if sighting is not None:
             await self.report(await self.with_requests(sighting, None, ended - _SETTLE), None)
 
-    async def _is_told_at_exit(self, event: Exited, now_ns: int) -> bool:
+    async def _is_reported_at_exit(self, event: Exited, now_ns: int) -> bool:
         """The process was held before its exit, or is one that an exception has ended."""
         if event.signal is not None:
             return False
-        if self.exits is not None and await self.exits.has_told(event.inside):
+        if self.exits is not None and await self.exits.has_reported(event.inside):
             return True
         code = os.waitstatus_to_exitcode(event.status) if event.status is not None else None
         return code is not None and await self.is_of_an_exception(code, now_ns)
 
     async def is_of_an_exception(self, status: int, now_ns: int) -> bool:
         """Python ends with 1 after an exception that nobody caught: that has its incident, and a commit where it was raised."""
-        told = self.exceptions
-        return status == 1 and told is not None and await told.has_just_told(now_ns)
+        exceptions = self.exceptions
+        return status == 1 and exceptions is not None and await exceptions.has_just_reported(now_ns)
 
     async def _new_tracer(self) -> TracerClient | None:
         tracer = await self._first_tracer() or await TracerClient.start(
@@ -269,9 +269,9 @@ class FailureWatch:
             worker_of=worker_of,
             sender=sender,
         )
-        told = {"callers": callers, "instruction": instruction, "stack": stack}
+        found = {"callers": callers, "instruction": instruction, "stack": stack}
         # Beside the next one, which may be held by now.
-        self._tasks.begin(self._report_death(sighting.model_copy(update=told), taken))
+        self._tasks.begin(self._report_death(sighting.model_copy(update=found), taken))
 
     async def _report_death(self, sighting: Sighting, taken: DumpedCommit | None) -> None:
         """Of a caught signal, right after the process was let go."""
@@ -319,8 +319,8 @@ class FailureWatch:
 
     async def _see_request(self, make: MakeSighting, message: dict[str, Any], now_ns: int) -> None:
         """A failure of a service that runs on: commit at it, unless the same failure had a commit a moment ago."""
-        told = self.exceptions if make is not hang_sighting else None
-        if told is not None and await told.has_told(message["request"]):
+        exceptions = self.exceptions if make is not hang_sighting else None
+        if exceptions is not None and await exceptions.has_reported(message["request"]):
             return
         # One after the other, so that what was seen first is written down first.
         async with self._seeing:
@@ -329,8 +329,8 @@ class FailureWatch:
             if sighting.kind is FailureKind.HANG:
                 sighting = await self._of_one_stall(sighting)
             incident = await self._commit_and_report(sighting)
-            if told is not None:
-                told.note_answer(message["request"], incident.number)
+            if exceptions is not None:
+                exceptions.note_answer(message["request"], incident.number)
 
     async def _of_one_stall(self, hang: Sighting) -> Sighting:
         """What waits beside another request is of the failure of that one: a deadlock is often of two, and a stuck loop of all."""
@@ -413,7 +413,9 @@ class FailureWatch:
         served = [one.request for one in cursor.open_requests] if cursor is not None else []
         broken = {one: await self._about_request(one) for one in self._failed.since(since, broken=True)}
         broken = {
-            one: told for one, told in broken.items() if (told.get("began_wall_ns") or 0) <= end.seen_wall_ns
+            one: request
+            for one, request in broken.items()
+            if (request.get("began_wall_ns") or 0) <= end.seen_wall_ns
         }
         requests = sorted(broken or served)
         if not requests:

@@ -114,8 +114,8 @@ def _frames(link: Link, failing: Frame | None) -> Iterator[str]:
 def _folded(frames: Sequence[Frame]) -> Iterator[str]:
     if frames:
         inner = "".join(_frame(frame, is_open=False) for frame in frames)
-        told = f"{len(frames)} frame{'s' * (len(frames) != 1)} of libraries"
-        yield f"<details class=library><summary>{told}</summary>{inner}</details>"
+        count = f"{len(frames)} frame{'s' * (len(frames) != 1)} of libraries"
+        yield f"<details class=library><summary>{count}</summary>{inner}</details>"
 
 
 def _frame(frame: Frame, *, is_open: bool) -> str:
@@ -237,8 +237,8 @@ def _what(row: Row) -> str:
 
 
 def _details(details: dict[str, Any]) -> str:
-    told = {name: value for name, value in details.items() if name not in ("body", "thread")}
-    text = json.dumps(told, indent=1, ensure_ascii=False, default=str) if told else ""
+    rest = {name: value for name, value in details.items() if name not in ("body", "thread")}
+    text = json.dumps(rest, indent=1, ensure_ascii=False, default=str) if rest else ""
     body = details.get("body")
     if isinstance(body, dict):
         text += f"\nbody: {ReportBody.model_validate(body).words()}"
@@ -295,10 +295,10 @@ def _legend(rows: Sequence[Row]) -> str:
 def _facts(account: Account) -> str:
     rows = [*_incident_facts(account)]
     for one in account.commits:
-        told = "no longer in the store"
+        about = "no longer in the store"
         if one.taken_wall_ns is not None:
-            told = f"{when(one.taken_wall_ns)}, pause {duration(one.pause_us)}, {size(one.size or 0)}"
-        rows.append((f"commit {one.role}", f"{one.id} ({told})"))
+            about = f"{when(one.taken_wall_ns)}, pause {duration(one.pause_us)}, {size(one.size or 0)}"
+        rows.append((f"commit {one.role}", f"{one.id} ({about})"))
     rows += _recording_facts(account)
     if account.unrecorded:
         rows.append(("not recorded", ", ".join(one.words for one in account.unrecorded)))

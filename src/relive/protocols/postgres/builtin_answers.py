@@ -59,10 +59,10 @@ def known_parts(
         found = _answer(one, formats, state)
         if found is None:
             return None
-        tag, told, values = found
-        columns = columns or told
-        if told:
-            said += row_description(told, formats) + row(values)
+        tag, names, values = found
+        columns = columns or names
+        if names:
+            said += row_description(names, formats) + row(values)
         said += build("C", tag.encode() + b"\0") if tag else build("I")
         tags.append(tag)
     if not statements:
@@ -127,8 +127,8 @@ def _changed(statement: str, reported: Mapping[str, str]) -> Iterator[tuple[str,
     if found is None:
         return
     name = "timezone" if found["zone"] else "client_encoding" if found["names"] else found["name"].lower()
-    told = next((one for one in reported if one.lower() == name), None)
+    parameter = next((one for one in reported if one.lower() == name), None)
     value = found["text"] if found["text"] is not None else found["word"].strip()
-    if told is None or value.upper() == "DEFAULT":
+    if parameter is None or value.upper() == "DEFAULT":
         return
-    yield told, value.upper() if told == "client_encoding" else value
+    yield parameter, value.upper() if parameter == "client_encoding" else value

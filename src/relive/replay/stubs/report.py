@@ -85,21 +85,21 @@ def _kept(value: Any) -> Any:
     return value
 
 
-def stub_words(told: Stubbed) -> list[str]:
+def stub_words(stubbed: Stubbed) -> list[str]:
     """What is worth a line beside a verdict."""
     words = [
         f"the service wanted to connect to {one.to}, which was never recorded ({_times(one.times)})"
-        for one in told.strangers[:_MOST_WORDS]
+        for one in stubbed.strangers[:_MOST_WORDS]
     ]
-    if len(told.strangers) > _MOST_WORDS:
-        words.append(f"and to {len(told.strangers) - _MOST_WORDS} more that were never recorded")
-    if told.left:
-        first = told.unasked[0]
-        many = "1 recorded call was" if told.left == 1 else f"{told.left} recorded calls were"
+    if len(stubbed.strangers) > _MOST_WORDS:
+        words.append(f"and to {len(stubbed.strangers) - _MOST_WORDS} more that were never recorded")
+    if stubbed.left:
+        first = stubbed.unasked[0]
+        many = "1 recorded call was" if stubbed.left == 1 else f"{stubbed.left} recorded calls were"
         words.append(
             f"{many} not asked for; the first: {first.kind} {asked_words(first.asked)} to {first.to}"
         )
-    return [*words, *told.notes]
+    return [*words, *stubbed.notes]
 
 
 def _times(number: int) -> str:
