@@ -63,8 +63,8 @@ def _swap(wanted):
             return {"refused": "{}: {}".format(file["path"], error)}
         plans.append((file, code))
     importlib.invalidate_caches()  # the change may have made modules
-    told = [_File(file, code).swap() for file, code in plans]
-    return {"files": told, "version": list(sys.version_info[:3])}
+    answers = [_File(file, code).swap() for file, code in plans]
+    return {"files": answers, "version": list(sys.version_info[:3])}
 
 
 def _set(wanted):
@@ -205,11 +205,11 @@ class _File:
         is_other = not _same(before, code)
         if _kind(before) != _kind(code):
             self.notes.append("{} is {} now and was {}".format(name, _kind(code), _kind(before)))
-        told = self._give_defaults(name, function, defaults) if defaults else False
-        if told is None:
+        changed = self._give_defaults(name, function, defaults) if defaults else False
+        if changed is None:
             return
         function.__code__ = code  # also where only lines moved, so that tracebacks name the new ones
-        if is_other or told:
+        if is_other or changed:
             self.swapped.append(name)
 
     def _give_defaults(self, name, function, defaults):

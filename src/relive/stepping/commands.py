@@ -161,17 +161,17 @@ class Commands:
             f"break {one.file}:{one.line}{f' if {one.when}' if one.when else ''}" for one in line.breakpoints
         ]
         stops += [f"watch {one}" for one in line.watches]
-        told = [f"{number} {one}" for number, one in enumerate(stops, 1)]
-        told += [f"@{position} {name}" for name, position in line.bookmarks.items()]
-        return "\n".join(told) or "No stops, no bookmarks."
+        lines = [f"{number} {one}" for number, one in enumerate(stops, 1)]
+        lines += [f"@{position} {name}" for name, position in line.bookmarks.items()]
+        return "\n".join(lines) or "No stops, no bookmarks."
 
     def _where(self) -> str:
-        told = []
+        lines = []
         for number, frame in enumerate(self.timeline.stack()):
             if frame.own or number < _SHOWN:
                 mark = ">" if number == self._frame else " "
-                told.append(f"{mark}{number} {frame.file}:{frame.line} {frame.function}")
-        return "\n".join(told) or self._ended()
+                lines.append(f"{mark}{number} {frame.file}:{frame.line} {frame.function}")
+        return "\n".join(lines) or self._ended()
 
     def _select(self, by: int) -> str:
         frames = self.timeline.stack()

@@ -30,17 +30,17 @@ def write_entry(directory: Path, incident: int, port: int) -> Path:
     name = entry_name(incident)
     # ``debugServer``: the editor connects there, whatever adapter the type has.
     entry = {"name": name, "type": "debugpy", "request": "attach", "debugServer": port}
-    told = _read(file, entry)
-    configurations = told.setdefault("configurations", [])
+    document = _read(file, entry)
+    configurations = document.setdefault("configurations", [])
     if not isinstance(configurations, list):
         raise _unreadable(file, "its configurations are no list", entry)
-    told["configurations"] = [
+    document["configurations"] = [
         *(one for one in configurations if not isinstance(one, dict) or one.get("name") != name),
         entry,
     ]
     try:
         file.parent.mkdir(exist_ok=True)
-        data = json.dumps(told, indent=4, ensure_ascii=False) + "\n"
+        data = json.dumps(document, indent=4, ensure_ascii=False) + "\n"
         replace_file(file, data.encode(), durability=Durability.NONE, mode=0o644)
     except OSError as error:
         raise UsageError(f"{file} cannot be written", cause=str(error)) from error
@@ -49,14 +49,14 @@ def write_entry(directory: Path, incident: int, port: int) -> Path:
 
 def _read(file: Path, entry: dict[str, Any]) -> dict[str, Any]:
     try:
-        told = json.loads(file.read_text())
+        document = json.loads(file.read_text())
     except FileNotFoundError:
         return {"version": "0.2.0", "configurations": []}
     except (OSError, ValueError) as error:
         raise _unreadable(file, str(error), entry) from error
-    if not isinstance(told, dict):
+    if not isinstance(document, dict):
         raise _unreadable(file, "it holds no object", entry)
-    return told
+    return document
 
 
 def _unreadable(file: Path, cause: str, entry: dict[str, Any]) -> UsageError:
