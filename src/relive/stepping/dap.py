@@ -64,13 +64,13 @@ class DapAdapter:
             yield self._response(request, False, {"error": _error(str(error))}, str(error))
             return
         except (KeyError, TypeError, ValueError) as error:  # of what the client has sent
-            text = f"{command} has other arguments than the protocol says ({type(error).__name__}: {error})"
-            yield self._response(request, False, {"error": _error(text)}, text)
+            told = f"{command} has other arguments than the protocol says ({type(error).__name__}: {error})"
+            yield self._response(request, False, {"error": _error(told)}, told)
             return
         body, *events = answers
         yield self._response(request, True, body)
-        for name, content in events:
-            yield self._message({"type": "event", "event": name, "body": content})
+        for name, told in events:
+            yield self._message({"type": "event", "event": name, "body": told})
 
     def _answered(self, command: str, given: Message) -> Iterator[Any]:
         """The body of the answer, then (name, body) of each event."""
@@ -89,17 +89,17 @@ class DapAdapter:
 
     def _stopped(self, command: str, stop: Stop | None, *, was_ended: bool = False) -> tuple[str, Message]:
         reasons = {"breakpoint": "breakpoint", "watch": "data breakpoint"}
-        reason, text = "step", None
+        reason, told = "step", None
         if stop is not None:
             reason = reasons.get(stop.stopped, "step")
         elif command in ("stepBack", "reverseContinue"):
-            text = _BEGINS
+            told = _BEGINS
         elif not was_ended and self._timeline.last:
             self._timeline.go_to(self._timeline.last)
-            text = _ENDS
+            told = _ENDS
         body: Message = {"reason": reason, "threadId": _THREAD, "allThreadsStopped": True}
-        if text is not None:
-            body |= {"description": text, "text": text}
+        if told is not None:
+            body |= {"description": told, "text": told}
         return "stopped", body
 
     # -- beginning and end -----------------------------------------------------------------------------------------
@@ -117,12 +117,12 @@ class DapAdapter:
         stop = self._timeline.go_to_failure()
         yield {}
         if stop is None:
-            text = "The request came to no line of the service's own code.\n"
-            yield "output", {"category": "important", "output": text}
+            told = "The request came to no line of the service's own code.\n"
+            yield "output", {"category": "important", "output": told}
             yield "terminated", {}
         else:
-            text = "This is where it failed. Step back."
-            body = {"reason": "exception", "description": text, "text": text, "threadId": _THREAD}
+            told = "This is where it failed. Step back."
+            body = {"reason": "exception", "description": told, "text": told, "threadId": _THREAD}
             yield "stopped", body | {"allThreadsStopped": True}
 
     def _do_disconnect(self, _given: Message) -> Iterator[Any]:
@@ -210,16 +210,16 @@ class DapAdapter:
 
     # -- messages --------------------------------------------------------------------------------------------------
 
-    def _response(self, request: Message, success: bool, body: Message, text: str = "") -> Message:
+    def _response(self, request: Message, success: bool, body: Message, told: str = "") -> Message:
         shared = {"type": "response", "request_seq": request.get("seq", 0), "success": success}
         answer = shared | {"command": request.get("command"), "body": body}
-        return self._message(answer | ({"message": text} if text else {}))
+        return self._message(answer | ({"message": told} if told else {}))
 
-    def _message(self, content: Message) -> Message:
+    def _message(self, told: Message) -> Message:
         self._sent += 1
-        return {"seq": self._sent, **content}
+        return {"seq": self._sent, **told}
 
 
-def _error(text: str) -> Message:
+def _error(told: str) -> Message:
     # The protocol's own braces stand for variables.
-    return {"id": 1, "format": text.replace("{", "(").replace("}", ")"), "showUser": True}
+    return {"id": 1, "format": told.replace("{", "(").replace("}", ")"), "showUser": True}

@@ -54,8 +54,8 @@ def _converse(connection: socket.socket, adapter: DapAdapter) -> None:
                 request = read_message(stream)
                 if request is None:
                     return
-                for message in adapter.handle(request):
-                    data = json.dumps(message).encode()
+                for told in adapter.handle(request):
+                    data = json.dumps(told).encode()
                     connection.sendall(b"Content-Length: %d\r\n\r\n" % len(data) + data)
             except (ValueError, ConnectionError):  # no client of the protocol, or it has gone
                 return
@@ -77,10 +77,10 @@ def read_message(stream: BinaryIO) -> Message | None:
     data = stream.read(length)
     if len(data) < length:
         return None
-    message = json.loads(data)
-    if not isinstance(message, dict):
+    told = json.loads(data)
+    if not isinstance(told, dict):
         raise ValueError("no object")
-    return message
+    return told
 
 
 def _caller() -> int:
