@@ -81,7 +81,7 @@ def test_a_unit_that_starts_the_same_program(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "cats.service").write_text(f"[Service]\nExecStart=-{cat} /etc/motd\n")
     (tmp_path / "dogs.service").write_text("[Service]\nExecStart=/bin/dog\n")
     monkeypatch.setattr(module, "_UNITS", (str(tmp_path), str(tmp_path)))
-    (one,) = examine(["cat"], None)[1]
+    (one,) = (one for one in examine(["cat"], None)[1] if one.code != "runs-already")  # others run it as well
     assert (one.code, one.subject) == ("unit", "cats.service") and "/etc/motd" in one.cause
 
 

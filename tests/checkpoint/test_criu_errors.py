@@ -43,6 +43,7 @@ SENTENCES = [
     ("file-locks", "Some file locks are hold by dumping tasks! You can try --file-locks to dump them."),
     ("file-locks", "Unresolved lock found pid 7 ino 12"),
     ("shared-memory-outside", "Task 7 with SysVIPC shmem map @7f00 doesn't live in IPC ns"),
+    ("nested-namespace", "mnt: 270:./run/netns/shop doesn't have a proper root mount"),
     ("nested-namespace", "Can't dump nested pid namespace for 7"),
     ("nested-namespace", "Can't dump a pid namespace without the process init"),
     ("epoll-closed", "Escaped/closed fd descriptor 7 on pid 4711"),

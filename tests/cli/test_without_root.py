@@ -72,6 +72,7 @@ print(json.dumps(found))
 LEFT_OUT = ["doctor", "adopt", "release", "podman-args"]
 WORDS = {
     "leaks": ["a", "b", "c"],
+    "logpoint": ["1", "app.py:88", "1"],
     "bisect": ["--replay", "1"],
     "fixture": ["1", "--output", "/nowhere"],
     "keep": ["1", "--expect", "status == 200"],

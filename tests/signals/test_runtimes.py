@@ -51,7 +51,9 @@ def test_java_handles_its_own_faults_and_aborts_on_others(wire: Wire, start: Sta
     """It uses SIGSEGV for its null checks; after a foreign one it writes a report and calls abort()."""
     source = tmp_path / "Nulls.java"
     source.write_text(JAVA)
-    command = ["java", "-Xmx64m", "-XX:ErrorFile=/dev/null", "-XX:+CreateCoredumpOnCrash", str(source)]
+    command = ["java", "-Xmx64m", "-XX:ErrorFile=/dev/null", "-XX:+CreateCoredumpOnCrash"]
+    # Its report is made by code that may wait for ever, when the signal comes at a bad moment.
+    command += ["-XX:ErrorLogTimeout=5", str(source)]
     program = start(command, stderr=subprocess.DEVNULL, cwd=tmp_path)
     wire.attach(program.pid)
     assert program.ask() == "300"

@@ -216,6 +216,7 @@ _RULES = (
     _Rule(
         "nested-namespace",
         r"^Can't dump nested \S+ namespace|^Nested mount namespaces are not supported"
+        r"|^\d+:\S+ doesn't have a proper root mount"
         r"|^Can't dump a pid namespace without the process init|^Unable to dump more than one netns"
         r"|^Can't restore sub-task in NS|^Unable to convert uid or gid",
         "it has processes in namespaces of their own",

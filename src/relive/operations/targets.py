@@ -10,7 +10,6 @@ from relive.agent.capsule.lives import Capsule, all_lives, living_capsules
 from relive.agent.control.client import ask_agent
 from relive.config import Settings
 from relive.errors import AgentUnreachable, RecordingError, TargetUnknown
-from relive.incidents.incidents import Incidents
 from relive.kernel import procfs
 from relive.model.capsule import LifePaths
 from relive.model.pace import PaceState
@@ -20,7 +19,6 @@ from relive.operations.progress import Progress
 from relive.operations.respawning import tend_capsules
 from relive.recording.layout import STATE_OFF, STATE_RECORDING
 from relive.recording.reader import Recording
-from relive.store import Store
 from relive.watching.life import Watch, living_watches
 from relive.watching.timestamps import moment
 
@@ -120,6 +118,10 @@ def named_targets(settings: Settings, names: Collection[str], progress: Progress
 
 def require_known(settings: Settings, name: str) -> None:
     """Raises TargetUnknown where nothing was run or is watched under that name, and no commit or incident of it is left."""
+    # Who only lists what runs imports neither.
+    from relive.incidents.incidents import Incidents
+    from relive.store import Store
+
     is_known = (
         any(one.facts.spec.name == name for one in all_lives(settings))
         or any(name in (one.target, one.facts.name) for one in living_watches(settings))
