@@ -146,6 +146,8 @@ def test_a_name_is_created_over_a_whiteout_that_came_behind_an_overlays_back(tmp
             (merged / "new").touch()
         forget_names(merged)
         forget_names(tmp_path)  # no overlay
+        (merged / "below").mkdir()
+        forget_names(merged / "below")  # no root of a mount
         (merged / "new").touch()
         unmount(merged)
         return (upper / "new").is_file()

@@ -118,7 +118,9 @@ def test_what_could_be_committed_and_not_restored_blocks(
 ) -> None:
     target = state(kind)
     assert codes(looked(relive, target)[1], "blocks") == {UNRESTORABLE[kind]}
-    with pytest.raises(Refused):  # by the commit, where this host has mounts that CRIU cannot save for another namespace
+    with pytest.raises(
+        Refused
+    ):  # by the commit, where this host has mounts that CRIU cannot save for another namespace
         relive.restore(relive.commit(target))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import re
 from dataclasses import dataclass
@@ -167,7 +168,9 @@ def pivot_root(new_root: Path) -> None:
 
 
 def forget_names(point: Path) -> None:
-    """Have an overlay look its names up again, the next time that they are asked for; nothing where another file system is mounted.
+    """Have an overlay look its names up again, the next time that they are asked for.
+
+    Nothing is done where another file system is mounted, or none any more: what the host unmounts goes from slave namespaces, too.
 
     An overlay of whose upper layer a whiteout was made behind its back remembers that there is nothing in that layer, and creating
     the name fails with ESTALE. Reconfigured with nothing changed, it drops all names that nobody uses just now.
@@ -182,7 +185,12 @@ def forget_names(point: Path) -> None:
     libc.call("statfs", name, facts)
     if ctypes.c_long.from_buffer(facts).value != _OVERLAY_MAGIC:
         return
-    context = libc.syscall(_SYS_FSPICK, _AT_CWD, ctypes.addressof(name), 0)
+    try:
+        context = libc.syscall(_SYS_FSPICK, _AT_CWD, ctypes.addressof(name), 0)
+    except OSError as error:
+        if error.errno == errno.EINVAL:  # below the root of a mount, as fs/fsopen.c has it
+            return
+        raise
     try:
         libc.syscall(_SYS_FSCONFIG, context, _CMD_RECONFIGURE, None, None, 0)
     finally:
