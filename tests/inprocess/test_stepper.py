@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,10 @@ import pytest
 
 from relive_inprocess import relive_stepper
 from support.waiting import LIMIT
+
+from .conftest import PYTHONS
+
+FOLLOWED = {version: path for version, path in PYTHONS.items() if version != "3.8"}
 
 _BEGIN = """
 import json, os, queue, sys, threading
@@ -32,8 +35,11 @@ def tell(told):
 """
 
 
-@pytest.fixture
-def followed(tmp_path: Path) -> Callable[[str], tuple[dict[str, Any], list[dict[str, Any]]]]:
+# The way into threads that are there is another one from 3.12 on.
+@pytest.fixture(params=FOLLOWED.values(), ids=FOLLOWED.keys())
+def followed(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Callable[[str], tuple[dict[str, Any], list[dict[str, Any]]]]:
     """Runs a program whose last word is ``tell(...)``; ``LINE`` in it is the number of the line marked ``# here``."""
 
     def run(text: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -42,7 +48,7 @@ def followed(tmp_path: Path) -> Callable[[str], tuple[dict[str, Any], list[dict[
         program = tmp_path / "program.py"
         program.write_text(whole.replace("LINE", str(line)))
         done = subprocess.run(
-            [sys.executable, str(program)], capture_output=True, text=True, check=False, timeout=LIMIT
+            [request.param, str(program)], capture_output=True, text=True, check=False, timeout=LIMIT
         )
         assert done.returncode == 0, done.stderr
         told, records = json.loads(done.stdout)
