@@ -26,13 +26,19 @@ class Fake:
     breakpoints: list[Breakpoint]
     watches: list[str]
     wrong: int = 0
+    elsewhere: bool = False
     closed: bool = False
     at: int = 0
 
     def go(self, goal: Goal, breakpoints: list[Breakpoint], watches: list[str]) -> None:
         self.goal, self.breakpoints = goal, breakpoints
 
+    def is_elsewhere(self) -> bool:
+        return self.elsewhere
+
     def wait(self, limit: float) -> Stop | None:
+        if self.elsewhere:
+            return None
         began, last_hit = self.at, None
         while self.at < len(LINES):
             self.at += 1

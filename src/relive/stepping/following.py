@@ -129,11 +129,11 @@ class Following:
 
     Attributes:
         points: where they are, in the order in which they were given.
-        first: the watched value as it was, in the first process that knows it.
+        first: the watched value as it was, by the process, as the branch numbers it; of those that know it.
     """
 
     points: list[PointPlace]
-    first: str | None = None
+    first: dict[int, str] = field(default_factory=dict)
     processes: list[Followed] = field(default_factory=list)
 
     def hits(self) -> tuple[list[HitRecord], bool]:
@@ -246,13 +246,19 @@ def follow(
                     followed.commands = _opened(pid, armed.commands, os.O_WRONLY, stat.S_ISFIFO)
                     followed.replies = _opened(pid, armed.replies, os.O_RDONLY, stat.S_ISFIFO)
                 found.points = found.points or armed.points
-                found.first = found.first if found.first is not None else armed.first
+                if armed.first is not None:
+                    found.first[armed.pid] = armed.first
         if not found.processes:
-            raise refused(refusals[0])
+            raise refused(next((one for one in refusals if _is_near(one)), refusals[0]))
     except BaseException:
         found.close()
         raise
     return found
+
+
+def _is_near(told: object) -> bool:
+    """Said by a process that has what is meant, but for a part of it, which a server's parent has not."""
+    return isinstance(told, dict) and told.get("is_near") is True
 
 
 def refused(told: object) -> PlaceUnfit:
@@ -270,6 +276,7 @@ class _Armed(Value):
     """The answer of the program: numbers of descriptors in the process, and what was asked for."""
 
     out: int
+    pid: int
     commands: int | None
     replies: int | None
     points: list[PointPlace]

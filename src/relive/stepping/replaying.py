@@ -30,9 +30,15 @@ _LEAST = 60.0  # [s]
 class Requests:
     """By (process, number of the request in it), as the recorder inside counts, the request as the proxy does. Empty where nothing
     was recorded inside.
+
+    Attributes:
+        process: the one that worked for the failing request in this replay; None where it is not known.
+        is_elsewhere: that is another worker than in the recording.
     """
 
     exchanges: Mapping[tuple[int, int], Exchange]
+    process: int | None = None
+    is_elsewhere: bool = False
 
     def number(self, pid: int, inside: int) -> int | None:
         """None where it is not known, or there is none."""
@@ -107,6 +113,7 @@ def _requests(case: ReplayInput, seen: list[Event]) -> Requests:
         again = request_again(seen, case.inside, case.exchange)
         if again is not None:
             found[again] = case.exchange
+            return Requests(found, again[0], again[0] != case.inside[0])
     return Requests(found)
 
 

@@ -24,6 +24,7 @@ __all__ = ["Frame", "Timeline", "Variable"]
 
 V = TypeVar("V", bound=Value)
 _FRAMES, _LOCALS = 200, 500
+_TRIES = 20  # replays for the worker of the recording to get the request: of four workers it does but for 3 in 1000 times
 
 
 class Frame(Value):
@@ -120,14 +121,13 @@ class Timeline:
             assert self._live is not None
             self._live.go(Goal("position", position), self.breakpoints, self.watches)
         else:
-            self._restore(Goal("position", position))
-        return self._arrive(position)
+            return self._arrive(position, self._restore(Goal("position", position)))
+        return self._arrive(position, self._live.wait(self.limit))
 
     def go_to_failure(self) -> Stop | None:
         """Stand at the line that raised what was raised last, or, where nothing was, at the request's last line."""
         if not self.last:
-            self._restore(Goal("end"))
-            self._arrive(None)
+            self._arrive(None, self._restore(Goal("end")))
         return self.go_to(self.raised or self.last) if self.last else None
 
     def forward(self, how: str) -> Stop | None:
@@ -135,7 +135,7 @@ class Timeline:
         if self._live is None or self.stop is None:
             return None
         self._live.go(Goal(how), self.breakpoints, self.watches)
-        return self._arrive(None)
+        return self._arrive(None, self._live.wait(self.limit))
 
     def back(self, how: str) -> Stop | None:
         """``how`` as for ``forward``; None: there is nothing before it to stop at, and it stands where it stood."""
@@ -162,28 +162,48 @@ class Timeline:
         here = self.stop.position
         if here <= 1:
             return None
-        self._restore(Goal("position", here, scan=True))
-        stop = self._arrive(here)
+        stop = self._arrive(here, self._restore(Goal("position", here, scan=True)))
         if stop is None or stop.last_hit is None:
             return None
         return self.go_to(stop.last_hit)
 
     # -- branches --------------------------------------------------------------------------------------------------
 
-    def _restore(self, goal: Goal) -> None:
+    def _restore(self, goal: Goal) -> Stop | None:
         self._let_go()
-        self._live = self.restored(goal, self.breakpoints, self.watches)
+        self._live, stop = self._begun(goal, self.breakpoints, self.watches)
+        return stop
 
-    def _arrive(self, wanted: int | None) -> Stop | None:
-        """Wait for the stop; ``wanted``: the position that it has to be at."""
+    def _begun(
+        self, goal: Goal, breakpoints: list[Breakpoint], watches: list[str]
+    ) -> tuple[LiveRequest, Stop | None]:
+        """A branch that has come to a goal, in the worker that had the request; the kernel may choose another, then again."""
+        for _ in range(_TRIES):
+            live = self.restored(goal, breakpoints, watches)
+            try:
+                stop = live.wait(self.limit)
+                if stop is not None or not live.is_elsewhere():
+                    return live, stop
+            except BaseException:
+                live.close()
+                raise
+            live.close()
+        raise ReplayDiverged(
+            "no line of the service's own code ran for the request in the worker that had it",
+            cause=f"in each of {_TRIES} replays another worker got it, or it comes to no such line",
+            remedy="begin again; `relive logpoint` follows all workers",
+        )
+
+    def _arrive(self, wanted: int | None, stop: Stop | None) -> Stop | None:
+        """Stand at a stop of the branch; ``wanted``: the position that it has to be at."""
         assert self._live is not None
-        self.stop = self._live.wait(self.limit)
-        if self.stop is None:
+        self.stop = stop
+        if stop is None:
             self.last, self.raised = self._live.following.came_to()
             if wanted is not None and wanted in self._sums:
                 raise _diverged(wanted, f"it ended after position {self.last}")
             return None
-        return self._checked(self.stop)
+        return self._checked(stop)
 
     def _checked(self, stop: Stop) -> Stop:
         known = self._sums.setdefault(stop.position, stop.sum)
@@ -221,14 +241,10 @@ class Timeline:
         self._spare = _Spare(min(places), self._maker.submit(self._made, min(places)))
 
     def _made(self, position: int) -> tuple[LiveRequest, Stop]:
-        live = self.restored(Goal("position", position), [], [])
-        try:
-            stop = live.wait(self.limit)
-            if stop is None:
-                raise _diverged(position, "the request ended before it")
-        except BaseException:
+        live, stop = self._begun(Goal("position", position), [], [])
+        if stop is None:
             live.close()
-            raise
+            raise _diverged(position, "the request ended before it")
         return live, stop
 
     def _drop_spare(self) -> None:
