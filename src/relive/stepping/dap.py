@@ -63,7 +63,13 @@ class DapAdapter:
         except ReliveError as error:
             yield self._response(request, False, {"error": _error(str(error))}, str(error))
             return
-        except (KeyError, TypeError, ValueError) as error:  # of what the client has sent
+        except (
+            AttributeError,
+            KeyError,
+            TypeError,
+            ValueError,
+            OverflowError,
+        ) as error:  # of what the client has sent
             told = f"{command} has other arguments than the protocol says ({type(error).__name__}: {error})"
             yield self._response(request, False, {"error": _error(told)}, told)
             return
