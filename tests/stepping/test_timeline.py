@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from relive.errors import DebuggerSilent, ReplayDiverged, UsageError
+from relive.incidents.report.masking import MASK
 from relive.stepping.commands import Commands
 from relive.stepping.live import Breakpoint, Goal, Stop
 from relive.stepping.timeline import Timeline
@@ -142,6 +143,47 @@ def test_a_step_back_takes_the_branch_that_was_made_ahead_and_two_live_at_most(m
     line.close()
     line.close()
     assert all(one.closed for one in fakes) and len(fakes) <= 8
+
+
+def test_a_replay_in_another_worker_is_not_taken_for_the_one_that_failed(made):
+    """Only lines of the worker that had the request in the recording are shown."""
+    line, fakes = made
+    right, others = line.restored, 0
+
+    def restored(*asked: Any) -> Any:
+        nonlocal others
+        branch = right(*asked)
+        others += 1
+        branch.elsewhere = others % 3 != 0
+        return branch
+
+    line.restored = restored
+    assert position(line.go_to_failure()) == 5
+    assert position(line.back("step")) == 4
+    assert [one.elsewhere for one in fakes] == [True, True, False] * 3
+    assert all(one.closed for one in fakes[:-1])
+    line.close()
+
+
+def test_where_the_worker_never_gets_the_request_that_is_told(made):
+    line, fakes = made
+    right = line.restored
+
+    def restored(*asked: Any) -> Any:
+        branch = right(*asked)
+        branch.elsewhere = True
+        return branch
+
+    line.restored = restored
+    with pytest.raises(ReplayDiverged, match="in the worker that had it"):
+        line.go_to_failure()
+    assert fakes and all(one.closed for one in fakes)
+
+
+def test_values_of_secret_names_are_masked(made):
+    line, _ = made
+    line.go_to(5)
+    assert line.evaluate("settings.password").text == MASK and line.evaluate("here").text == "5"
 
 
 def test_a_checkpoint_that_could_not_be_made_is_done_without(made):

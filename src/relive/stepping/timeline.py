@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from relive.errors import DebuggerSilent, ReliveError, ReplayDiverged, UsageError
+from relive.incidents.report.masking import Mask
+from relive.inspection.python.masking import masked_text
 from relive.model.value import Value
 from relive.replay.debug.outcome import DebugOutcome
 from relive.stepping.live import Breakpoint, Goal, LiveRequest, Stop
@@ -81,6 +83,7 @@ class Timeline:
         restored: a branch that runs to a goal.
         limit: seconds for the request to come to a stop.
         is_ahead: keep a live checkpoint.
+        mask: of what the service's memory and source say; its owner has it learn the secrets that are known elsewhere.
 
     Attributes:
         breakpoints, watches: what stops ``forward`` and ``back("continue")``; watched as by `relive who-wrote`.
@@ -92,6 +95,7 @@ class Timeline:
     restored: Callable[[Goal, list[Breakpoint], list[str]], LiveRequest]
     limit: float = 60.0
     is_ahead: bool = False
+    mask: Mask = field(default_factory=Mask)
     breakpoints: list[Breakpoint] = field(default_factory=list)
     watches: list[str] = field(default_factory=list)
     bookmarks: dict[str, int] = field(default_factory=dict)
@@ -197,13 +201,16 @@ class Timeline:
     def _arrive(self, wanted: int | None, stop: Stop | None) -> Stop | None:
         """Stand at a stop of the branch; ``wanted``: the position that it has to be at."""
         assert self._live is not None
-        self.stop = stop
+        self.stop = stop = self._masked(stop) if stop is not None else None
         if stop is None:
             self.last, self.raised = self._live.following.came_to()
             if wanted is not None and wanted in self._sums:
                 raise _diverged(wanted, f"it ended after position {self.last}")
             return None
         return self._checked(stop)
+
+    def _masked(self, stop: Stop) -> Stop:
+        return stop.model_copy(update={"source": self.mask.sentence(stop.source)})
 
     def _checked(self, stop: Stop) -> Stop:
         known = self._sums.setdefault(stop.position, stop.sum)
@@ -224,7 +231,7 @@ class Timeline:
         except ReliveError:  # what is done without it says so
             return False
         self._let_go()
-        self._live, self.stop = live, stop
+        self._live, self.stop = live, self._masked(stop)
         return True
 
     def _make_spare(self) -> None:
@@ -272,19 +279,19 @@ class Timeline:
     def source(self, frame: int = 0, around: int = 5) -> tuple[int, int, list[str]]:
         """(number of the first line, of the frame's line, lines)."""
         told = self._ask("source", _Source, frame=frame, around=around)
-        return told.first, told.line, told.lines
+        return told.first, told.line, [self.mask.sentence(one) for one in told.lines]
 
     def variables(self, frame: int = 0) -> list[Variable]:
         """The locals of a frame, counted from the innermost one."""
         if self.stop is None:
             return []
         told = self._ask("locals", _Locals, frame=frame, most=_LOCALS)
-        return [Variable(name, kind, text) for name, kind, text in told.values]
+        return [Variable(name, kind, masked_text(self.mask, name, text)) for name, kind, text in told.values]
 
     def evaluate(self, expression: str, frame: int = 0) -> Variable:
         """Raises PlaceUnfit for what is no expression; else as ``go_to``, where its end was not awaited."""
         told = self._ask("evaluate", _Evaluated, frame=frame, expression=expression)
-        return Variable(expression, told.type, told.text, told.raised)
+        return Variable(expression, told.type, masked_text(self.mask, expression, told.text), told.raised)
 
     def outcome(self) -> DebugOutcome | None:
         """How the request ended, once, when it has."""
