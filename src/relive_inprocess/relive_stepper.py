@@ -572,7 +572,7 @@ class _Session:
 
     def __init__(self, wanted, out):
         self.pid, self.request, self.out = wanted["pid"], wanted["request"], out
-        self.commands, self.replies = os.pipe(), os.pipe()
+        self.commands, self.replies, self.rest = os.pipe(), os.pipe(), b""
         self.frames = 0
         self.files, self.trail = (
             [],
@@ -688,15 +688,14 @@ class _Session:
         told["source"] = _outside(lambda: linecache.getline(code.co_filename, frame.f_lineno).strip()[:_TEXT])
         told["last_hit"] = self.last_hit
         self.say(told)
-        rest = b""
         while True:
-            while b"\n" not in rest:
+            while b"\n" not in self.rest:
                 data = os.read(self.commands[0], 1 << 16)
                 if not data:
                     self.goal = {"how": "end"}
                     return
-                rest += data
-            command, _, rest = rest.partition(b"\n")
+                self.rest += data
+            command, _, self.rest = self.rest.partition(b"\n")
             wanted = json.loads(command)
             if wanted["do"] == "go":
                 try:

@@ -31,7 +31,9 @@ from relive.store import Store
 __all__ = ["WHO_WROTE", "WhoWroteWish", "who_wrote"]
 
 _WRITES_MOST = 20_000
-_ELSEWHERE = "the replay's failing request was in another worker than in the recording, and the value is that worker's"
+_ELSEWHERE = (
+    "the replay's failing request was in another worker than in the recording, and the value is that worker's"
+)
 _OF_ONE = "the value of one process only: it is not known which of several worked for the failing request"
 
 

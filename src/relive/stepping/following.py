@@ -35,7 +35,7 @@ __all__ = [
     "refused",
 ]
 
-_LIMIT = 30.0  # [s] for one process
+_LIMIT, _LEAST = 30.0, 5.0  # [s] for one process; the least is what a busy host may need to ask it at all
 _ROOM = 16 << 20  # [bytes] of one process's records
 _HEADER = 32  # [bytes], as the program has it
 
@@ -204,10 +204,12 @@ def follow(
     watch: Watch | None,
     most: int,
     session: Mapping[str, Any] | None = None,
+    limit: float = _LIMIT,
 ) -> Following:
     """Follow the branch's Python processes from now on; up to ``most`` records of each are kept.
 
     Args:
+        limit: seconds for one process, in which a watched expression is evaluated for the first time; from 5 to 30.
         session: of a debugger, as the program in the process takes it.
 
     Raises:
@@ -234,7 +236,7 @@ def follow(
     found, refusals = Following([]), []
     try:
         for pid in pids:
-            reply = _asked(pid, question)
+            reply = _asked(pid, question, min(max(limit, _LEAST), _LIMIT))
             if "refused" in reply:
                 refusals.append(reply["refused"])
                 continue
@@ -294,15 +296,15 @@ def _opened(pid: int, number: int | None, how: int, is_kind: Callable[[int], boo
     return descriptor
 
 
-def _asked(pid: int, question: Mapping[str, Any]) -> dict[str, Any]:
+def _asked(pid: int, question: Mapping[str, Any], limit: float) -> dict[str, Any]:
     number = procfs.innermost_pid(pid)
     try:
         with _understanding():
-            reply = ask(pid, question, _LIMIT, stepper)
+            reply = ask(pid, question, limit, stepper)
     except CallLate as error:
         raise RestoreFailed(
             f"process {number} of the branch could not be followed",
-            cause=f"no thread of it came to where it can be asked within {_LIMIT:g} s, or the expression did not end",
+            cause=f"no thread of it came to where it can be asked within {limit:g} s, or the expression did not end",
         ) from error
     except CallDied as error:
         raise RestoreFailed(

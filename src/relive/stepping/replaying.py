@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -83,7 +84,7 @@ def replay_followed(
     seen: list[Event] = []
 
     def begin(branch: Branch) -> None:
-        followed.append(follow(branch, points, watch, most))
+        followed.append(follow(branch, points, watch, most, limit=wishes.limit or math.inf))
 
     def hear(events: Sequence[Event], _calls: Collection[tuple[int, int]]) -> None:
         seen.extend(events)
