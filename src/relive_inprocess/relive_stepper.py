@@ -752,6 +752,14 @@ class _Session:
         type_, text = value if raised is None else ("", raised)
         return {"type": type_, "text": text, "raised": raised is not None}
 
+    def do_check(self, follower, frame, wanted):
+        """That an expression is one, and can be watched, before anything depends on it."""
+        if wanted["is_watched"]:
+            _Watch({"expression": wanted["expression"], "module": None})
+        else:
+            _compiled(wanted["expression"])
+        return {}
+
     def do_find(self, follower, frame, wanted):
         """The last position before this one that a step back, or a breakpoint without a condition, leads to."""
         now = self.position_now - 1

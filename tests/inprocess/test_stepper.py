@@ -327,15 +327,17 @@ def test_a_debugger_sees_locals_and_what_cannot_be_compiled_harms_nothing(follow
 
         deep = "-" * 15000 + "1"
         asked = [dict(do="locals", frame=0, most=9), dict(do="evaluate", frame=0, expression=deep)]
+        asked += [dict(do="check", expression=one, is_watched=True) for one in ("NOBODY", "os.sep")]
         spoilt = dict(do="go", goal=dict(how="step"), watches=[], breakpoints=[dict(file="x", line=1, when=deep)])
         told = debug("step", "step", *asked, spoilt, dict(do="evaluate", frame=0, expression="given"))
         assert handle(4) == 5
         answers(told)
         """
     )
-    _, stop, seen, refused, spoilt, value = said
+    _, stop, seen, refused, unknown, known, spoilt, value = said
     assert stop["source"] == "return given + 1" and seen["values"] == [["given", "int", "4"]]
     assert "is no expression" in refused["refused"]["what"] == spoilt["refused"]["what"]
+    assert "cannot be evaluated" in unknown["refused"]["what"] and known == {}
     assert value["text"] == "4"
 
 

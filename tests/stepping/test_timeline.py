@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from relive.errors import DebuggerSilent, ReplayDiverged, UsageError
+from relive.errors import DebuggerSilent, PlaceUnfit, ReplayDiverged, UsageError
 from relive.incidents.report.masking import MASK
 from relive.stepping.commands import Commands
 from relive.stepping.live import Breakpoint, Goal, Stop
@@ -88,6 +88,10 @@ class Fake:
                 if how == "step" or (how == "next" and depth <= now) or (how == "continue" and is_hit):
                     return {"position": at, "sum": hash((at, at >= self.wrong > 0))}
             return {"position": None, "sum": None}
+        if what == "check":
+            if more["expression"] == "nope":
+                raise PlaceUnfit("'nope' cannot be evaluated in the process")
+            return {}
         if more.get("expression") == "hang":
             raise DebuggerSilent("the debugger gave no answer")
         return {"type": "int", "text": str(self.at), "raised": False}
@@ -178,6 +182,15 @@ def test_where_the_worker_never_gets_the_request_that_is_told(made):
     with pytest.raises(ReplayDiverged, match="in the worker that had it"):
         line.go_to_failure()
     assert fakes and all(one.closed for one in fakes)
+
+
+def test_what_cannot_be_watched_is_refused_at_once_and_no_place_is_lost(made):
+    commands = Commands(made[0])
+    commands.opening()
+    assert "cannot be evaluated" in commands.do("watch nope")
+    assert "cannot be evaluated" in commands.do("break app.py:20 if nope")
+    assert commands.do("info").startswith("No stops")
+    assert commands.do("rs").startswith("@4")
 
 
 def test_values_of_secret_names_are_masked(made):

@@ -58,6 +58,10 @@ class _Evaluated(Value):
     raised: bool
 
 
+class _Checked(Value):
+    pass
+
+
 class _Found(Value):
     """A position before, with its sum; None: there is none."""
 
@@ -292,6 +296,11 @@ class Timeline:
         """Raises PlaceUnfit for what is no expression; else as ``go_to``, where its end was not awaited."""
         told = self._ask("evaluate", _Evaluated, frame=frame, expression=expression)
         return Variable(expression, told.type, masked_text(self.mask, expression, told.text), told.raised)
+
+    def check(self, expression: str, *, is_watched: bool) -> None:
+        """Raises PlaceUnfit for a watch, or a condition, that none can be made of; nothing where no line is stood in to ask."""
+        if self.stop is not None:
+            self._ask("check", _Checked, expression=expression, is_watched=is_watched)
 
     def outcome(self) -> DebugOutcome | None:
         """How the request ended, once, when it has."""
