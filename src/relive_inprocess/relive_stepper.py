@@ -43,11 +43,14 @@ _KEPT = []  # what C calls must live
 
 
 class _Refused(Exception):
-    """What is asked for cannot be meant: what happened, why, and what to do."""
+    """What is asked for cannot be meant: what happened, why, and what to do.
 
-    def __init__(self, what, why, remedy):
+    ``is_near``: this process has what is meant, but for a part of it, so it knows more than one that has nothing of it.
+    """
+
+    def __init__(self, what, why, remedy, is_near=False):
         Exception.__init__(self, what)
-        self.told = {"what": what, "why": why, "remedy": remedy}
+        self.told = {"what": what, "why": why, "remedy": remedy, "is_near": is_near}
 
 
 def answer(question):
@@ -66,7 +69,7 @@ def _follow(wanted):
 
     ``points`` are {"file", "line", "expressions", "when" (or None)}; ``watch`` is {"expression", "module" (or None)} or None;
     ``most`` is how many records are kept, and ``bytes`` how much room they may take. ``session`` is that of a debugger, or None:
-    {"request", "goal", "breakpoints", "watches"}.
+    {"request", "pid", "goal", "breakpoints", "watches"}: the request is number ``request`` of process ``pid`` (0: of any).
     """
     out = _Out(wanted["most"], wanted["bytes"])
     codes = _codes() if wanted["points"] else {}
@@ -154,9 +157,9 @@ def _compiled(expression):
     try:
         # Without the future features of this program.
         return compile(expression, "<expression>", "eval", dont_inherit=True)
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # the last two: too deep
         raise _Refused(
-            "{!r} is no expression of the service's Python".format(expression),
+            "{!r} is no expression of the service's Python".format(expression[:_TEXT]),
             _message(error),
             "one that `eval` takes: names, attributes, items, calls; no statement",
         ) from error
@@ -265,6 +268,7 @@ class _Point:
             "no function of the service has code in line {} of {}".format(self.line, self.file),
             "lines near it that have are {}".format(", ".join(map(str, near))),
             "name one of these; what stands outside of functions ran when the module was imported",
+            is_near=True,
         )
 
 
@@ -550,9 +554,9 @@ class _FrameTrace:
         """As ``sys.settrace`` wants it."""
         follower = self.follower
         if event == "line":
-            if follower.here().number == follower.session.request:
+            if follower.session.is_for(follower.here()):
                 follower.session.at_line(follower, frame, self.serial, self.depth)
-        elif event == "exception" and follower.here().number == follower.session.request:
+        elif event == "exception" and follower.session.is_for(follower.here()):
             follower.session.at_exception(follower, argument)
         return self.on_line
 
@@ -567,8 +571,8 @@ class _Session:
     """
 
     def __init__(self, wanted, out):
-        self.request, self.out = wanted["request"], out
-        self.commands, self.replies = os.pipe(), os.pipe()
+        self.pid, self.request, self.out = wanted["pid"], wanted["request"], out
+        self.commands, self.replies, self.rest = os.pipe(), os.pipe(), b""
         self.frames = 0
         self.files, self.trail = (
             [],
@@ -590,6 +594,10 @@ class _Session:
         self.lines = {line for _, line, _ in self.breakpoints}
         self.watches = [_Watch({"expression": one, "module": None}) for one in wanted["watches"]]
         self.last_hit = self.watched_at = None
+
+    def is_for(self, request):
+        """It is the one that is debugged: numbers are a process's own, another worker has others under the same."""
+        return request.number == self.request and self.pid in (0, os.getpid())
 
     def next_frame(self):
         self.frames += 1
@@ -680,15 +688,14 @@ class _Session:
         told["source"] = _outside(lambda: linecache.getline(code.co_filename, frame.f_lineno).strip()[:_TEXT])
         told["last_hit"] = self.last_hit
         self.say(told)
-        rest = b""
         while True:
-            while b"\n" not in rest:
+            while b"\n" not in self.rest:
                 data = os.read(self.commands[0], 1 << 16)
                 if not data:
                     self.goal = {"how": "end"}
                     return
-                rest += data
-            command, _, rest = rest.partition(b"\n")
+                self.rest += data
+            command, _, self.rest = self.rest.partition(b"\n")
             wanted = json.loads(command)
             if wanted["do"] == "go":
                 try:
@@ -744,6 +751,14 @@ class _Session:
         value, raised = follower.evaluate(_compiled(wanted["expression"]), names, _described_whole)
         type_, text = value if raised is None else ("", raised)
         return {"type": type_, "text": text, "raised": raised is not None}
+
+    def do_check(self, follower, frame, wanted):
+        """That an expression is one, and can be watched, before anything depends on it."""
+        if wanted["is_watched"]:
+            _Watch({"expression": wanted["expression"], "module": None})
+        else:
+            _compiled(wanted["expression"])
+        return {}
 
     def do_find(self, follower, frame, wanted):
         """The last position before this one that a step back, or a breakpoint without a condition, leads to."""

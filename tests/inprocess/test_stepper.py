@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -15,15 +14,43 @@ import pytest
 from relive_inprocess import relive_stepper
 from support.waiting import LIMIT
 
+from .conftest import PYTHONS
+
+FOLLOWED = {version: path for version, path in PYTHONS.items() if version != "3.8"}
+
 _BEGIN = """
 import json, os, queue, sys, threading
 sys.path.insert(0, {directory!r})
 import relive_stepper
 
-def follow(points=(), watch=None, most=1000):
+def follow(points=(), watch=None, most=1000, session=None):
     points = [dict({{"when": None, "file": "program.py"}}, **one) for one in points]
-    question = dict(points=points, watch=watch, most=most, bytes=1 << 20)
+    question = dict(points=points, watch=watch, most=most, bytes=1 << 20, session=session)
     return json.loads(relive_stepper.answer(json.dumps(question)))
+
+# Of a text, so that they are not among the lines of the program that a debugger stops at.
+exec('''
+def debug(*commands, pid=0):
+    # What it is going to be told at its stops waits in the pipe.
+    stops = dict(breakpoints=[], watches=[])
+    begin, *rest = [dict(stops, do="go", goal=dict(how="step")) if one == "step" else one for one in commands]
+    told = follow(session=dict(begin, request=0, pid=pid))
+    pipe = os.open("/proc/self/fd/%d" % told["commands"], os.O_WRONLY)
+    for one in rest + [dict(stops, do="go", goal=dict(how="end"))]:
+        os.write(pipe, json.dumps(one).encode() + b"\\\\n")
+    return told
+
+def answers(told):
+    # The positions of the last line and of the one that raised last; what was said.
+    sys.settrace(None)
+    pipe = os.open("/proc/self/fd/%d" % told["replies"], os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        said = [json.loads(one) for one in os.read(pipe, 1 << 16).splitlines()]
+    except BlockingIOError:
+        said = []
+    came = [int.from_bytes(os.pread(told["out"], 8, at), "little") for at in (16, 24)]
+    print(json.dumps([came, said]))
+''')
 
 def tell(told):
     sys.settrace(None)
@@ -32,8 +59,11 @@ def tell(told):
 """
 
 
-@pytest.fixture
-def followed(tmp_path: Path) -> Callable[[str], tuple[dict[str, Any], list[dict[str, Any]]]]:
+# The way into threads that are there is another one from 3.12 on.
+@pytest.fixture(params=FOLLOWED.values(), ids=FOLLOWED.keys())
+def followed(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Callable[[str], tuple[dict[str, Any], list[dict[str, Any]]]]:
     """Runs a program whose last word is ``tell(...)``; ``LINE`` in it is the number of the line marked ``# here``."""
 
     def run(text: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -42,7 +72,7 @@ def followed(tmp_path: Path) -> Callable[[str], tuple[dict[str, Any], list[dict[
         program = tmp_path / "program.py"
         program.write_text(whole.replace("LINE", str(line)))
         done = subprocess.run(
-            [sys.executable, str(program)], capture_output=True, text=True, check=False, timeout=LIMIT
+            [request.param, str(program)], capture_output=True, text=True, check=False, timeout=LIMIT
         )
         assert done.returncode == 0, done.stderr
         told, records = json.loads(done.stdout)
@@ -249,3 +279,78 @@ def test_a_library_that_wrote_within_a_line_counts_as_that_line(followed):
 def test_a_name_that_nobody_has_is_refused(followed, watch, what):
     told, _ = followed(f"tell(follow(watch={watch!r}))")
     assert what in told["refused"]["what"]
+
+
+def test_a_debugger_steps_through_generators_and_exceptions_that_are_caught_and_raised_again(followed):
+    (last, raised), stops = followed(
+        """
+        def numbers():
+            for one in (1, 2):
+                yield one
+
+        def failing():
+            try:
+                int("no")
+            except ValueError:
+                raise KeyError("again")
+
+        def handle():
+            total = 0
+            for one in numbers():
+                total += one
+            try:
+                failing()
+            except KeyError:
+                total += 10
+            return total
+
+        told = debug(*["step"] * 40)
+        assert handle() == 13
+        answers(told)
+        """
+    )
+    sources = [one["source"] for one in stops]
+    in_loop = ["for one in (1, 2):", "yield one", "total += one", "for one in numbers():"]
+    assert sources[1:7] == ["total = 0", "for one in numbers():", *in_loop]
+    assert [one["function"] for one in stops][3:6] == ["numbers", "numbers", "handle"]
+    assert [one["position"] for one in stops] == list(range(1, len(stops) + 1))
+    assert sources[raised - 1] == 'raise KeyError("again")'
+    assert sources[-3:] == ["total += 10", "return total", "answers(told)"]
+    assert len(stops) == last
+
+
+def test_a_debugger_sees_locals_and_what_cannot_be_compiled_harms_nothing(followed):
+    _, said = followed(
+        """
+        def handle(given):
+            return given + 1
+
+        deep = "-" * 15000 + "1"
+        asked = [dict(do="locals", frame=0, most=9), dict(do="evaluate", frame=0, expression=deep)]
+        asked += [dict(do="check", expression=one, is_watched=True) for one in ("NOBODY", "os.sep")]
+        spoilt = dict(do="go", goal=dict(how="step"), watches=[], breakpoints=[dict(file="x", line=1, when=deep)])
+        told = debug("step", "step", *asked, spoilt, dict(do="evaluate", frame=0, expression="given"))
+        assert handle(4) == 5
+        answers(told)
+        """
+    )
+    _, stop, seen, refused, unknown, known, spoilt, value = said
+    assert stop["source"] == "return given + 1" and seen["values"] == [["given", "int", "4"]]
+    assert "is no expression" in refused["refused"]["what"] == spoilt["refused"]["what"]
+    assert "cannot be evaluated" in unknown["refused"]["what"] and known == {}
+    assert value["text"] == "4"
+
+
+def test_a_debugger_of_another_process_s_request_stops_nowhere(followed):
+    """Two workers give their requests the same numbers."""
+    came, said = followed(
+        """
+        def handle():
+            return 1
+
+        told = debug("step", pid=os.getppid())
+        handle()
+        answers(told)
+        """
+    )
+    assert came == [0, 0] and said == []

@@ -139,6 +139,36 @@ def test_what_stepping_does_not_go_with_is_refused(noted):
     assert "--keep" in refused.value.message
 
 
+def test_an_expression_that_hangs_before_anything_runs_is_given_up_in_its_time(noted):
+    before = left_over(noted.relive)
+    hangs = "__import__('threading').Event().wait()"
+    with pytest.raises(Refused) as refused:
+        noted.relive("who-wrote", noted.incidents["/checked"], hangs, "--limit", "1")
+    assert "within 5 s" in refused.value.cause
+    assert left_over(noted.relive) == before
+
+
+def test_a_killed_debugger_leaves_nothing(noted):
+    before = left_over(noted.relive)
+    port = free_port()
+    words = [str(RELIVE), "debug", noted.incidents["/checked"], "--step", "--dap", str(port)]
+    with subprocess.Popen(words, env=noted.relive.environment, stdin=subprocess.DEVNULL) as adapter:
+        try:
+            with closing(DapClient(port)) as client:
+                client.ask("initialize")
+                client.ask("configurationDone")
+                client.stopped()
+                assert left_over(noted.relive) != before
+        finally:
+            adapter.kill()
+
+    def is_tidy() -> bool:
+        noted.relive("ps")  # any command tidies up after whoever was killed
+        return left_over(noted.relive) == before
+
+    eventually(is_tidy, "nothing left of the killed debugger")
+
+
 class DapClient:
     """A client of the Debug Adapter Protocol, as an editor is one."""
 

@@ -23,7 +23,7 @@ def records() -> Iterator[Callable[..., Following]]:
     def make(*lines: bytes, header: bytes = bytes(32)) -> Following:
         fd = os.memfd_create("records")
         os.write(fd, header + b"".join(lines))
-        made.append(Following([], None, [Followed(fd)]))
+        made.append(Following([], processes=[Followed(fd)]))
         return made[-1]
 
     yield make

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from relive.errors import DebuggerSilent, ReplayDiverged, UsageError
+from relive.errors import DebuggerSilent, PlaceUnfit, ReplayDiverged, UsageError
+from relive.incidents.report.masking import MASK
 from relive.stepping.commands import Commands
 from relive.stepping.live import Breakpoint, Goal, Stop
 from relive.stepping.timeline import Timeline
@@ -26,13 +27,19 @@ class Fake:
     breakpoints: list[Breakpoint]
     watches: list[str]
     wrong: int = 0
+    elsewhere: bool = False
     closed: bool = False
     at: int = 0
 
     def go(self, goal: Goal, breakpoints: list[Breakpoint], watches: list[str]) -> None:
         self.goal, self.breakpoints = goal, breakpoints
 
+    def is_elsewhere(self) -> bool:
+        return self.elsewhere
+
     def wait(self, limit: float) -> Stop | None:
+        if self.elsewhere:
+            return None
         began, last_hit = self.at, None
         while self.at < len(LINES):
             self.at += 1
@@ -81,6 +88,10 @@ class Fake:
                 if how == "step" or (how == "next" and depth <= now) or (how == "continue" and is_hit):
                     return {"position": at, "sum": hash((at, at >= self.wrong > 0))}
             return {"position": None, "sum": None}
+        if what == "check":
+            if more["expression"] == "nope":
+                raise PlaceUnfit("'nope' cannot be evaluated in the process")
+            return {}
         if more.get("expression") == "hang":
             raise DebuggerSilent("the debugger gave no answer")
         return {"type": "int", "text": str(self.at), "raised": False}
@@ -136,6 +147,56 @@ def test_a_step_back_takes_the_branch_that_was_made_ahead_and_two_live_at_most(m
     line.close()
     line.close()
     assert all(one.closed for one in fakes) and len(fakes) <= 8
+
+
+def test_a_replay_in_another_worker_is_not_taken_for_the_one_that_failed(made):
+    """Only lines of the worker that had the request in the recording are shown."""
+    line, fakes = made
+    right, others = line.restored, 0
+
+    def restored(*asked: Any) -> Any:
+        nonlocal others
+        branch = right(*asked)
+        others += 1
+        branch.elsewhere = others % 3 != 0
+        return branch
+
+    line.restored = restored
+    assert position(line.go_to_failure()) == 5
+    assert position(line.back("step")) == 4
+    assert [one.elsewhere for one in fakes] == [True, True, False] * 3
+    assert all(one.closed for one in fakes[:-1])
+    line.close()
+
+
+def test_where_the_worker_never_gets_the_request_that_is_told(made):
+    line, fakes = made
+    right = line.restored
+
+    def restored(*asked: Any) -> Any:
+        branch = right(*asked)
+        branch.elsewhere = True
+        return branch
+
+    line.restored = restored
+    with pytest.raises(ReplayDiverged, match="in the worker that had it"):
+        line.go_to_failure()
+    assert fakes and all(one.closed for one in fakes)
+
+
+def test_what_cannot_be_watched_is_refused_at_once_and_no_place_is_lost(made):
+    commands = Commands(made[0])
+    commands.opening()
+    assert "cannot be evaluated" in commands.do("watch nope")
+    assert "cannot be evaluated" in commands.do("break app.py:20 if nope")
+    assert commands.do("info").startswith("No stops")
+    assert commands.do("rs").startswith("@4")
+
+
+def test_values_of_secret_names_are_masked(made):
+    line, _ = made
+    line.go_to(5)
+    assert line.evaluate("settings.password").text == MASK and line.evaluate("here").text == "5"
 
 
 def test_a_checkpoint_that_could_not_be_made_is_done_without(made):

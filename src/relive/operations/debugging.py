@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 from pydantic import Field
 
 from relive.config import Settings
 from relive.errors import UsageError
 from relive.incidents.incidents import Incidents
+from relive.incidents.report.masking import mask_for
+from relive.kernel import procfs
 from relive.model.commit import CommitId
 from relive.model.incident import Incident
 from relive.model.quantities import duration
@@ -161,7 +164,20 @@ def stepping(
         )
     store = Store(settings.store)
     case = case_in_request(settings, store, incident)
-    timeline = Timeline(lambda *asked: LiveRequest(settings, store, case, *asked), is_ahead=is_ahead)
+    mask = mask_for(settings, incident.service, incident.life)
+    has_learned = False
+
+    def restored(*asked: Any) -> LiveRequest:
+        nonlocal has_learned
+        live = LiveRequest(settings, store, case, *asked)
+        if (
+            not has_learned
+        ):  # all branches are of one commit; checkpoints are made in another thread, after the first
+            mask.learn_environment(procfs.environment_of(live.branch.facts.root))
+            has_learned = True
+        return live
+
+    timeline = Timeline(restored, is_ahead=is_ahead, mask=mask)
     progress.status(f"Replaying from commit {case.commit[:10]} to the failure.")
     try:
         yield timeline, case
@@ -185,15 +201,17 @@ def _stepped(settings: Settings, wish: DebugWish, incident: Incident, progress: 
                 raise _said_too_much()
             answers.append(DebuggerAnswer(command=text, answer=printable(answer)))
         outcome = timeline.outcome()
-        return DebugAnswers(
-            incident=incident.number,
-            commit=case.commit,
-            branch=branch,
-            opening=opening,
-            answers=answers,
-            has_gone_on=outcome is not None,
-            compares=True,
-            outcome=outcome,
+        return timeline.mask.model(
+            DebugAnswers(
+                incident=incident.number,
+                commit=case.commit,
+                branch=branch,
+                opening=opening,
+                answers=answers,
+                has_gone_on=outcome is not None,
+                compares=True,
+                outcome=outcome,
+            )
         )
 
 

@@ -31,6 +31,10 @@ from relive.store import Store
 __all__ = ["WHO_WROTE", "WhoWroteWish", "who_wrote"]
 
 _WRITES_MOST = 20_000
+_ELSEWHERE = (
+    "the replay's failing request was in another worker than in the recording, and the value is that worker's"
+)
+_OF_ONE = "the value of one process only: it is not known which of several worked for the failing request"
 
 
 class WhoWroteWish(ReplayFollowed):
@@ -139,12 +143,21 @@ def _written(
     fails, result = result_words(followed.run)
     records: list[WriteRecord] = []
     first, trouble = "", trouble_of(followed)
+    requests = followed.requests
     if followed.following is not None:
         records, is_cut = followed.following.writes()
-        first = masked_text(mask, wish.expression, followed.following.first or "")
+        known = followed.following.first
+        process = requests.process if requests.process in known else next(iter(known), None)
+        if process is not None:  # each worker has a value of its own
+            records = [one for one in records if one.pid == process]
+            first = masked_text(mask, wish.expression, known[process])
         if is_cut:
             trouble = f"it was written more than {_WRITES_MOST} times, of which only the first were kept"
-    writes = [_write(one, wish.expression, followed.requests, mask) for one in records]
+        elif requests.is_elsewhere:
+            trouble = trouble or _ELSEWHERE
+        elif len(known) > 1 and requests.process is None:
+            trouble = trouble or _OF_ONE
+    writes = [_write(one, wish.expression, requests, mask) for one in records]
     return Written(
         incident=incident.number,
         service=incident.service,
@@ -159,7 +172,7 @@ def _written(
         fails=fails,
         result=result,
         trouble=trouble,
-        has_requests=bool(followed.requests.exchanges),
+        has_requests=bool(requests.exchanges),
         sentence="",
     )
 

@@ -129,6 +129,8 @@ class Commands:
             raise UsageError(
                 f"{text!r} is no line of a file", remedy="break FILE:LINE, or break FILE:LINE if EXPRESSION"
             )
+        if found["when"] is not None:
+            self.timeline.check(found["when"], is_watched=False)
         self.timeline.breakpoints.append(Breakpoint(found["file"], int(found["line"]), found["when"]))
         return self._info()
 
@@ -137,6 +139,7 @@ class Commands:
             raise UsageError(
                 "there is nothing to watch", remedy='watch EXPRESSION, such as app.cache["rates"]'
             )
+        self.timeline.check(text, is_watched=True)
         self.timeline.watches.append(text)
         return self._info()
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
-from relive.errors import ReliveError, UsageError
+from relive.errors import PlaceUnfit, ReliveError, UsageError
 from relive.stepping.live import Breakpoint, Stop
 from relive.stepping.timeline import Timeline
 
@@ -63,7 +63,13 @@ class DapAdapter:
         except ReliveError as error:
             yield self._response(request, False, {"error": _error(str(error))}, str(error))
             return
-        except (KeyError, TypeError, ValueError) as error:  # of what the client has sent
+        except (
+            AttributeError,
+            KeyError,
+            TypeError,
+            ValueError,
+            OverflowError,
+        ) as error:  # of what the client has sent
             told = f"{command} has other arguments than the protocol says ({type(error).__name__}: {error})"
             yield self._response(request, False, {"error": _error(told)}, told)
             return
@@ -159,8 +165,17 @@ class DapAdapter:
         yield {"dataId": name, "description": name, "accessTypes": ["write"]}
 
     def _do_setDataBreakpoints(self, given: Message) -> Iterator[Any]:
-        self._timeline.watches[:] = [str(one["dataId"]) for one in given["breakpoints"]]
-        yield {"breakpoints": [{"verified": True} for _ in self._timeline.watches]}
+        told, watches = [], []
+        for one in given["breakpoints"]:
+            try:
+                self._timeline.check(str(one["dataId"]), is_watched=True)
+            except PlaceUnfit as error:
+                told.append({"verified": False, "message": str(error)})
+            else:
+                told.append({"verified": True})
+                watches.append(str(one["dataId"]))
+        self._timeline.watches[:] = watches
+        yield {"breakpoints": told}
 
     # -- looking ---------------------------------------------------------------------------------------------------
 

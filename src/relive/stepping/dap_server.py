@@ -1,4 +1,8 @@
-"""A debug adapter on a loopback port: one client at a time, of this user or of root, messages behind ``Content-Length``."""
+"""A debug adapter on a loopback port: one client at a time, of this user or of root, messages behind ``Content-Length``.
+
+What any page in a browser could send there (a request of HTTP, whose headers name a length, too) is none of the protocol: a line
+before the body that the protocol does not have is refused, and the first message has to be ``initialize``.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import json
 import os
 import re
 import socket
+import struct
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,7 +20,13 @@ from relive.stepping.dap import DapAdapter, Message
 __all__ = ["listening", "read_message", "serve_one"]
 
 _HEAD_MOST, _BODY_MOST = 4096, 4 << 20  # [bytes]
-_LENGTH = re.compile(rb"Content-Length: *(\d{1,9})", re.IGNORECASE)
+_LENGTH = re.compile(rb"Content-Length: *(\d{1,9}) *\r?\n", re.IGNORECASE)
+_TYPE = re.compile(
+    rb"Content-Type:[^\r\n]*\r?\n", re.IGNORECASE
+)  # in the Language Server Protocol, which some clients speak, too
+_HEADERS = 20
+_FIRST = 10.0  # [s] for the first message; whoever connects and says nothing must not keep the port
+_TAKES = 30  # [s] for a client to take what it is told
 _ROOT = 0
 
 
@@ -37,47 +48,64 @@ def listening(port: int) -> socket.socket:
 
 
 def serve_one(listener: socket.socket, adapter: DapAdapter) -> None:
-    """Take a client, and answer it until it leaves. One of another user is turned away: it would read the service's memory."""
+    """Take a client, and answer it until it leaves. One of another user is turned away: it would read the service's memory; so is
+    what is no client of the protocol, and the next is awaited.
+    """
     while not adapter.has_ended:
         connection, peer = listener.accept()
         with connection:
             if _user_of(peer, listener.getsockname()) not in (_ROOT, os.geteuid(), _caller()):
                 continue
-            _converse(connection, adapter)
-            return
+            if _converse(connection, adapter):
+                return
 
 
-def _converse(connection: socket.socket, adapter: DapAdapter) -> None:
+def _converse(connection: socket.socket, adapter: DapAdapter) -> bool:
+    """Whether it was a client of the protocol."""
+    connection.settimeout(_FIRST)
+    has_begun = False
     with connection.makefile("rb") as stream:
         while not adapter.has_ended:
             try:
                 request = read_message(stream)
-                if request is None:
-                    return
+                if request is None or not (has_begun or request.get("command") == "initialize"):
+                    break
+                if not has_begun:
+                    has_begun = True
+                    connection.settimeout(None)  # a person may think for long
+                    connection.setsockopt(
+                        socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", _TAKES, 0)
+                    )
                 for told in adapter.handle(request):
                     data = json.dumps(told).encode()
                     connection.sendall(b"Content-Length: %d\r\n\r\n" % len(data) + data)
-            except (ValueError, ConnectionError):  # no client of the protocol, or it has gone
-                return
+            except (ValueError, OSError):  # no client of the protocol, or it has gone
+                break
+    return has_begun
 
 
 def read_message(stream: BinaryIO) -> Message | None:
     """The next one; None at the end. Raises ValueError for what is none."""
     length = None
-    for _ in range(20):
+    for _ in range(_HEADERS):
         line = stream.readline(_HEAD_MOST)
         if not line:
             return None
         if line in (b"\r\n", b"\n"):
             break
-        found = _LENGTH.match(line)
+        found = _LENGTH.fullmatch(line)
+        if found is None and _TYPE.fullmatch(line) is None:
+            raise ValueError("no header of the protocol")
         length = int(found[1]) if found is not None else length
     if length is None or length > _BODY_MOST:
         raise ValueError("no length that is one")
     data = stream.read(length)
     if len(data) < length:
         return None
-    told = json.loads(data)
+    try:
+        told = json.loads(data)
+    except RecursionError as error:
+        raise ValueError("too deep") from error
     if not isinstance(told, dict):
         raise ValueError("no object")
     return told

@@ -35,7 +35,7 @@ __all__ = [
     "refused",
 ]
 
-_LIMIT = 30.0  # [s] for one process
+_LIMIT, _LEAST = 30.0, 5.0  # [s] for one process; the least is what a busy host may need to ask it at all
 _ROOM = 16 << 20  # [bytes] of one process's records
 _HEADER = 32  # [bytes], as the program has it
 
@@ -129,11 +129,11 @@ class Following:
 
     Attributes:
         points: where they are, in the order in which they were given.
-        first: the watched value as it was, in the first process that knows it.
+        first: the watched value as it was, by the process, as the branch numbers it; of those that know it.
     """
 
     points: list[PointPlace]
-    first: str | None = None
+    first: dict[int, str] = field(default_factory=dict)
     processes: list[Followed] = field(default_factory=list)
 
     def hits(self) -> tuple[list[HitRecord], bool]:
@@ -204,10 +204,12 @@ def follow(
     watch: Watch | None,
     most: int,
     session: Mapping[str, Any] | None = None,
+    limit: float = _LIMIT,
 ) -> Following:
     """Follow the branch's Python processes from now on; up to ``most`` records of each are kept.
 
     Args:
+        limit: seconds for one process, in which a watched expression is evaluated for the first time; from 5 to 30.
         session: of a debugger, as the program in the process takes it.
 
     Raises:
@@ -234,7 +236,7 @@ def follow(
     found, refusals = Following([]), []
     try:
         for pid in pids:
-            reply = _asked(pid, question)
+            reply = _asked(pid, question, min(max(limit, _LEAST), _LIMIT))
             if "refused" in reply:
                 refusals.append(reply["refused"])
                 continue
@@ -246,13 +248,19 @@ def follow(
                     followed.commands = _opened(pid, armed.commands, os.O_WRONLY, stat.S_ISFIFO)
                     followed.replies = _opened(pid, armed.replies, os.O_RDONLY, stat.S_ISFIFO)
                 found.points = found.points or armed.points
-                found.first = found.first if found.first is not None else armed.first
+                if armed.first is not None:
+                    found.first[armed.pid] = armed.first
         if not found.processes:
-            raise refused(refusals[0])
+            raise refused(next((one for one in refusals if _is_near(one)), refusals[0]))
     except BaseException:
         found.close()
         raise
     return found
+
+
+def _is_near(told: object) -> bool:
+    """Said by a process that has what is meant, but for a part of it, which a server's parent has not."""
+    return isinstance(told, dict) and told.get("is_near") is True
 
 
 def refused(told: object) -> PlaceUnfit:
@@ -270,6 +278,7 @@ class _Armed(Value):
     """The answer of the program: numbers of descriptors in the process, and what was asked for."""
 
     out: int
+    pid: int
     commands: int | None
     replies: int | None
     points: list[PointPlace]
@@ -287,15 +296,15 @@ def _opened(pid: int, number: int | None, how: int, is_kind: Callable[[int], boo
     return descriptor
 
 
-def _asked(pid: int, question: Mapping[str, Any]) -> dict[str, Any]:
+def _asked(pid: int, question: Mapping[str, Any], limit: float) -> dict[str, Any]:
     number = procfs.innermost_pid(pid)
     try:
         with _understanding():
-            reply = ask(pid, question, _LIMIT, stepper)
+            reply = ask(pid, question, limit, stepper)
     except CallLate as error:
         raise RestoreFailed(
             f"process {number} of the branch could not be followed",
-            cause=f"no thread of it came to where it can be asked within {_LIMIT:g} s, or the expression did not end",
+            cause=f"no thread of it came to where it can be asked within {limit:g} s, or the expression did not end",
         ) from error
     except CallDied as error:
         raise RestoreFailed(

@@ -98,8 +98,8 @@ class LiveRequest:
             watch = self._held.enter_context(closing(BranchWatch(outlived=False, is_answered=is_answered)))
             self.branch, stage = restore_for(settings, store, case, watch)
             self._held.callback(self.branch.stop)
-            session = {"request": case.inside[1] if case.inside is not None else 0}
-            asked = session | _told(goal, breakpoints, watches)
+            pid, number = case.inside if case.inside is not None else (0, 0)
+            asked = {"pid": pid, "request": number, **_told(goal, breakpoints, watches)}
             self.following = self._held.enter_context(closing(follow(self.branch, [], None, 0, asked)))
             self._sending = send_in(self.branch, case, watch, stage)
             self._asked = self.following.processes[0].commands
@@ -110,6 +110,10 @@ class LiveRequest:
     def close(self) -> None:
         """End the branch. May be called again."""
         self._held.close()
+
+    def is_elsewhere(self) -> bool:
+        """No line ran for the request where it ran in the recording: of several workers another one may have got it."""
+        return self.following.came_to() == (0, 0) and len(self.following.processes) > 1
 
     def wait(self, limit: float) -> Stop | None:
         """Until it stops; None: the request has ended.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -30,9 +31,15 @@ _LEAST = 60.0  # [s]
 class Requests:
     """By (process, number of the request in it), as the recorder inside counts, the request as the proxy does. Empty where nothing
     was recorded inside.
+
+    Attributes:
+        process: the one that worked for the failing request in this replay; None where it is not known.
+        is_elsewhere: that is another worker than in the recording.
     """
 
     exchanges: Mapping[tuple[int, int], Exchange]
+    process: int | None = None
+    is_elsewhere: bool = False
 
     def number(self, pid: int, inside: int) -> int | None:
         """None where it is not known, or there is none."""
@@ -77,7 +84,7 @@ def replay_followed(
     seen: list[Event] = []
 
     def begin(branch: Branch) -> None:
-        followed.append(follow(branch, points, watch, most))
+        followed.append(follow(branch, points, watch, most, limit=wishes.limit or math.inf))
 
     def hear(events: Sequence[Event], _calls: Collection[tuple[int, int]]) -> None:
         seen.extend(events)
@@ -107,6 +114,7 @@ def _requests(case: ReplayInput, seen: list[Event]) -> Requests:
         again = request_again(seen, case.inside, case.exchange)
         if again is not None:
             found[again] = case.exchange
+            return Requests(found, again[0], again[0] != case.inside[0])
     return Requests(found)
 
 

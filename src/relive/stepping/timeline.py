@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from relive.errors import DebuggerSilent, ReliveError, ReplayDiverged, UsageError
+from relive.incidents.report.masking import Mask
+from relive.inspection.python.masking import masked_text
 from relive.model.value import Value
 from relive.replay.debug.outcome import DebugOutcome
 from relive.stepping.live import Breakpoint, Goal, LiveRequest, Stop
@@ -24,6 +26,7 @@ __all__ = ["Frame", "Timeline", "Variable"]
 
 V = TypeVar("V", bound=Value)
 _FRAMES, _LOCALS = 200, 500
+_TRIES = 20  # replays for the worker of the recording to get the request: of four workers it does but for 3 in 1000 times
 
 
 class Frame(Value):
@@ -55,6 +58,10 @@ class _Evaluated(Value):
     raised: bool
 
 
+class _Checked(Value):
+    pass
+
+
 class _Found(Value):
     """A position before, with its sum; None: there is none."""
 
@@ -80,6 +87,7 @@ class Timeline:
         restored: a branch that runs to a goal.
         limit: seconds for the request to come to a stop.
         is_ahead: keep a live checkpoint.
+        mask: of what the service's memory and source say; its owner has it learn the secrets that are known elsewhere.
 
     Attributes:
         breakpoints, watches: what stops ``forward`` and ``back("continue")``; watched as by `relive who-wrote`.
@@ -91,6 +99,7 @@ class Timeline:
     restored: Callable[[Goal, list[Breakpoint], list[str]], LiveRequest]
     limit: float = 60.0
     is_ahead: bool = False
+    mask: Mask = field(default_factory=Mask)
     breakpoints: list[Breakpoint] = field(default_factory=list)
     watches: list[str] = field(default_factory=list)
     bookmarks: dict[str, int] = field(default_factory=dict)
@@ -120,14 +129,13 @@ class Timeline:
             assert self._live is not None
             self._live.go(Goal("position", position), self.breakpoints, self.watches)
         else:
-            self._restore(Goal("position", position))
-        return self._arrive(position)
+            return self._arrive(position, self._restore(Goal("position", position)))
+        return self._arrive(position, self._live.wait(self.limit))
 
     def go_to_failure(self) -> Stop | None:
         """Stand at the line that raised what was raised last, or, where nothing was, at the request's last line."""
         if not self.last:
-            self._restore(Goal("end"))
-            self._arrive(None)
+            self._arrive(None, self._restore(Goal("end")))
         return self.go_to(self.raised or self.last) if self.last else None
 
     def forward(self, how: str) -> Stop | None:
@@ -135,7 +143,7 @@ class Timeline:
         if self._live is None or self.stop is None:
             return None
         self._live.go(Goal(how), self.breakpoints, self.watches)
-        return self._arrive(None)
+        return self._arrive(None, self._live.wait(self.limit))
 
     def back(self, how: str) -> Stop | None:
         """``how`` as for ``forward``; None: there is nothing before it to stop at, and it stands where it stood."""
@@ -162,28 +170,51 @@ class Timeline:
         here = self.stop.position
         if here <= 1:
             return None
-        self._restore(Goal("position", here, scan=True))
-        stop = self._arrive(here)
+        stop = self._arrive(here, self._restore(Goal("position", here, scan=True)))
         if stop is None or stop.last_hit is None:
             return None
         return self.go_to(stop.last_hit)
 
     # -- branches --------------------------------------------------------------------------------------------------
 
-    def _restore(self, goal: Goal) -> None:
+    def _restore(self, goal: Goal) -> Stop | None:
         self._let_go()
-        self._live = self.restored(goal, self.breakpoints, self.watches)
+        self._live, stop = self._begun(goal, self.breakpoints, self.watches)
+        return stop
 
-    def _arrive(self, wanted: int | None) -> Stop | None:
-        """Wait for the stop; ``wanted``: the position that it has to be at."""
+    def _begun(
+        self, goal: Goal, breakpoints: list[Breakpoint], watches: list[str]
+    ) -> tuple[LiveRequest, Stop | None]:
+        """A branch that has come to a goal, in the worker that had the request; the kernel may choose another, then again."""
+        for _ in range(_TRIES):
+            live = self.restored(goal, breakpoints, watches)
+            try:
+                stop = live.wait(self.limit)
+                if stop is not None or not live.is_elsewhere():
+                    return live, stop
+            except BaseException:
+                live.close()
+                raise
+            live.close()
+        raise ReplayDiverged(
+            "no line of the service's own code ran for the request in the worker that had it",
+            cause=f"in each of {_TRIES} replays another worker got it, or it comes to no such line",
+            remedy="begin again; `relive logpoint` follows all workers",
+        )
+
+    def _arrive(self, wanted: int | None, stop: Stop | None) -> Stop | None:
+        """Stand at a stop of the branch; ``wanted``: the position that it has to be at."""
         assert self._live is not None
-        self.stop = self._live.wait(self.limit)
-        if self.stop is None:
+        self.stop = stop = self._masked(stop) if stop is not None else None
+        if stop is None:
             self.last, self.raised = self._live.following.came_to()
             if wanted is not None and wanted in self._sums:
                 raise _diverged(wanted, f"it ended after position {self.last}")
             return None
-        return self._checked(self.stop)
+        return self._checked(stop)
+
+    def _masked(self, stop: Stop) -> Stop:
+        return stop.model_copy(update={"source": self.mask.sentence(stop.source)})
 
     def _checked(self, stop: Stop) -> Stop:
         known = self._sums.setdefault(stop.position, stop.sum)
@@ -204,7 +235,7 @@ class Timeline:
         except ReliveError:  # what is done without it says so
             return False
         self._let_go()
-        self._live, self.stop = live, stop
+        self._live, self.stop = live, self._masked(stop)
         return True
 
     def _make_spare(self) -> None:
@@ -221,14 +252,10 @@ class Timeline:
         self._spare = _Spare(min(places), self._maker.submit(self._made, min(places)))
 
     def _made(self, position: int) -> tuple[LiveRequest, Stop]:
-        live = self.restored(Goal("position", position), [], [])
-        try:
-            stop = live.wait(self.limit)
-            if stop is None:
-                raise _diverged(position, "the request ended before it")
-        except BaseException:
+        live, stop = self._begun(Goal("position", position), [], [])
+        if stop is None:
             live.close()
-            raise
+            raise _diverged(position, "the request ended before it")
         return live, stop
 
     def _drop_spare(self) -> None:
@@ -256,19 +283,24 @@ class Timeline:
     def source(self, frame: int = 0, around: int = 5) -> tuple[int, int, list[str]]:
         """(number of the first line, of the frame's line, lines)."""
         told = self._ask("source", _Source, frame=frame, around=around)
-        return told.first, told.line, told.lines
+        return told.first, told.line, [self.mask.sentence(one) for one in told.lines]
 
     def variables(self, frame: int = 0) -> list[Variable]:
         """The locals of a frame, counted from the innermost one."""
         if self.stop is None:
             return []
         told = self._ask("locals", _Locals, frame=frame, most=_LOCALS)
-        return [Variable(name, kind, text) for name, kind, text in told.values]
+        return [Variable(name, kind, masked_text(self.mask, name, text)) for name, kind, text in told.values]
 
     def evaluate(self, expression: str, frame: int = 0) -> Variable:
         """Raises PlaceUnfit for what is no expression; else as ``go_to``, where its end was not awaited."""
         told = self._ask("evaluate", _Evaluated, frame=frame, expression=expression)
-        return Variable(expression, told.type, told.text, told.raised)
+        return Variable(expression, told.type, masked_text(self.mask, expression, told.text), told.raised)
+
+    def check(self, expression: str, *, is_watched: bool) -> None:
+        """Raises PlaceUnfit for a watch, or a condition, that none can be made of; nothing where no line is stood in to ask."""
+        if self.stop is not None:
+            self._ask("check", _Checked, expression=expression, is_watched=is_watched)
 
     def outcome(self) -> DebugOutcome | None:
         """How the request ended, once, when it has."""
