@@ -35,7 +35,7 @@ __all__ = [
     "refused",
 ]
 
-_LIMIT, _LEAST = 30.0, 5.0  # [s] for one process; the least is what a busy host may need to ask it at all
+_LIMIT, _LEAST = 30.0, 10.0  # [s] for one process; the least is what a busy host may need to ask it at all
 _ROOM = 16 << 20  # [bytes] of one process's records
 _HEADER = 32  # [bytes], as the program has it
 
