@@ -10,7 +10,7 @@
  *
  * A message is a letter, a number (8 bytes) and up to TEXT_MOST bytes that mean something to the recorder:
  *
- *   k  keep: with one or two descriptors (SCM_RIGHTS)
+ *   k  keep: with two descriptors (SCM_RIGHTS). Fewer come where the limit of descriptors is reached: then nothing is kept.
  *   d  let go what has this number
  *   e  all have been given (to the recorder)
  *   q  end
@@ -31,7 +31,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-enum { TEXT_MOST = 1024, DESCRIPTORS_MOST = 2, BUCKETS = 4096, GIVEN_WITHIN_S = 5 };
+enum { TEXT_MOST = 1024, DESCRIPTORS = 2, BUCKETS = 4096, GIVEN_WITHIN_S = 5 };
 
 struct message {
 	char letter;
@@ -42,7 +42,7 @@ struct message {
 struct kept {
 	struct kept *next;
 	uint64_t number;
-	int fd[DESCRIPTORS_MOST], count;
+	int fd[DESCRIPTORS];
 	size_t size;
 	char text[];
 };
@@ -63,7 +63,7 @@ static void let_go(uint64_t number)
 
 		if (one->number != number)
 			continue;
-		for (int i = 0; i < one->count; i++)
+		for (int i = 0; i < DESCRIPTORS; i++)
 			close(one->fd[i]);
 		*at = one->next;
 		free(one);
@@ -77,14 +77,14 @@ static void keep(const struct message *message, size_t size, const int *fd, int 
 
 	let_go(message->number);
 	one = malloc(sizeof *one + size);
-	if (!one || !count) {
+	if (!one || count != DESCRIPTORS) {
 		for (int i = 0; i < count; i++)
 			close(fd[i]);
 		free(one);
 		return;
 	}
-	one->number = message->number, one->count = count, one->size = size;
-	memcpy(one->fd, fd, (size_t)count * sizeof *fd);
+	one->number = message->number, one->size = size;
+	memcpy(one->fd, fd, sizeof one->fd);
 	memcpy(one->text, message->text, size);
 	one->next = *bucket(one->number);
 	*bucket(one->number) = one;
@@ -94,11 +94,11 @@ static void keep(const struct message *message, size_t size, const int *fd, int 
 static bool hear(int line)
 {
 	struct message said;
-	_Alignas(struct cmsghdr) char room[CMSG_SPACE(DESCRIPTORS_MOST * sizeof(int))];
+	_Alignas(struct cmsghdr) char room[CMSG_SPACE(DESCRIPTORS * sizeof(int))];
 	struct iovec text = { &said, sizeof said };
 	struct msghdr message = { .msg_iov = &text, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room };
 	ssize_t size = recvmsg(line, &message, MSG_CMSG_CLOEXEC);
-	int fd[DESCRIPTORS_MOST], count = 0;
+	int fd[DESCRIPTORS], count = 0;
 
 	if (size < HEADER)
 		return size < 0 && errno == EINTR;
@@ -119,19 +119,18 @@ static bool hear(int line)
 static bool give(int line, char letter, const struct kept *one)
 {
 	struct message said = { .letter = letter, .number = one ? one->number : 0 };
-	_Alignas(struct cmsghdr) char room[CMSG_SPACE(DESCRIPTORS_MOST * sizeof(int))] = { 0 };
+	_Alignas(struct cmsghdr) char room[CMSG_SPACE(DESCRIPTORS * sizeof(int))] = { 0 };
 	struct iovec text = { &said, HEADER + (one ? one->size : 0) };
 	struct msghdr message = { .msg_iov = &text, .msg_iovlen = 1 };
 
 	if (one) {
-		size_t bytes = (size_t)one->count * sizeof(int);
 		struct cmsghdr *part;
 
 		memcpy(said.text, one->text, one->size);
-		message.msg_control = room, message.msg_controllen = CMSG_SPACE(bytes);
+		message.msg_control = room, message.msg_controllen = sizeof room;
 		part = CMSG_FIRSTHDR(&message);
-		part->cmsg_level = SOL_SOCKET, part->cmsg_type = SCM_RIGHTS, part->cmsg_len = CMSG_LEN(bytes);
-		memcpy(CMSG_DATA(part), one->fd, bytes);
+		part->cmsg_level = SOL_SOCKET, part->cmsg_type = SCM_RIGHTS, part->cmsg_len = CMSG_LEN(sizeof one->fd);
+		memcpy(CMSG_DATA(part), one->fd, sizeof one->fd);
 	}
 	return sendmsg(line, &message, MSG_NOSIGNAL) >= 0;
 }
@@ -159,6 +158,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	prctl(PR_SET_DUMPABLE, 0); /* it has the service's connections */
+	listen(atoi(argv[1]), 1); /* again: from now on a peer's credentials (SO_PEERCRED) are this process's */
 	signal(SIGHUP, SIG_IGN), signal(SIGINT, SIG_IGN), signal(SIGTERM, SIG_IGN);
 	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
 		files.rlim_cur = files.rlim_max;

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import os
+import resource
 import signal
 import socket
 import struct
@@ -432,6 +433,73 @@ def test_a_recorder_whose_keeper_is_killed_tells_the_next_one_everything(border)
             for sock in (talks, silent, later):
                 sock.sendall(b"y")
                 assert exactly(sock, 1) == b"y"
+
+
+def descriptors_of(pid: int) -> set[int]:
+    return {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
+
+
+def leave_descriptors(pid: int, count: int) -> None:
+    """From now on a process can open so many more."""
+    used = descriptors_of(pid)
+    most = [number for number in range(len(used) + count) if number not in used][count - 1] + 1
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (most, most))
+
+
+def answers(sock: socket.socket) -> bool:
+    """Whether it still leads to an echo."""
+    with contextlib.suppress(OSError):
+        sock.sendall(b"y")
+        return sock.recv(1) == b"y"
+    return False
+
+
+def test_a_keeper_without_descriptors_left_keeps_what_it_can_and_the_next_recorder_starts(border):
+    with Server(echo) as server, contextlib.ExitStack() as stack:
+        first = stack.enter_context(border.connect(server.name))
+        assert answers(first)
+        (keeper,) = border.keepers()
+        eventually(lambda: len(descriptors_of(keeper)) == 8, "it has both ends")  # 3, listener, capsule, line
+        leave_descriptors(keeper, 1)  # for one of the two ends of the next connection
+        second = stack.enter_context(border.connect(server.name))
+        assert answers(second)
+        border.kill()
+        border.start()
+        assert answers(first)
+        assert not answers(second)  # it has ended, and does not hang
+
+
+def test_a_recorder_with_few_descriptors_left_tells_the_next_keeper_everything(border):
+    with Server(echo) as server, contextlib.ExitStack() as stack:
+        socks = [stack.enter_context(border.connect(server.name)) for _ in range(20)]
+        assert all(answers(sock) for sock in socks[::2])
+        assert border.recorder is not None
+        leave_descriptors(border.recorder.pid, 12)
+        (keeper,) = first = border.keepers()
+        os.kill(keeper, signal.SIGKILL)
+        eventually(lambda: border.keepers() and border.keepers() != first, "there is another keeper")
+        later = stack.enter_context(
+            border.connect(server.name)
+        )  # when it answers, the keeper knows the others
+        assert answers(later)
+        border.kill()
+        border.start()
+        assert all(answers(sock) for sock in [*socks, later])
+
+
+def test_a_keeper_that_does_not_answer_is_ended_and_with_it_what_nobody_would_carry(border):
+    with Server(echo) as server, border.connect(server.name) as sock:
+        assert answers(sock)
+        (keeper,) = border.keepers()
+        os.kill(keeper, signal.SIGSTOP)
+        border.kill()
+        border.start()
+        assert not answers(sock)
+        with border.connect(server.name) as later:
+            assert answers(later)
+            border.kill()
+            border.start()
+            assert answers(later)
 
 
 def test_a_connection_reset_while_nobody_records_is_reset_for_the_service(border):

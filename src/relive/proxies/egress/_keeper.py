@@ -10,24 +10,27 @@ import asyncio
 import contextlib
 import os
 import select
+import signal
 import socket
 import struct
 import subprocess
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from relive.kernel.unixpath import near
 
-__all__ = ["TEXT_MOST", "Keeper", "Kept"]
+__all__ = ["TEXT_MOST", "Keeper", "Kept", "copies_of"]
 
 TEXT_MOST = 1024  # of keeper.c
 _HEAD = struct.Struct("=cQ")
-_DESCRIPTORS_MOST = 2
+_DESCRIPTORS = 2
 _ANSWER_SECONDS = 5.0
 _SHUT_SECONDS = 1.0
 _PAUSE = 0.1  # [s] until another keeper is started
+_PAUSE_IN_TROUBLE = 10.0  # [s] until it is tried again where that failed
+_PEER = struct.Struct("=iII")  # struct ucred
 _SENT_BUFFER = 1 << 20  # [bytes]
 
 
@@ -46,7 +49,8 @@ class Keeper:
         program: ``relive-keeper``.
         path: of the socket at which it is met.
         capsule: descriptor (pidfd_open) of the process with which it ends.
-        all_kept: asked, when another keeper has been started, for all that it is to have; descriptors are closed then.
+        all_kept: asked, when another keeper has been started, for all that it is to have. One at a time, as the keeper hears of
+            them: what is let go meanwhile is not to come any more. Descriptors are closed then.
         on_trouble: told one sentence.
     """
 
@@ -56,7 +60,7 @@ class Keeper:
         program: Path,
         path: Path,
         capsule: int,
-        all_kept: Callable[[], Sequence[Kept]],
+        all_kept: Callable[[], Iterator[Kept]],
         on_trouble: Callable[[str], None],
     ) -> None:
         self._loop = loop
@@ -65,15 +69,18 @@ class Keeper:
         self._on_trouble = on_trouble
         self._line: socket.socket | None = None
         self._waiting: deque[tuple[bytes, list[int]]] = deque()  # with descriptors of our own
+        self._told_anew: Iterator[Kept] = iter(())
+        self._is_troubled = False
         self._child: subprocess.Popen[bytes] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def meet(self) -> list[Kept]:
         """Find the keeper of an earlier recorder, or start one. Returns what the earlier recorder has left."""
-        with contextlib.suppress(OSError):
-            return self._connect()
-        self._begin()
-        return []
+        try:
+            return self._connect(is_found=True)
+        except OSError:
+            self._begin()
+            return []
 
     def hold(self, number: int, descriptors: Sequence[int], text: bytes) -> None:
         """Hold descriptors, which stay the caller's as well; another time with the same number replaces what was held."""
@@ -101,7 +108,7 @@ class Keeper:
         self._drop()
         self._path.unlink(missing_ok=True)
 
-    def _connect(self) -> list[Kept]:
+    def _connect(self, *, is_found: bool = False) -> list[Kept]:
         line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         found: list[Kept] = []
         try:
@@ -111,7 +118,7 @@ class Keeper:
                 line.connect(name)
             while True:
                 said, descriptors, _, _ = socket.recv_fds(
-                    line, _HEAD.size + TEXT_MOST, _DESCRIPTORS_MOST, socket.MSG_CMSG_CLOEXEC
+                    line, _HEAD.size + TEXT_MOST, _DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
                 )
                 if len(said) < _HEAD.size:
                     raise ConnectionResetError("the keeper has ended")
@@ -119,7 +126,9 @@ class Keeper:
                 if letter == b"e":
                     break
                 found.append(Kept(number, list(descriptors), said[_HEAD.size :]))
-        except OSError:
+        except OSError as error:
+            if is_found and isinstance(error, TimeoutError):
+                _kill_peer(line)
             line.close()
             _close_all(one for kept in found for one in kept.descriptors)
             raise
@@ -149,8 +158,14 @@ class Keeper:
                     start_new_session=True,
                 )
             self._connect()
+            self._is_troubled = False
         except OSError as error:
-            self._on_trouble(f"connections end with this recorder, since nobody keeps them: {error}")
+            if not self._is_troubled:
+                self._on_trouble(f"connections end with this recorder, since nobody keeps them: {error}")
+            self._is_troubled = True
+            if self._child is not None:
+                self._child.kill()  # one that does not answer holds nothing yet
+            self._timer = self._loop.call_later(_PAUSE_IN_TROUBLE, self._begin_again)
 
     def _heard(self) -> None:
         """It never says anything but by its end."""
@@ -161,9 +176,10 @@ class Keeper:
         if select.select([self._capsule], [], [], 0)[0]:
             return  # it ended with the capsule, as the next one would
         self._begin()
-        for kept in self._all_kept():
-            self.hold(*kept)
-            _close_all(kept.descriptors)
+        if self._line is not None:
+            self._told_anew = self._all_kept()
+            self._loop.add_writer(self._line.fileno(), self._say_waiting)
+            self._say_waiting()
 
     def _say(self, said: bytes, descriptors: Sequence[int] = ()) -> None:
         if self._line is None:
@@ -177,12 +193,13 @@ class Keeper:
                 return  # it has gone, which is read next
             else:
                 return
-        with contextlib.suppress(OSError):  # no descriptor is left
-            self._waiting.append((said, [os.dup(one) for one in descriptors]))
+        copies = copies_of(descriptors)
+        if copies is not None:
+            self._waiting.append((said, copies))
 
     def _say_waiting(self) -> None:
         assert self._line is not None
-        while self._waiting:
+        while self._waiting or self._draw():
             said, descriptors = self._waiting[0]
             try:
                 socket.send_fds(self._line, [said], descriptors)
@@ -194,6 +211,12 @@ class Keeper:
             self._waiting.popleft()
         self._loop.remove_writer(self._line.fileno())
 
+    def _draw(self) -> bool:
+        kept = next(self._told_anew, None)
+        if kept is not None:
+            self._waiting.append((_HEAD.pack(b"k", kept.number) + kept.text, kept.descriptors))
+        return kept is not None
+
     def _drop(self) -> None:
         if self._line is not None:
             self._loop.remove_reader(self._line.fileno())
@@ -203,8 +226,33 @@ class Keeper:
         for _, descriptors in self._waiting:
             _close_all(descriptors)
         self._waiting.clear()
+        self._told_anew = iter(())
         if self._child is not None:
             self._child.poll()  # nobody else takes its status
+
+
+def copies_of(descriptors: Iterable[int]) -> list[int] | None:
+    """Others for the same files. None: the limit of descriptors is reached."""
+    copies: list[int] = []
+    try:
+        for one in descriptors:
+            copies.append(os.dup(one))  # one by one: those before one that fails are to be closed
+    except OSError:
+        _close_all(copies)
+        return None
+    return copies
+
+
+def _kill_peer(line: socket.socket) -> None:
+    """It holds connections that nobody could reach any more once another keeper has its name: their peers would wait for ever."""
+    pid, _, _ = _PEER.unpack(line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+    with contextlib.suppress(OSError):
+        process = os.pidfd_open(pid)
+        try:
+            if Path(f"/proc/{pid}/comm").read_text() == "relive-keeper\n":
+                signal.pidfd_send_signal(process, signal.SIGKILL)
+        finally:
+            os.close(process)
 
 
 def _close_all(descriptors: Iterable[int]) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ import msgpack
 
 from relive.proxies.egress._calls import reset
 from relive.proxies.egress._carrier import Opening
-from relive.proxies.egress._keeper import TEXT_MOST, Keeper, Kept
+from relive.proxies.egress._keeper import TEXT_MOST, Keeper, Kept, copies_of
 from relive.proxies.ingress._relay import Post, PostKind, SocketPlaces
 from relive.proxies.ingress._relay_writer import RelayWriter
 from relive.recording.dialogues import Tls, Way
@@ -170,9 +170,14 @@ class Pairs:
 
     def resume(self, kept: Kept) -> tuple[Opening, socket.socket, socket.socket] | None:
         """Go on with a connection of an earlier recorder. One on which nothing was said yet is returned."""
+        self._known[kept.number] = kept.text
+        if len(kept.descriptors) < len(Way):  # the limit of descriptors is reached
+            for one in kept.descriptors:
+                os.close(one)
+            self.let_go(kept.number)
+            return None
         inner, outer = (socket.socket(fileno=one) for one in kept.descriptors)
         known = _Known.unpacked(kept.text)
-        self._known[kept.number] = kept.text
         try:
             now = Places(self._relay.places(inner.fileno()), self._relay.places(outer.fileno()))
         except OSError:
@@ -193,18 +198,19 @@ class Pairs:
             self.carry(known.opening, inner, outer, said)
         return None
 
-    def all_kept(self) -> Sequence[Kept]:
-        """For a new keeper."""
-        found = []
-        for number, text in self._known.items():
-            ends = self.waiting.get(number)
-            if ends is not None:
-                descriptors: list[int] | None = [os.dup(one.fileno()) for one in ends]
-            else:
-                descriptors = self._relay.copies_of_pair(number)
+    def all_kept(self) -> Iterator[Kept]:
+        """For a new keeper; what has been let go before it comes is left out."""
+        for number in list(self._known):
+            text, ends = self._known.get(number), self.waiting.get(number)
+            if text is None:
+                continue
+            descriptors = (
+                self._relay.copies_of_pair(number)
+                if ends is None
+                else copies_of(one.fileno() for one in ends)
+            )
             if descriptors is not None:
-                found.append(Kept(number, descriptors, text))
-        return found
+                yield Kept(number, descriptors, text)
 
     def hear(self) -> None:
         """Act on all that the relay has posted by now."""
