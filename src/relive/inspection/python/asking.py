@@ -41,7 +41,11 @@ _FUNCTIONS = (
 _WHOLE_FILE = 257  # Py_file_input
 _SEEN = 0.3  # [s] for a thread to come to a system call
 _POLL = 0.01  # [s]
-_FUTEX = "202"
+_FUTEX, _FUTEX_TIMEOUT = (
+    "202",
+    4,
+)  # its number, and the place of its time limit among the words of proc_pid_syscall(5)
+_ASLEEP = 0.05  # [s] in which who waits for the interpreter's lock wakes several times
 _MOST = 64 << 20  # [bytes] of an answer
 _STOP = b"import signal; signal.raise_signal(signal.SIGTRAP)\0"
 
@@ -96,23 +100,48 @@ def _holder(pid: int, check: int, until: float) -> int | None:
 
 
 def _waiting_thread(pid: int, until: float) -> int | None:
-    """The main thread if it waits for something outside, else another that does, else one that waits for a lock."""
+    """The main thread if it waits for something outside, else another that does, else one that waits for a lock.
+
+    Who waits for the interpreter's own lock does not count: it is within a wait for a condition, of which glibc
+    (``__condvar_quiesce_and_switch_g1``) lets no other thread signal the next one before it has come out. It wakes every few
+    milliseconds (``sys.getswitchinterval``), so one that sleeps on is none.
+    """
+    asleep: dict[int, tuple[str, float]] = {}
     while True:
+        now = time.monotonic()
         calls = {tid: _call_of(pid, tid) for tid in procfs.threads_of(pid)}
-        waiting = [tid for tid, call in calls.items() if call not in ("", "running", "-1", _FUTEX)]
-        locked = [tid for tid, call in calls.items() if call == _FUTEX]
-        if waiting or locked:
-            return (waiting or locked)[0]
-        if time.monotonic() > until:
+        waiting = [tid for tid, call in calls.items() if call and call[0] not in ("running", "-1", _FUTEX)]
+        if waiting:
+            return waiting[0]
+        locked = {tid: call for tid, call in calls.items() if call and call[0] == _FUTEX}
+        switches = {tid: _switches_of(pid, tid) for tid in locked}
+        asleep = {
+            tid: asleep[tid] if tid in asleep and asleep[tid][0] == count else (count, now)
+            for tid, count in switches.items()
+        }
+        for tid, call in locked.items():
+            if call[_FUTEX_TIMEOUT] == "0x0" or now - asleep[tid][1] >= _ASLEEP:
+                return tid
+        if now > until:
             return None
         time.sleep(_POLL)
 
 
-def _call_of(pid: int, tid: int) -> str:
+def _call_of(pid: int, tid: int) -> list[str]:
+    """The words of ``/proc/PID/task/TID/syscall`` (proc_pid_syscall(5)): its number and arguments; none when it is gone."""
     try:
-        return Path(f"/proc/{pid}/task/{tid}/syscall").read_text().split(" ", 1)[0].strip()
+        return Path(f"/proc/{pid}/task/{tid}/syscall").read_text().split()
+    except OSError:
+        return []
+
+
+def _switches_of(pid: int, tid: int) -> str:
+    """Changes whenever the thread has run."""
+    try:
+        status = Path(f"/proc/{pid}/task/{tid}/status").read_text()
     except OSError:
         return ""
+    return status.partition("voluntary_ctxt_switches:")[2]
 
 
 def _come_to_safety(thread: StoppedThread, functions: Mapping[str, int]) -> None:
