@@ -27,6 +27,7 @@ _POLL = 1.0  # [s] the longest time between two looks at the group
 _LITTLE = "little memory"
 _PRESSED_COUNTS = 5.0  # [s] after it was little last, a kill is of that
 _SETTLE = 0.3  # [s] after a kill, for the connections that it breaks
+_SETTLE_MOST = 2.0  # [s] where the proxy has told of none by then: a host without memory is slow
 
 
 class Failures(Protocol):
@@ -115,8 +116,11 @@ class MemoryKills:
         at, taken = None, None
         if self._pressed is not None and killed - self._pressed_at < _PRESSED_COUNTS:
             at, taken = await self._pressed.keeping, self._pressed.taken
-        sighting = await self._failures.with_requests(sighting, taken, killed - _POLL)
-        await self._failures.report(sighting, at, at)
+        seen = await self._failures.with_requests(sighting, taken, killed - _POLL)
+        while seen.request is None and time.monotonic() - killed < _SETTLE_MOST:
+            await asyncio.sleep(_SETTLE)
+            seen = await self._failures.with_requests(sighting, taken, killed - _POLL)
+        await self._failures.report(seen, at, at)
 
     async def _commit_before_it_ends(self) -> _PressedCommit | None:
         if not self._limit.allows(_LITTLE):
