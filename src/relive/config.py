@@ -127,6 +127,11 @@ class Settings(BaseModel):
     keep_hours: int = Field(24, ge=0, description="and one of each of so many hours")
     keep_days: int = Field(7, ge=0, description="and one of each of so many days")
     keep_months: int = Field(12, ge=0, description="and one of each of so many months")
+    keep_before_incident: int = Field(
+        16,
+        ge=0,
+        description="of each of the last 32 incidents, so many commits before it, and one of each of as many minutes before it",
+    )
     body_limit: int = Field(16 << 20, gt=0, description="bytes kept of one recorded request or answer body")
     inside_keep: int = Field(
         256 << 20,

@@ -35,7 +35,7 @@ times = st.one_of(
 )
 many = st.lists(times, max_size=60).map(made)
 numbers = st.integers(0, 6)
-retentions = st.builds(Retention, st.integers(0, 4), numbers, numbers, numbers, numbers)
+retentions = st.builds(Retention, st.integers(0, 4), numbers, numbers, numbers, numbers, numbers)
 pins = st.sets(st.integers(0, 70).map(lambda number: CommitId(f"{number:064x}")), max_size=5)
 
 
@@ -56,7 +56,12 @@ def test_doing_it_again_drops_nothing_more(commits, retention, pinned):
     assert set(why_kept(left, retention, pinned)) == set(kept)
 
 
-@given(many, retentions, pins, st.sampled_from(["newest", "minutes", "hours", "days", "months"]))
+@given(
+    many,
+    retentions,
+    pins,
+    st.sampled_from(["newest", "minutes", "hours", "days", "months", "before_incident"]),
+)
 def test_a_larger_number_keeps_all_that_a_smaller_one_did(commits, retention, pinned, which):
     larger = replace(retention, **{which: getattr(retention, which) + 1})
     assert set(why_kept(commits, retention, pinned)) <= set(why_kept(commits, larger, pinned))
@@ -90,6 +95,34 @@ def test_thinned_as_they_come_in_is_as_thinned_once(given_times, retention, ever
             left = [one for one in left if one.id in kept]
     newest_first = commits[::-1]
     assert set(why_kept(left, retention, set())) == set(why_kept(newest_first, retention, set()))
+
+
+def test_what_led_to_a_failure_of_the_night_is_there_in_the_morning():
+    """A commit every 5 s, a failure at 3, six hours of commits after it: else one an hour would be left before it."""
+    morning = 1_700_000_000 * SECOND
+    commits = made([morning - seconds * SECOND for seconds in range(0, 8 * 3600, 5)])
+    failed = next(one for one in commits if one.taken_wall_ns <= morning - 6 * HOUR)
+    kept = why_kept(commits, Retention(32, 60, 24, before_incident=16), {failed.id})
+    ago = [
+        (failed.taken_wall_ns - one.taken_wall_ns) // SECOND
+        for one in commits
+        if "incident" in kept.get(one.id, ())
+    ]
+    assert ago[:16] == list(range(5, 85, 5))
+    minutes = {(failed.taken_wall_ns - seconds * SECOND) // MINUTE for seconds in ago}
+    assert len(minutes) == 16
+    assert "incident" not in {
+        reason for reasons in why_kept(commits, Retention(32), set()).values() for reason in reasons
+    }
+
+
+@given(st.integers(33, 80))
+def test_ever_new_failures_do_not_keep_all_there_is(count):
+    """Each fourth commit is followed by another failure; only the last 32 have what led to them kept."""
+    commits = made([-number * MINUTE for number in range(4 * count)])
+    failed = {one.id for one in commits[1::4]}
+    kept = why_kept(commits, Retention(1, before_incident=1), failed)
+    assert sum("incident" in reasons for reasons in kept.values()) == 32
 
 
 @given(st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59)))
@@ -129,4 +162,4 @@ def test_a_service_that_was_committed_for_a_year_leaves_minutes_hours_days_and_m
 
 def test_the_configuration_says_how_many(tmp_path):
     settings = load_settings(home=tmp_path, keep=3, keep_minutes=4, keep_hours=5, keep_days=6, keep_months=7)
-    assert Retention.configured(settings) == Retention(3, 4, 5, 6, 7)
+    assert Retention.configured(settings) == Retention(3, 4, 5, 6, 7, before_incident=16)

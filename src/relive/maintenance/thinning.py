@@ -15,17 +15,18 @@ __all__ = ["doomed", "thin"]
 def thin(store: Store, name: str, retention: Retention, incidents: Incidents) -> list[CommitId]:
     """Drop a target's commits that are not to be kept; returns their ids, newest first.
 
-    Tagged commits and those of incidents stay; who writes an incident does so within ``Store.nothing_dropped``.
+    Tagged commits, those of incidents and those that led to them stay. Who writes an incident does so within
+    ``Store.nothing_dropped``.
     """
     return store.thin(name, lambda lines: _beyond(lines, retention, incidents.pinned()))
 
 
 def doomed(store: Store, name: str, retention: Retention, incidents: Incidents) -> list[CommitId]:
     """What ``thin`` would drop now."""
-    pinned = incidents.pinned() | set(store.tags().values())
-    return _beyond(store.log(name), retention, pinned)
+    tagged = set(store.tags().values())
+    return [one for one in _beyond(store.log(name), retention, incidents.pinned()) if one not in tagged]
 
 
-def _beyond(lines: Sequence[StoredCommit], retention: Retention, pinned: set[CommitId]) -> list[CommitId]:
-    kept = why_kept(lines, retention, pinned)
+def _beyond(lines: Sequence[StoredCommit], retention: Retention, failed: set[CommitId]) -> list[CommitId]:
+    kept = why_kept(lines, retention, failed)
     return [line.id for line in lines if line.id not in kept]

@@ -38,6 +38,11 @@ class RetainWish(Wish):
     months: int | None = Field(
         default=None, ge=0, description="Keep one of each of so many months [setting: keep_months]"
     )
+    before_incident: int | None = Field(
+        default=None,
+        ge=0,
+        description="Keep so many before each incident, and one of each of as many minutes [setting: keep_before_incident]",
+    )
     dry_run: bool = Field(default=False, description="Only list what would be dropped")
 
 
@@ -77,6 +82,7 @@ def _retention(settings: Settings, wish: RetainWish) -> Retention:
         wish.hours if wish.hours is not None else configured.hours,
         wish.days if wish.days is not None else configured.days,
         wish.months if wish.months is not None else configured.months,
+        wish.before_incident if wish.before_incident is not None else configured.before_incident,
     )
 
 
