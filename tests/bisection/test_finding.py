@@ -36,11 +36,33 @@ def test_two_jumps_are_told_as_two_and_the_healing_between():
         (lambda _: BAD, "first commit.*is bad, not good"),
         (lambda _: GOOD, "last commit.*is good, not bad"),
         (lambda _: SKIPPED, "last commit.*cannot be judged"),
+        (lambda at: BAD if at else SKIPPED, "first commit.*cannot be judged"),
     ],
 )
 def test_ends_that_are_not_as_said_are_refused(says, words):
     with pytest.raises(UsageError, match=words):
         find_jumps(20, probe(says), further=0, most=50)
+
+
+@pytest.mark.parametrize("first_bad", [1, 13, 24])
+def test_where_no_commit_before_it_can_be_judged_it_is_told_from_where_on_it_is_bad(first_bad):
+    """As where an earlier state asks a server for what nobody recorded."""
+    says = probe(lambda at: BAD if at >= first_bad else SKIPPED)
+    found = find_jumps(25, says, further=2, most=50, is_good_named=False)
+    assert found.spans == [Span(first_bad - 1, first_bad)]
+    assert found.why_not == "no commit before it could be judged"
+    assert len(found.evidence.probes) <= 2 + 5 + 2
+
+
+def test_a_first_commit_that_nobody_named_and_that_tells_nothing_is_gone_round():
+    says = probe(lambda at: BAD if at >= 20 else GOOD if at >= 4 else SKIPPED)
+    found = find_jumps(25, says, further=3, most=50, is_good_named=False)
+    assert found.spans == [Span(19, 20)] and found.why_not is None
+
+
+def test_a_first_commit_that_nobody_named_and_that_is_bad_says_what_that_means():
+    with pytest.raises(UsageError, match="bad from the first commit there is"):
+        find_jumps(25, probe(lambda _: BAD), further=3, most=50, is_good_named=False)
 
 
 def test_a_predicate_that_crashes_is_an_error_and_never_bad():

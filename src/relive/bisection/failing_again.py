@@ -21,6 +21,7 @@ from relive.model.outcome import Outcome, Verdict, VerdictKind, verdict_words
 from relive.replay.plan import Pace, ReplayPlan
 from relive.replay.replay import ReplayOptions, replay
 from relive.replay.replay_input import ReplayInput, case_of_incident
+from relive.replay.sequence import miss_words
 from relive.store import Store
 
 __all__ = ["FailureProbe", "judged_verdict", "with_the_request_alone"]
@@ -79,6 +80,8 @@ def judged_verdict(verdict: Verdict, outcome: Outcome | None) -> Judged:
     seen = verdict_words(verdict.kind)
     if verdict.kind is VerdictKind.NOT_REPRODUCED and outcome is not None and outcome.status is not None:
         seen = f"{seen}: status {outcome.status}"
+    elif outcome is not None and outcome.misses:
+        seen = f"{seen}: {miss_words(outcome.misses[0])}"  # a difference would only be what came of it
     elif verdict.difference:
         seen = f"{seen}: {verdict.difference}"
     match verdict.kind:

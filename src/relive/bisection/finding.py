@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from relive.bisection.judgement import Judged, Judgement
 from relive.bisection.posterior import ProbeCounts, jump_posterior, most_telling, no_jump, two_jumps
-from relive.bisection.search import Span, jumps, next_probe
+from relive.bisection.search import Span, jumps, next_probe, with_open_begin
 from relive.errors import UsageError
 
 __all__ = ["Jumps", "ProbesMade", "find_jumps", "find_rate_jumps", "probe_again"]
@@ -104,6 +104,7 @@ def find_jumps(
     *,
     further: int,
     most: int,
+    is_good_named: bool = True,
     done: Callable[[int], None] = lambda _probes: None,
 ) -> Jumps:
     """Where each commit always says the same; see ``search``.
@@ -111,24 +112,36 @@ def find_jumps(
     Args:
         count: commits; the first is said to be good, the last to be bad.
         further: probes that look for further jumps; most: of all probes.
+        is_good_named: whoever asks has said that the first is good. Else it is only the first there is, and may tell nothing.
         done: called with the number of probes so far.
 
     Raises:
         UsageError: the first is bad, the last is good, or the predicate crashes or hangs.
     """
     prober = _Prober(count, probe, most, done)
-    for end, wanted in ((count - 1, Judgement.BAD), (0, Judgement.GOOD)):
-        said = prober.ask(end)
-        if said is not wanted:
-            raise _contradiction(wanted, said, prober.evidence.probes[-1][1].seen)
+    if (said := prober.ask(count - 1)) is not Judgement.BAD:
+        raise _contradiction(Judgement.BAD, said, prober.evidence.probes[-1][1].seen)
+    said = prober.ask(0)
+    is_begin_open = said is Judgement.SKIPPED and not is_good_named
+    if said is not Judgement.GOOD and not is_begin_open:
+        seen = prober.evidence.probes[-1][1].seen
+        raise _contradiction(Judgement.GOOD, said, seen) if is_good_named else _bad_from_the_first(said, seen)
     why_not = None
-    while (at := next_probe(prober.evidence.known(), further=further)) is not None:
+
+    def known() -> Mapping[int, Judgement]:
+        found = prober.evidence.known()
+        return with_open_begin(found) if is_begin_open else found
+
+    while (at := next_probe(known(), further=further)) is not None:
         if prober.is_spent:
             why_not = f"{most} probes were made (--most)"
             break
-        further -= next_probe(prober.evidence.known(), further=0) is None
+        further -= next_probe(known(), further=0) is None
         prober.ask(at)
-    return Jumps(prober.evidence, jumps(prober.evidence.known()), why_not=why_not)
+    spans = jumps(known())
+    if Judgement.GOOD not in prober.evidence.known().values():
+        why_not = "no commit before it could be judged" + (f", and {why_not}" if why_not is not None else "")
+    return Jumps(prober.evidence, spans, why_not=why_not)
 
 
 def probe_again(
@@ -177,6 +190,17 @@ def _contradiction(wanted: Judgement, said: Judgement, seen: str) -> UsageError:
         f"the {which} commit ({option}) is {said.value}, not {wanted.value}",
         cause=seen,
         remedy="name another (`relive log`), or turn the predicate round",
+    )
+
+
+def _bad_from_the_first(said: Judgement, seen: str) -> UsageError:
+    """The first commit there is, which nobody has said to be good."""
+    if said is Judgement.FAILED:
+        return _contradiction(Judgement.GOOD, said, seen)
+    return UsageError(
+        "it is bad from the first commit there is",
+        cause=seen,
+        remedy="what made it so came before that commit, or it needs no state: `relive reproduce` tries it without any",
     )
 
 
@@ -245,5 +269,5 @@ def _rate_jumps(evidence: ProbesMade, confidence: float) -> Jumps:
 
 def _span(counts: list[ProbeCounts], second: int) -> Span:
     """From the last commit before ``second`` that was probed."""
-    first = max(at for at in range(second) if counts[at].bad + counts[at].good)
+    first = max((at for at in range(second) if counts[at].bad + counts[at].good), default=second - 1)
     return Span(first, second, tuple(range(first + 1, second)))

@@ -7,6 +7,9 @@ Commits are numbered from 0 in the order in which they were taken.
 2. With no such pair left, up to a wished number of further probes look into the widest spans between neighbours that agree: a
    state that heals, a cache that expires, jumps more than once. One that contradicts makes pairs for the first rule.
 
+Where the first commit tells nothing (``with_open_begin``), it and those like it, up to the first that was judged, count as before
+the jump: what is found is from where on it is bad.
+
 What is found are jumps that are there, each exact but for commits that could not be judged. That there are no others is not
 promised.
 """
@@ -19,7 +22,7 @@ from itertools import pairwise
 
 from relive.bisection.judgement import Judgement
 
-__all__ = ["Span", "jumps", "next_probe"]
+__all__ = ["Span", "jumps", "next_probe", "with_open_begin"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,15 @@ def next_probe(known: Mapping[int, Judgement], *, further: int) -> int | None:
 def jumps(known: Mapping[int, Judgement]) -> list[Span]:
     """Neighbours that differ, first to last."""
     return [span for span in _spans(known) if known[span.before] is not known[span.after]]
+
+
+def with_open_begin(known: Mapping[int, Judgement]) -> dict[int, Judgement]:
+    """What is known, with those good that told nothing and lie before every commit that was judged."""
+    earliest = min(at for at, said in known.items() if said in (Judgement.GOOD, Judgement.BAD))
+    return {
+        at: Judgement.GOOD if said is Judgement.SKIPPED and at < earliest else said
+        for at, said in known.items()
+    }
 
 
 def _agreeing(known: Mapping[int, Judgement]) -> list[Span]:

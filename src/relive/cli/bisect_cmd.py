@@ -92,6 +92,8 @@ def _jump_lines(found: Bisection, jump: Jump) -> Iterator[str]:
     verb = "begins" if jump.begins else "ends"
     sure = f", with a probability of {100 * jump.probability:.1f} %" if jump.probability is not None else ""
     yield f"It {verb} with commit {_name(after)}{sure}; the one before is {_name(before)}."
+    if before.skipped and not before.good + before.bad:
+        yield f"  From that one it takes another way, which is no judgement: {before.seen}"
     if jump.sides is not None:
         first, then = jump.sides
         yield f"  before it {_side(first)}, from it on {_side(then)}"

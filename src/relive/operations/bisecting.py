@@ -43,7 +43,13 @@ def bisect(settings: Settings, wish: BisectWish, progress: Progress) -> Bisectio
                 done=done,
             )
         else:
-            found = find_jumps(len(line), probe, further=wish.further, most=wish.most, done=done)
+            found = find_jumps(
+                *(len(line), probe),
+                further=wish.further,
+                most=wish.most,
+                is_good_named=wish.good is not None,
+                done=done,
+            )
     drawn: list[int] = []
     if wish.curve is not None:
         drawn = commits_of_curve(len(line), wish.curve, found.spans)
