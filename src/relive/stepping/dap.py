@@ -70,13 +70,15 @@ class DapAdapter:
             ValueError,
             OverflowError,
         ) as error:  # of what the client has sent
-            told = f"{command} has other arguments than the protocol says ({type(error).__name__}: {error})"
-            yield self._response(request, False, {"error": _error(told)}, told)
+            message = (
+                f"{command} has other arguments than the protocol says ({type(error).__name__}: {error})"
+            )
+            yield self._response(request, False, {"error": _error(message)}, message)
             return
         body, *events = answers
         yield self._response(request, True, body)
-        for name, told in events:
-            yield self._message({"type": "event", "event": name, "body": told})
+        for name, content in events:
+            yield self._message({"type": "event", "event": name, "body": content})
 
     def _answered(self, command: str, given: Message) -> Iterator[Any]:
         """The body of the answer, then (name, body) of each event."""
@@ -95,17 +97,17 @@ class DapAdapter:
 
     def _stopped(self, command: str, stop: Stop | None, *, was_ended: bool = False) -> tuple[str, Message]:
         reasons = {"breakpoint": "breakpoint", "watch": "data breakpoint"}
-        reason, told = "step", None
+        reason, description = "step", None
         if stop is not None:
             reason = reasons.get(stop.stopped, "step")
         elif command in ("stepBack", "reverseContinue"):
-            told = _BEGINS
+            description = _BEGINS
         elif not was_ended and self._timeline.last:
             self._timeline.go_to(self._timeline.last)
-            told = _ENDS
+            description = _ENDS
         body: Message = {"reason": reason, "threadId": _THREAD, "allThreadsStopped": True}
-        if told is not None:
-            body |= {"description": told, "text": told}
+        if description is not None:
+            body |= {"description": description, "text": description}
         return "stopped", body
 
     # -- beginning and end -----------------------------------------------------------------------------------------
@@ -123,12 +125,12 @@ class DapAdapter:
         stop = self._timeline.go_to_failure()
         yield {}
         if stop is None:
-            told = "The request came to no line of the service's own code.\n"
-            yield "output", {"category": "important", "output": told}
+            text = "The request came to no line of the service's own code.\n"
+            yield "output", {"category": "important", "output": text}
             yield "terminated", {}
         else:
-            told = "This is where it failed. Step back."
-            body = {"reason": "exception", "description": told, "text": told, "threadId": _THREAD}
+            text = "This is where it failed. Step back."
+            body = {"reason": "exception", "description": text, "text": text, "threadId": _THREAD}
             yield "stopped", body | {"allThreadsStopped": True}
 
     def _do_disconnect(self, _given: Message) -> Iterator[Any]:
@@ -165,17 +167,17 @@ class DapAdapter:
         yield {"dataId": name, "description": name, "accessTypes": ["write"]}
 
     def _do_setDataBreakpoints(self, given: Message) -> Iterator[Any]:
-        told, watches = [], []
+        verified, watches = [], []
         for one in given["breakpoints"]:
             try:
                 self._timeline.check(str(one["dataId"]), is_watched=True)
             except PlaceUnfit as error:
-                told.append({"verified": False, "message": str(error)})
+                verified.append({"verified": False, "message": str(error)})
             else:
-                told.append({"verified": True})
+                verified.append({"verified": True})
                 watches.append(str(one["dataId"]))
         self._timeline.watches[:] = watches
-        yield {"breakpoints": told}
+        yield {"breakpoints": verified}
 
     # -- looking ---------------------------------------------------------------------------------------------------
 
@@ -225,16 +227,16 @@ class DapAdapter:
 
     # -- messages --------------------------------------------------------------------------------------------------
 
-    def _response(self, request: Message, success: bool, body: Message, told: str = "") -> Message:
+    def _response(self, request: Message, success: bool, body: Message, message: str = "") -> Message:
         shared = {"type": "response", "request_seq": request.get("seq", 0), "success": success}
         answer = shared | {"command": request.get("command"), "body": body}
-        return self._message(answer | ({"message": told} if told else {}))
+        return self._message(answer | ({"message": message} if message else {}))
 
-    def _message(self, told: Message) -> Message:
+    def _message(self, body: Message) -> Message:
         self._sent += 1
-        return {"seq": self._sent, **told}
+        return {"seq": self._sent, **body}
 
 
-def _error(told: str) -> Message:
+def _error(message: str) -> Message:
     # The protocol's own braces stand for variables.
-    return {"id": 1, "format": told.replace("{", "(").replace("}", ")"), "showUser": True}
+    return {"id": 1, "format": message.replace("{", "(").replace("}", ")"), "showUser": True}
