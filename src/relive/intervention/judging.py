@@ -56,10 +56,10 @@ def probability_left(control: Sequence[FixRun], runs: Sequence[FixRun]) -> float
 def counted(runs: Sequence[FixRun]) -> str:
     """Runs in words: ``passes 3 of 3``, ``fails the same 2 of 3, no failure 1 of 3``."""
     results = list(dict.fromkeys(run.result for run in runs))
-    told = [
+    counts = [
         f"{_WORDS.get(one, one)} {sum(run.result == one for run in runs)} of {len(runs)}" for one in results
     ]
-    return ", ".join(told) or "never ran"
+    return ", ".join(counts) or "never ran"
 
 
 _WORDS = {"no failure": "passes", "fails the same": "fails", "not restored": "could not be restored"}

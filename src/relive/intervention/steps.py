@@ -202,7 +202,7 @@ def _border(
     subject: int,
     span: tuple[int, int],
 ) -> list[_Found]:
-    told = InprocessCalls(events)
+    inprocess = InprocessCalls(events)
     return [
         ((call.asked_mono_ns, call.index), _served_at(served, call.asked_mono_ns, subject), None, call)
         for call in calls
@@ -211,7 +211,7 @@ def _border(
         and "message" not in call.asked
         and call.asked.get("statement") not in _HOUSEKEEPING
         and not call.extra.get("housekeeping")
-        and not told.tells(call)
+        and not inprocess.covers(call)
     ]
 
 

@@ -52,7 +52,7 @@ def egress_events(
         if dialogue.error is not None or dialogue.tls is Tls.CLOSED or not _reaches(dialogue, began_ns):
             continue
         for call in protocols.protocol_of(dialogue).calls(dialogue):
-            if began_ns <= call.asked_mono_ns <= ended_ns and not known.tells(call):
+            if began_ns <= call.asked_mono_ns <= ended_ns and not known.covers(call):
                 found.append(_event(call, _seq_of(dialogue, call), wall_ns, mask))
     lookups = [one for one in egress.lookups if began_ns <= one.mono_ns <= ended_ns]
     found += [_event(call, call.index, wall_ns, mask) for call in protocols.names.lookups(lookups)]
@@ -75,7 +75,7 @@ class InprocessCalls:
                 end = event.mono_ns + (rest if isinstance(rest, int) else 0)
                 self._spans.setdefault(event.kind, []).append((event.mono_ns - took, end))
 
-    def tells(self, call: Call) -> bool:
+    def covers(self, call: Call) -> bool:
         """A call of that kind was under way when this one was asked."""
         return any(
             begin - _SLACK_NS <= call.asked_mono_ns <= end + _SLACK_NS
