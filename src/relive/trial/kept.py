@@ -120,8 +120,8 @@ def parse_kept(text: str, called: str) -> KeptState:
     if len(text) > _MOST:
         raise KeptInvalid(f"{called} is no kept state", cause="it is too long")
     try:
-        told: Any = yaml.safe_load(text)
-        return KeptState.model_validate(told)
+        loaded: Any = yaml.safe_load(text)
+        return KeptState.model_validate(loaded)
     except (yaml.YAMLError, ValidationError, RecursionError) as error:
         raise KeptInvalid(
             f"{called} is no kept state",
@@ -140,9 +140,9 @@ def _cause(error: Exception) -> str:
 
 def written_kept(state: KeptState) -> str:
     """Its text; what is as it is without being said is left out."""
-    told = state.model_dump(mode="json", exclude_defaults=True)
+    fields = state.model_dump(mode="json", exclude_defaults=True)
     body = yaml.safe_dump(
-        {"relive_kept": state.relive_kept, **told}, sort_keys=False, allow_unicode=True, width=110
+        {"relive_kept": state.relive_kept, **fields}, sort_keys=False, allow_unicode=True, width=110
     )
     return _HEAD + body
 
