@@ -112,9 +112,9 @@ class Committer:
         Args:
             longest: seconds between two tries, where that may be more than a minute.
         """
-        told = {"error": error.as_json()} if isinstance(error, ReliveError) else {"exc_info": error}
+        details = {"error": error.as_json()} if isinstance(error, ReliveError) else {"exc_info": error}
         pause = self._protection.failed(_PART, error, max(longest, _RETRY_MOST))
-        self._log.error("commit failed", pause=pause, **told)
+        self._log.error("commit failed", pause=pause, **details)
         return pause
 
     async def capture(
