@@ -102,13 +102,13 @@ class Started:
         commands: (file, command line) of each, in order.
     """
 
-    def __init__(self, told: Any) -> None:
-        _demand(type(told) is dict, "it is no object")
-        listed = told.pop("started", [])
+    def __init__(self, header: Any) -> None:
+        _demand(type(header) is dict, "it is no object")
+        listed = header.pop("started", [])
         _demand(type(listed) is list and len(listed) <= _MOST_CHILDREN, "its processes")
         _demand(all(_is_started(one) for one in listed), "a process of it is none")
         self.commands: List[Tuple[str, List[str]]] = [(name, words) for name, words in listed]
-        self._header = told
+        self._header = header
         self.nothing()
 
     def nothing(self) -> Answers:
