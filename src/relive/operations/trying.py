@@ -209,8 +209,8 @@ def _with_usual(context: TrialContext, near: Neighbours, unchanged: FixTried) ->
     """With what the neighbours do without any fix."""
     context.tell(f"Sending {len(near.asked)} neighbouring requests.")
     usual, differing = compared(context, near, None)
-    told = unchanged.model_copy(update={"neighbours": len(near.asked), "breaks": differing})
-    return replace(near, usual=usual), told
+    updated = unchanged.model_copy(update={"neighbours": len(near.asked), "breaks": differing})
+    return replace(near, usual=usual), updated
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,10 +241,10 @@ def try_fresh_process(
         if wish.limit is not None:
             asked["limit"] = wish.limit
         # Without the mark of a task: it stands for all of this, and each of these would be taken for the one before.
-        told = reproduce(
+        reproduction = reproduce(
             settings.model_copy(update={"mark": None}), ReproduceWish.model_validate(asked), progress
         )
-        tried = FixTried(name=name, kind="fresh", runs=[_fresh_run(one) for one in told.attempts])
+        tried = FixTried(name=name, kind="fresh", runs=[_fresh_run(one) for one in reproduction.attempts])
         if not found:
             failed = sum(run.fails is True for run in tried.runs)
             ran = sum(run.fails is not None for run in tried.runs)

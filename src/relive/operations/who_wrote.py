@@ -72,14 +72,14 @@ def who_wrote(settings: Settings, wish: WhoWroteWish, progress: Progress) -> Wri
     with progress.progress("replaying", wish.most) as done:
         for one in _cases(settings, store, incident, case, wish):
             try:
-                told = _replayed(settings, store, incident, one, wish, mask)
+                replayed = _replayed(settings, store, incident, one, wish, mask)
             except (PlaceUnfit, RestoreFailed):
                 if found is None:
                     raise
                 break  # further back the process had not yet what is asked about
             tried.append(one.commit)
-            if found is None or told.fails is not None:  # one that could not be run says nothing
-                found = told
+            if found is None or replayed.fails is not None:  # one that could not be run says nothing
+                found = replayed
             done(len(tried))
             if found.writes or len(tried) >= wish.most:
                 break
@@ -178,15 +178,15 @@ def _written(
 
 
 def _write(record: WriteRecord, expression: str, requests: Requests, mask: Mask) -> ValueWrite:
-    def place(told: PlaceRecord) -> Place:
+    def place(seen: PlaceRecord) -> Place:
         return Place(
-            file=told.file,
-            line=told.line,
-            function=told.function,
-            source=told.source,
-            request=requests.number(record.pid, told.request),
-            about=requests.words(record.pid, told.request),
-            position=told.position,
+            file=seen.file,
+            line=seen.line,
+            function=seen.function,
+            source=seen.source,
+            request=requests.number(record.pid, seen.request),
+            about=requests.words(record.pid, seen.request),
+            position=seen.position,
         )
 
     return ValueWrite(
