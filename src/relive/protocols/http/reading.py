@@ -202,7 +202,7 @@ class _Reading:
         if draft.down_begin is not None and not draft.whole and self._junk is None:
             down_end = len(timing.down)  # the beginning of a head that was held
         unsent = draft.early and draft.up_end is None
-        told = asked_of(
+        question = asked_of(
             draft.head,
             None if unsent else b"".join(draft.body),
             scheme=scheme_of(self._dialogue),
@@ -214,8 +214,8 @@ class _Reading:
         ended: int | None = timing.answered_ns(down_end - 1) if draft.whole else when
         answer = draft.answer
         return Call(
-            kind=told.kind,
-            asked=told.asked,
+            kind=question.kind,
+            asked=question.asked,
             answer=answer_of(answer) if answer is not None else None,
             end=end,
             dialogue=self._dialogue.number,
@@ -228,7 +228,7 @@ class _Reading:
             pieces=timing.pieces(up_end, begin, down_end),
             end_after_ns=timing.end_after_ns(up_end, down_end) if closes or not draft.whole else 0,
             extra={
-                "volatile": told.volatile,
+                "volatile": question.volatile,
                 "interim": draft.final_begin - begin if answer is not None else down_end - begin,
                 "head": len(answer.raw) if answer is not None else 0,
                 "chunked": answer is not None and answer.length is None and not answer.lasts_until_close,
