@@ -201,11 +201,11 @@ def _from_outside(terminal: Terminal, settings: Settings, wish: DebugWish, incid
 
 def _talk_to_gdb(terminal: Terminal, incident: Incident, branch: Branch) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        told = Path(directory) / "ended"
-        command = gdb_at(incident, branch, told)
+        end_file = Path(directory) / "ended"
+        command = gdb_at(incident, branch, end_file)
         terminal.status(f"Running {shlex.join(command)}.")
         subprocess.run(command, check=False)
-        if words := _ended(incident, native_end(incident, told)):
+        if words := _ended(incident, native_end(incident, end_file)):
             terminal.status(words)
 
 
