@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from relive.incidents.report.json_events import plain
 from relive.incidents.report.masking import Mask
 from relive.protocols.call import Call, CallEnd
 from relive.protocols.egress_window import read_egress
@@ -120,9 +119,7 @@ def _event(call: Call, seq: int, wall: _Wall, mask: Mask) -> Event:
     if call.end is CallEnd.OPEN:
         fields["error"] = {"type": "NoAnswer", "args": [], "text": "no answer was recorded"}
     body = mask.body(data, _content_type(raw))
-    return plain(
-        Event(seq, ended, wall(ended), call.kind, connection=call.dialogue, data=body, fields=fields)
-    )
+    return Event(seq, ended, wall(ended), call.kind, connection=call.dialogue, data=body, fields=fields)
 
 
 def _seq_of(dialogue: Dialogue, call: Call) -> int:

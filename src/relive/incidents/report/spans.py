@@ -340,7 +340,7 @@ def _system(asked: Mapping[str, Any]) -> str:
 
 
 def _address(to: Any) -> str | None:
-    return ":".join(str(part) for part in to) if isinstance(to, list | tuple) and len(to) == 2 else None
+    return ":".join(str(part) for part in to) if isinstance(to, list) and len(to) == 2 else None
 
 
 def _server(asked: Mapping[str, Any]) -> Attributes:
