@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from relive.errors import KeptInvalid, UsageError
+from relive.errors import KeptInvalid, UsageError, reason_of
 from relive.model.expectation import parse_expectation
 from relive.replay.plan import Pace
 
@@ -134,7 +134,8 @@ def _cause(error: Exception) -> str:
     if isinstance(error, ValidationError):
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        return f"{where}: {first['msg'].removeprefix('Value error, ')}" if where else str(first["msg"])
+        reason = reason_of(first["msg"])
+        return f"{where}: {reason}" if where else reason
     return " ".join(str(error).split())
 
 
