@@ -10,6 +10,7 @@ from .conftest import Ran
 
 AFTER_THE_EVENT = """
 import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever ran the tests may have it ignored
 from relive_recorder.recorder import recorder
 
 class Interrupted:
@@ -33,6 +34,7 @@ recorder.emit("note", {"about": "second"})
 
 WITH_THE_LOCK = """
 import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever ran the tests may have it ignored
 from relive_recorder.recorder import recorder
 
 class Interrupted:
