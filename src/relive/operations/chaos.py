@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
 
 from pydantic import Field
 
@@ -19,9 +18,15 @@ from relive.kernel import procfs
 from relive.model.chaos import Chaos, Delay
 from relive.model.outcome import Replay
 from relive.model.token_scope import Scope
-from relive.operations.grammars import each_written_as
 from relive.operations.operation import Effect, Faces, Operation, Route, Tool
-from relive.operations.policies import check_ignore, parse_stub_policy
+from relive.operations.policies import (
+    IgnoredDifferences,
+    MissPolicies,
+    RequestLimit,
+    SentPace,
+    check_ignore,
+    parse_stub_policy,
+)
 from relive.operations.progress import Progress
 from relive.operations.replays import ReplayedMoment, case_of_moment, look_up_moment
 from relive.operations.runs import save_replay
@@ -56,17 +61,10 @@ class ChaosWish(ReplayedMoment):
     within: float = Field(
         default=600, gt=0, le=86_400, description="Seconds after which no further replay begins"
     )
-    pace: Pace = Field(
-        default=Pace.RECORDED, description="Send again at the recorded pace, or as fast as order allows"
-    )
-    ignore: Annotated[list[str], each_written_as(check_ignore)] = Field(
-        default=[], description="What may differ, as for `relive replay`"
-    )
-    on_miss: Annotated[list[str], each_written_as(parse_stub_policy)] = Field(
-        default=[],
-        description="A call without a recorded answer: fail or pass, or KIND=pass such as http-call=pass",
-    )
-    limit: float | None = Field(default=None, ge=0.1, le=86_400, description="Seconds for the judged request")
+    pace: SentPace = Pace.RECORDED
+    ignore: IgnoredDifferences = Field(default=[])
+    on_miss: MissPolicies = Field(default=[])
+    limit: RequestLimit = None
 
 
 def chaos(settings: Settings, wish: ChaosWish, progress: Progress) -> Chaos:

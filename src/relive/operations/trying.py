@@ -21,7 +21,14 @@ from relive.model.trial import FixRun, FixTried, Trial
 from relive.operations.grammars import each_written_as
 from relive.operations.named import look_up_incident
 from relive.operations.operation import Effect, Faces, Operation, Route, Tool, Wish
-from relive.operations.policies import check_ignore, parse_stub_policy
+from relive.operations.policies import (
+    IgnoredDifferences,
+    MissPolicies,
+    RequestLimit,
+    SentPace,
+    check_ignore,
+    parse_stub_policy,
+)
 from relive.operations.progress import Progress
 from relive.operations.reproductions import ReproduceWish, reproduce
 from relive.operations.targets import tend
@@ -88,17 +95,10 @@ class TryWish(Wish):
         description="Also up to so many recorded requests before and after the failing one: what does a fix break?",
     )
     first: bool = Field(default=False, description="The first time the incident was seen, not the latest")
-    pace: Pace = Field(
-        default=Pace.RECORDED, description="Send again at the recorded pace, or as fast as order allows"
-    )
-    ignore: Annotated[list[str], each_written_as(check_ignore)] = Field(
-        default=[], description="What may differ, as for `relive replay`"
-    )
-    on_miss: Annotated[list[str], each_written_as(parse_stub_policy)] = Field(
-        default=[],
-        description="A call without a recorded answer: fail or pass, or KIND=pass such as http-call=pass",
-    )
-    limit: float | None = Field(default=None, ge=0.1, le=86_400, description="Seconds for the judged request")
+    pace: SentPace = Pace.RECORDED
+    ignore: IgnoredDifferences = Field(default=[])
+    on_miss: MissPolicies = Field(default=[])
+    limit: RequestLimit = None
 
 
 def try_fixes(settings: Settings, wish: TryWish, progress: Progress) -> Trial:
