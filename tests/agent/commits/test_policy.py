@@ -31,8 +31,8 @@ class Played(Committer):
 
     def __init__(self, becomes: Iterable[Exception | None], protection: Protection) -> None:
         unused: Any = None
-        taker: Any = SimpleNamespace(advance=None)  # nothing else of it is asked for here
-        super().__init__(taker, LifePaths(Path("/")), "pay", unused, protection)
+        dumper: Any = SimpleNamespace(advance=None)  # nothing else of it is asked for here
+        super().__init__(dumper, LifePaths(Path("/")), "pay", unused, protection)
         self._becomes = iter(becomes)
         self.asked: list[Trigger] = []
         self.ready_after: list[tuple[bool, int]] = []
