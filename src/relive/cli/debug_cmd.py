@@ -45,7 +45,7 @@ from relive.operations.respawning import tend_capsules
 from relive.replay.debug.outcome import DebugOutcome
 from relive.replay.debug.session import Debugged, has_waiting_thread
 from relive.sandbox.branch import Branch
-from relive.stepping.commands import Commands
+from relive.stepping.commands import DebuggerCommands
 from relive.stepping.dap import DapAdapter
 from relive.stepping.dap_server import listening, serve_one
 from relive.stepping.editors import entry_name, write_entry
@@ -152,7 +152,7 @@ def _step(terminal: Terminal, settings: Settings, wish: DebugWish, incident: Inc
     import readline  # noqa: F401 - as in ``_talk``
 
     with stepping(settings, wish, incident, terminal) as (timeline, _):
-        commands = Commands(timeline)
+        commands = DebuggerCommands(timeline)
         print(printable(commands.opening()), flush=True)
         said = ""
         while not commands.has_quit:

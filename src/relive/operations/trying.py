@@ -53,7 +53,7 @@ from relive.trial.trying import (
     with_odds,
 )
 
-__all__ = ["NONE", "TRY", "FreshWish", "TryWish", "has_worked", "try_fixes", "try_fresh_process"]
+__all__ = ["NONE", "TRY", "FreshTrial", "TryWish", "has_worked", "try_fixes", "try_fresh_process"]
 
 NONE = "none"  # as a fix: the unchanged code, which is run in any case
 _BASELINE = 2  # runs of the unchanged code, at least
@@ -142,7 +142,7 @@ def try_fixes(settings: Settings, wish: TryWish, progress: Progress) -> Trial:
             _, breaks = compared(context, near, change)
             tried = tried.model_copy(update={"neighbours": len(near.asked), "breaks": breaks})
         fixes.append(tried)
-    fresh = FreshWish(wish.incident, wish.times, wish.limit)
+    fresh = FreshTrial(wish.incident, wish.times, wish.limit)
     fixes += try_fresh_process(settings, fresh, wish.env, wish.tree, progress)
     return mask.model(
         Trial(
@@ -214,7 +214,7 @@ def _with_usual(context: TrialContext, near: Neighbours, unchanged: FixTried) ->
 
 
 @dataclass(frozen=True, slots=True)
-class FreshWish:
+class FreshTrial:
     """Which failure is tried in processes that are started anew, how often, and the seconds that its request has."""
 
     incident: int
@@ -223,7 +223,7 @@ class FreshWish:
 
 
 def try_fresh_process(
-    settings: Settings, wish: FreshWish, env: Sequence[str], trees: Sequence[str], progress: Progress
+    settings: Settings, wish: FreshTrial, env: Sequence[str], trees: Sequence[str], progress: Progress
 ) -> list[FixTried]:
     """Processes that are started anew: as recorded, for comparison, then with another environment, then with other trees."""
     if not env and not trees:

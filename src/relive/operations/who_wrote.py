@@ -24,7 +24,7 @@ from relive.operations.operation import Effect, Faces, Operation, Route, Tool
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
 from relive.replay.replay_input import ReplayInput, case_of_incident
-from relive.stepping.following import PlaceRecord, Watch, WriteRecord
+from relive.stepping.following import PlaceRecord, WatchedExpression, WriteRecord
 from relive.stepping.replaying import FollowedReplay, Requests, replay_followed, result_words, trouble_of
 from relive.store import Store
 
@@ -131,7 +131,7 @@ def _cases(
 def _replayed(
     settings: Settings, store: Store, incident: Incident, case: ReplayInput, wish: WhoWroteWish, mask: Mask
 ) -> Written:
-    watch = Watch(wish.expression, wish.module)
+    watch = WatchedExpression(wish.expression, wish.module)
     wishes = wishes_of(wish, mask)
     with replay_followed(settings, store, case, wishes, [], watch, most=_WRITES_MOST) as followed:
         return _written(incident, case, wish, followed, mask)

@@ -1,4 +1,4 @@
-"""The Debug Adapter Protocol for a ``Timeline``: requests of an editor to answers and events.
+"""The Debug Adapter Protocol for a ``SteppingSession``: requests of an editor to answers and events.
 
 https://microsoft.github.io/debug-adapter-protocol/specification. Bytes and sockets are ``dap_server``'s. There is one thread, the
 request. Editors show the requests ``stepBack`` and ``reverseContinue`` as buttons where an adapter says ``supportsStepBack``.
@@ -12,7 +12,7 @@ from typing import Any
 
 from relive.errors import PlaceUnfit, ReliveError, UsageError
 from relive.stepping.live import Breakpoint, Stop
-from relive.stepping.timeline import Timeline
+from relive.stepping.stepping_session import SteppingSession
 
 __all__ = ["DapAdapter", "Message"]
 
@@ -40,18 +40,18 @@ class DapAdapter:
         has_ended: the client has left, or ended the session.
     """
 
-    def __init__(self, timeline: Timeline, about: str) -> None:
-        self._timeline = timeline
+    def __init__(self, session: SteppingSession, about: str) -> None:
+        self._session = session
         self._about = about
         self.has_ended = False
         self._sent = 0
         self._moves: dict[str, Callable[[], Stop | None]] = {
-            "continue": lambda: timeline.forward("continue"),
-            "next": lambda: timeline.forward("next"),
-            "stepIn": lambda: timeline.forward("step"),
-            "stepOut": lambda: timeline.forward("out"),
-            "stepBack": lambda: timeline.back("next"),
-            "reverseContinue": lambda: timeline.back("continue"),
+            "continue": lambda: session.forward("continue"),
+            "next": lambda: session.forward("next"),
+            "stepIn": lambda: session.forward("step"),
+            "stepOut": lambda: session.forward("out"),
+            "stepBack": lambda: session.back("next"),
+            "reverseContinue": lambda: session.back("continue"),
         }
 
     def handle(self, request: Message) -> Iterator[Message]:
@@ -83,7 +83,7 @@ class DapAdapter:
     def _answered(self, command: str, given: Message) -> Iterator[Any]:
         """The body of the answer, then (name, body) of each event."""
         if command in self._moves:
-            was_ended = self._timeline.stop is None
+            was_ended = self._session.stop is None
             stop = self._moves[command]()
             yield {"allThreadsContinued": True} if command in ("continue", "reverseContinue") else {}
             yield self._stopped(command, stop, was_ended=was_ended)
@@ -102,8 +102,8 @@ class DapAdapter:
             reason = reasons.get(stop.stopped, "step")
         elif command in ("stepBack", "reverseContinue"):
             description = _BEGINS
-        elif not was_ended and self._timeline.last:
-            self._timeline.go_to(self._timeline.last)
+        elif not was_ended and self._session.last:
+            self._session.go_to(self._session.last)
             description = _ENDS
         body: Message = {"reason": reason, "threadId": _THREAD, "allThreadsStopped": True}
         if description is not None:
@@ -122,7 +122,7 @@ class DapAdapter:
     _do_launch = _do_attach
 
     def _do_configurationDone(self, _given: Message) -> Iterator[Any]:
-        stop = self._timeline.go_to_failure()
+        stop = self._session.go_to_failure()
         yield {}
         if stop is None:
             text = "The request came to no line of the service's own code.\n"
@@ -150,8 +150,8 @@ class DapAdapter:
             Breakpoint(path, int(one["line"]), str(one["condition"]) if one.get("condition") else None)
             for one in given.get("breakpoints") or []
         ]
-        others = [one for one in self._timeline.breakpoints if one.file != path]
-        self._timeline.breakpoints[:] = [*others, *wanted]
+        others = [one for one in self._session.breakpoints if one.file != path]
+        self._session.breakpoints[:] = [*others, *wanted]
         yield {"breakpoints": [{"verified": True, "line": one.line} for one in wanted]}
 
     def _do_setFunctionBreakpoints(self, _given: Message) -> Iterator[Any]:
@@ -170,13 +170,13 @@ class DapAdapter:
         verified, watches = [], []
         for one in given["breakpoints"]:
             try:
-                self._timeline.check(str(one["dataId"]), is_watched=True)
+                self._session.check(str(one["dataId"]), is_watched=True)
             except PlaceUnfit as error:
                 verified.append({"verified": False, "message": str(error)})
             else:
                 verified.append({"verified": True})
                 watches.append(str(one["dataId"]))
-        self._timeline.watches[:] = watches
+        self._session.watches[:] = watches
         yield {"breakpoints": verified}
 
     # -- looking ---------------------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ class DapAdapter:
         yield {"threads": [{"id": _THREAD, "name": self._about}]}
 
     def _do_stackTrace(self, given: Message) -> Iterator[Any]:
-        frames = self._timeline.stack()
+        frames = self._session.stack()
         first, levels = int(given.get("startFrame") or 0), int(given.get("levels") or len(frames))
         shown = [
             {
@@ -205,7 +205,7 @@ class DapAdapter:
         yield {"scopes": [{"name": "Locals", "variablesReference": number, "expensive": False}]}
 
     def _do_variables(self, given: Message) -> Iterator[Any]:
-        found = self._timeline.variables(int(given["variablesReference"]) - 1)
+        found = self._session.variables(int(given["variablesReference"]) - 1)
         yield {
             "variables": [
                 {
@@ -220,7 +220,7 @@ class DapAdapter:
         }
 
     def _do_evaluate(self, given: Message) -> Iterator[Any]:
-        found = self._timeline.evaluate(str(given["expression"]), int(given.get("frameId") or 1) - 1)
+        found = self._session.evaluate(str(given["expression"]), int(given.get("frameId") or 1) - 1)
         if found.raised:
             raise UsageError(f"it raises {found.text}")
         yield {"result": found.text, "type": found.type, "variablesReference": 0}

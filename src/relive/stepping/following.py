@@ -29,7 +29,7 @@ __all__ = [
     "PlaceRecord",
     "Point",
     "PointPlace",
-    "Watch",
+    "WatchedExpression",
     "WriteRecord",
     "follow",
     "refused",
@@ -51,7 +51,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class WatchedExpression:
     """An expression whose changes are wanted; ``module``: whose names it uses, None: the program's, and all modules."""
 
     expression: str
@@ -201,7 +201,7 @@ def _understanding() -> Iterator[None]:
 def follow(
     branch: Branch,
     points: Sequence[Point],
-    watch: Watch | None,
+    watch: WatchedExpression | None,
     most: int,
     session: Mapping[str, Any] | None = None,
     limit: float = _LIMIT,

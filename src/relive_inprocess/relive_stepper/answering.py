@@ -9,7 +9,7 @@ from .places import Point, codes_by_file
 from .records import Records
 from .refusal import Refused
 from .session import Session
-from .watch import Watch
+from .watch import WatchedExpression
 
 
 def answer(question):
@@ -33,7 +33,7 @@ def _follow(wanted):
     out = Records(wanted["most"], wanted["bytes"])
     codes = codes_by_file() if wanted["points"] else {}
     points = [Point(number, one, codes) for number, one in enumerate(wanted["points"])]
-    watch = Watch(wanted["watch"]) if wanted["watch"] is not None else None
+    watch = WatchedExpression(wanted["watch"]) if wanted["watch"] is not None else None
     session = Session(wanted["session"], out) if wanted.get("session") is not None else None
     follower = Follower(out, points, watch, session)
     install(follower)

@@ -10,7 +10,7 @@ from .expressions import compiled, outside_requests
 from .places import is_named
 from .refusal import Refused
 from .values import TEXT_MOST, described_whole, text_of, type_name
-from .watch import Watch
+from .watch import WatchedExpression
 
 TRAIL_MOST = 2000000  # positions that can be gone back to
 
@@ -58,7 +58,7 @@ def _evaluate(session, follower, frame, wanted):
 def _check(session, follower, frame, wanted):
     """That an expression is one, and can be watched, before anything depends on it."""
     if wanted["is_watched"]:
-        Watch({"expression": wanted["expression"], "module": None})
+        WatchedExpression({"expression": wanted["expression"], "module": None})
     else:
         compiled(wanted["expression"])
     return {}

@@ -17,7 +17,7 @@ from .places import FRAMES_MOST, is_named
 from .records import os_write
 from .refusal import Refused, message_of
 from .values import TEXT_MOST
-from .watch import Watch
+from .watch import WatchedExpression
 
 
 class FrameTrace:
@@ -76,7 +76,7 @@ class Session:
             for one in wanted["breakpoints"]
         ]
         self.lines = {line for _, line, _ in self.breakpoints}
-        self.watches = [Watch({"expression": one, "module": None}) for one in wanted["watches"]]
+        self.watches = [WatchedExpression({"expression": one, "module": None}) for one in wanted["watches"]]
         self.last_hit = self.watched_at = None
 
     def is_for(self, request):

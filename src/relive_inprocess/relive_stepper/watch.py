@@ -17,7 +17,7 @@ from .values import TEXT_MOST, compared
 _ident = threading.get_ident
 
 
-class Watch:
+class WatchedExpression:
     """An expression that is evaluated before each own line, and where a function of the service returns.
 
     What it is compared by: plain values by what they are; others by their identity and representation. A collection of more

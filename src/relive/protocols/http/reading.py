@@ -21,7 +21,7 @@ from relive.recording.http1 import (
     AnswerHead,
     Body,
     Cut,
-    End,
+    MessageEnd,
     Piece,
     RequestFramer,
     RequestHead,
@@ -128,7 +128,7 @@ class _Reading:
                 self._junk = (self._up, self._down)
                 return
             self._up += len(piece.raw)
-            if isinstance(piece, End) and self._asking is not None:
+            if isinstance(piece, MessageEnd) and self._asking is not None:
                 self._asking.up_end, self._asking = self._up, None
 
     def _read_answers(self, pieces: list[Piece]) -> None:
@@ -145,7 +145,7 @@ class _Reading:
             self._down += len(piece.raw)
             if self._answering is not None:
                 self._answering.down_end = self._down
-                if isinstance(piece, End):
+                if isinstance(piece, MessageEnd):
                     self._answered(self._answering)
 
     def _read_answer_head(self, head: AnswerHead) -> None:

@@ -15,7 +15,7 @@ from relive.watching.output import OutputFollower
 from relive.watching.processes.host_engine import HostEngine
 from relive.watching.processes.output import FileOutput
 from relive.watching.processes.running import ended_state, running_state
-from relive.watching.state import ContainerState, Health
+from relive.watching.state import ContainerState, HealthCheck
 
 __all__ = ["Units", "read_unit"]
 
@@ -58,7 +58,7 @@ def read_unit(
     shown: Mapping[str, str],
     *,
     called: str | None = None,
-    health: Health | None = None,
+    health: HealthCheck | None = None,
     spec: WatchSpec | None = None,
 ) -> ContainerState:
     """How a unit is, of what ``systemctl show`` says.

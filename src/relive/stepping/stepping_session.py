@@ -22,14 +22,14 @@ from relive.model.value import Value
 from relive.replay.debug.outcome import DebugOutcome
 from relive.stepping.live import Breakpoint, LiveRequest, Stop, StopTarget
 
-__all__ = ["Frame", "Timeline", "Variable"]
+__all__ = ["StackFrame", "SteppingSession", "Variable"]
 
 V = TypeVar("V", bound=Value)
 _FRAMES, _LOCALS = 200, 500
 _TRIES = 20  # replays for the worker of the recording to get the request: of four workers it does but for 3 in 1000 times
 
 
-class Frame(Value):
+class StackFrame(Value):
     """``own``: of the service's own code."""
 
     file: str
@@ -39,7 +39,7 @@ class Frame(Value):
 
 
 class _Stack(Value):
-    frames: list[Frame]
+    frames: list[StackFrame]
 
 
 class _Source(Value):
@@ -80,7 +80,7 @@ class Variable:
 
 
 @dataclass(slots=True)
-class Timeline:
+class SteppingSession:
     """A debugger's session. ``close`` it.
 
     Args:
@@ -274,7 +274,7 @@ class Timeline:
 
     # -- looking ---------------------------------------------------------------------------------------------------
 
-    def stack(self) -> list[Frame]:
+    def stack(self) -> list[StackFrame]:
         """Innermost first; empty where it does not stand."""
         if self.stop is None:
             return []

@@ -11,9 +11,9 @@ import pytest
 
 from relive.errors import DebuggerSilent, PlaceUnfit, ReplayDiverged, UsageError
 from relive.incidents.report.masking import MASK
-from relive.stepping.commands import Commands
+from relive.stepping.commands import DebuggerCommands
 from relive.stepping.live import Breakpoint, Stop, StopTarget
-from relive.stepping.timeline import Timeline
+from relive.stepping.stepping_session import SteppingSession
 
 LINES = [10, 20, 21, 22, 11, 12]  # `handle` calls `rate_of` in its first line
 DEPTHS = [0, 1, 1, 1, 0, 0]
@@ -101,14 +101,14 @@ class Fake:
 
 
 @pytest.fixture
-def made() -> tuple[Timeline, list[Fake]]:
+def made() -> tuple[SteppingSession, list[Fake]]:
     fakes: list[Fake] = []
 
     def restored(target: StopTarget, breakpoints: list[Breakpoint], watches: list[str]) -> Any:
         fakes.append(Fake(target, breakpoints, watches))
         return fakes[-1]
 
-    return Timeline(restored), fakes
+    return SteppingSession(restored), fakes
 
 
 def position(stop: Stop | None) -> int | None:
@@ -185,7 +185,7 @@ def test_where_the_worker_never_gets_the_request_that_is_told(made):
 
 
 def test_what_cannot_be_watched_is_refused_at_once_and_no_place_is_lost(made):
-    commands = Commands(made[0])
+    commands = DebuggerCommands(made[0])
     commands.opening()
     assert "cannot be evaluated" in commands.do("watch nope")
     assert "cannot be evaluated" in commands.do("break app.py:20 if nope")
@@ -256,7 +256,7 @@ def test_an_expression_that_hangs_is_told_and_it_stands_where_it_stood(made):
 
 @pytest.fixture
 def said(made) -> Callable[[str], str]:
-    commands = Commands(made[0])
+    commands = DebuggerCommands(made[0])
     assert commands.opening().startswith("@5 app.py:11 f\n-> x")
     return commands.do
 
