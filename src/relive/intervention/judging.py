@@ -3,7 +3,7 @@
 1. The unchanged replay is the control: where it does not fail as recorded, a change proves nothing. Where it fails now and
    then, clean runs with the change count as for a fix: once it is under 5 % that the failure is still there
    (``trial.findability``).
-2. A change that no run read or asked for proves nothing: "not asked".
+2. A change that some run did not read or ask for proves nothing: "not asked".
 3. It goes away where each run with the change passes, and none of them asked for something that nobody had recorded: then it
    may have passed for want of an answer.
 4. It stays where each run fails as recorded. Another failure is neither.
