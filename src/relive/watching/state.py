@@ -120,7 +120,7 @@ def _read(facts: Mapping[str, Any]) -> ContainerState:
         exit_code=int(state["ExitCode"]),
         oom_killed=bool(state.get("OOMKilled")),
         stopped_by_user=state.get("StoppedByUser"),
-        health=_health(state.get("HealthCheck"), config.get("Healthcheck")),
+        health=_health(state.get("Health"), config.get("Healthcheck")),
         restarts=int(facts.get("RestartCount") or 0),
         mounts={str(one["Destination"]): str(one["Source"]) for one in facts.get("Mounts") or []},
         ports=_ports((facts.get("NetworkSettings") or {}).get("Ports")),
