@@ -31,7 +31,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from relive.kernel.sockdiag import listening_ports
-from relive.recording.http1 import AnswerFramer, AnswerHead, End
+from relive.recording.http1 import AnswerFramer, AnswerHead, MessageEnd
 
 __all__ = ["CORPUS", "Around", "Declared", "NotRunning", "around", "ask", "corpus", "plain"]
 
@@ -249,7 +249,7 @@ def _exchange(sock: socket.socket, paths: list[str]) -> list[int]:
             for piece in framer.feed(data) if data else framer.eof():
                 if isinstance(piece, AnswerHead):
                     statuses.append(piece.status)
-                ended += isinstance(piece, End)
+                ended += isinstance(piece, MessageEnd)
             if not data:
                 break
     except OSError:

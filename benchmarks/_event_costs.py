@@ -50,9 +50,9 @@ async def _send(_message: dict[str, Any]) -> None:
 def _application() -> Any:
     if "relive_recorder" not in sys.modules:
         return _answer
-    from relive_recorder.servers.asgi import Recorded  # type: ignore[import-not-found]  # noqa: PLC0415
+    from relive_recorder.servers.asgi import RecordedAsgi  # type: ignore[import-not-found]  # noqa: PLC0415
 
-    return Recorded(_answer)
+    return RecordedAsgi(_answer)
 
 
 application = _application()

@@ -57,9 +57,9 @@ async def nothing(order: int) -> dict[str, int]:
 def _application() -> Any:
     if "relive_recorder" not in sys.modules:
         return app
-    from relive_recorder.servers.asgi import Recorded  # type: ignore[import-not-found]  # noqa: PLC0415
+    from relive_recorder.servers.asgi import RecordedAsgi  # type: ignore[import-not-found]  # noqa: PLC0415
 
-    return Recorded(app)
+    return RecordedAsgi(app)
 
 
 application = _application()

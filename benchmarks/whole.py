@@ -44,6 +44,7 @@ from _asking import Asked, HttpClient, SqlClient
 from _lab import Lab, add_options, free_port, lab, load_average, median, print_json, print_table, quartiles
 from following import new_cluster, relive, wait_until
 from memory import beside, figures_of
+from proxy import NODE_APP
 
 from relive.agent.control.client import ask_agent
 from relive.kernel import procfs
@@ -73,14 +74,6 @@ app = Flask(__name__)
 @app.route("/<size>")
 def answer(size):
     return Response(text(size), mimetype="text/plain")
-"""
-_NODE = """
-const bodies = {"/small": Buffer.alloc(200, "x"), "/large": Buffer.alloc(1048576, "x")};
-require("http").createServer((request, answer) => {
-    const body = bodies[request.url];
-    answer.writeHead(200, {"content-length": body.length, "content-type": "text/plain"});
-    answer.end(body);
-}).listen(+process.argv[2], "127.0.0.1");
 """
 _STATEMENTS = {"small": "SELECT repeat('x', 200)", "large": "SELECT repeat('x', 1048576)"}
 _ANSWERS = tuple(_STATEMENTS)
@@ -124,7 +117,7 @@ def services(place: Lab, wanted: list[str]) -> Iterator[dict[str, Service]]:
     directory = place.fresh("services")
     for name, source in (("of_fastapi", _FASTAPI), ("of_flask", _FLASK)):
         (directory / f"{name}.py").write_text(_PYTHON + source)
-    (directory / "app.js").write_text(_NODE)
+    (directory / "app.js").write_text(NODE_APP)
     client = HttpClient(directory)
 
     def ask(port: int, answer: str, connections: int, seconds: float) -> Asked:

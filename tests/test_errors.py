@@ -30,13 +30,13 @@ FAMILIES = ReliveError.__subclasses__()
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 
 
-def test_all_names_every_class_and_nothing_else():
+def test_all_names_every_class_and_the_one_function():
     defined = [
         name
         for name, value in vars(errors).items()
         if inspect.isclass(value) and value.__module__ == errors.__name__
     ]
-    assert sorted(errors.__all__) == sorted(defined)
+    assert sorted(errors.__all__) == sorted([*defined, "reason_of"])
     assert errors.__all__ == sorted(errors.__all__)
 
 
@@ -136,3 +136,19 @@ def test_the_statuses_in_the_docstring_are_those_of_the_families():
     assert {name: int(status) for name, status in drawn.items()} == {
         family.__name__: family.exit_status for family in FAMILIES
     }
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ("Value error, it is too long", "it is too long"),
+        (
+            "Invalid value for '--x': Value error, 'y' is not one of 'z'.",
+            "Invalid value for '--x': 'y' is not one of 'z'.",
+        ),
+        ("Input should be greater than 1", "Input should be greater than 1"),
+        ("no Value error, at all", "no Value error, at all"),
+    ],
+)
+def test_what_a_check_says_stands_without_pydantics_mark(message: str, reason: str) -> None:
+    assert errors.reason_of(message) == reason

@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from relive.errors import ConfigInvalid, PermissionMissing
+from relive.errors import ConfigInvalid, PermissionMissing, reason_of
 
 __all__ = [
     "STORE_KEY",
@@ -279,7 +279,7 @@ def load_settings(*, anyone: bool = False, **overrides: object) -> Settings:
         name = ".".join(str(part) for part in first["loc"])
         raise ConfigInvalid(
             f"the setting {name!r} cannot be {first.get('input')!r}",
-            cause=first["msg"],
+            cause=reason_of(first["msg"]),
             remedy="correct relive.toml or the RELIVE_* variable; docs/configuration.md lists all settings",
         ) from error
     if not anyone:

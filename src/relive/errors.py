@@ -36,6 +36,7 @@ cause not seen". ``relive fixture`` ends with 1 when a query is not satisfied.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -121,7 +122,10 @@ __all__ = [
     "UnitUnfit",
     "UrlRefused",
     "UsageError",
+    "reason_of",
 ]
+
+_VALUE_ERROR = re.compile(r"(^|: )Value error, ")
 
 
 class ReliveError(Exception):
@@ -165,6 +169,11 @@ class ReliveError(Exception):
         return kind(
             value.get("message") or "something failed", cause=value.get("cause"), remedy=value.get("remedy")
         )
+
+
+def reason_of(message: str) -> str:
+    """What pydantic, or typer by it, says of a value, in the words of the check that refused it: without their "Value error, "."""
+    return _VALUE_ERROR.sub(r"\1", message, count=1)
 
 
 def _rebuild(kind: type[ReliveError], message: str, cause: str | None, remedy: str | None) -> ReliveError:

@@ -219,10 +219,10 @@ def _perform(operation: str, wish: dict[str, Any]) -> dict[str, Any]:
         assert process.stdin is not None
         assert process.stdout is not None
         last: dict[str, Any] = {}
-        with process, process.stdout as told:
+        with process, process.stdout as output:
             with contextlib.suppress(BrokenPipeError):  # it has ended, and said why
                 process.stdin.write(json.dumps(wish).encode() + b"\n")
-            while not ("result" in last or "error" in last) and (line := told.readline()):
+            while not ("result" in last or "error" in last) and (line := output.readline()):
                 last = json.loads(line)
         if "result" in last:
             return dict(last["result"])

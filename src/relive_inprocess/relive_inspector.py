@@ -49,12 +49,12 @@ def _evaluate(wanted):
         }
     except BaseException as error:
         within = error.__traceback__ and error.__traceback__.tb_next  # without this function's own frame
-        told = traceback.format_exception(type(error), error, within)
+        lines = traceback.format_exception(type(error), error, within)
         return {
             "raised": {
                 "type": type(error).__name__,
                 "message": _message(error),
-                "traceback": "".join(told)[-_WHOLE:],
+                "traceback": "".join(lines)[-_WHOLE:],
             }
         }
 
@@ -333,8 +333,8 @@ def _largest(wanted):
     # A collector's look at who holds what sees the lists and tuples that hold them here.
     ours = {id(chosen), id(found)}.union(map(id, found))
     for size, _, one in found:
-        told = [_type(one), size, _count(one), _text(one, _TEXT), _holder(one, gc, set(ours))]
-        objects.append(dict(zip(("type", "size", "count", "text", "held_by"), told)))
+        fields = [_type(one), size, _count(one), _text(one, _TEXT), _holder(one, gc, set(ours))]
+        objects.append(dict(zip(("type", "size", "count", "text", "held_by"), fields)))
     return {"types": kinds, "objects": objects}
 
 

@@ -134,3 +134,15 @@ def test_a_defect_is_one_error_with_a_status_that_no_verdict_has(monkeypatch, ca
 
 def _broken(**_options: object) -> int:
     raise ZeroDivisionError("by\n zero")
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_value_is_refused_in_the_words_of_its_check(monkeypatch, capsys, as_json):
+    monkeypatch.setattr(
+        "sys.argv", ["relive", "run", *["--json"] * as_json, "--capture", "sideways", "--", "true"]
+    )
+    with pytest.raises(SystemExit) as ended:
+        app.main()
+    assert ended.value.code == 2
+    said = capsys.readouterr()
+    assert "Invalid value for '--capture': 'sideways' is not one of" in (said.out if as_json else said.err)

@@ -69,7 +69,7 @@ def test_progress_is_seen_while_it_runs_and_cancelling_ends_it(monkeypatch):
 
     jobs, number = run(monkeypatch, act)
     job = eventually(lambda: next((one for one in jobs.of(Path("/nowhere")) if one.done == 50), None))
-    assert (job.doing, job.total, job.unit, job.told) == ("reading", 100, "bytes", ("It begins.",))
+    assert (job.doing, job.total, job.unit, job.messages) == ("reading", 100, "bytes", ("It begins.",))
     jobs.forget(number)  # of one that runs nothing is forgotten
     jobs.cancel(number)
     assert ended(jobs).state is JobState.CANCELLED

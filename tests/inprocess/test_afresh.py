@@ -121,7 +121,7 @@ def test_what_every_server_answers_alike_needs_no_recorded_answer(play):
         """
 class Ends(Echo):
     def simulated(self, asked):
-        return calls.Kept({"answer": "ended", "simulated": True}, b"") if asked["text"] == "COMMIT" else None
+        return calls.KeptAnswer({"answer": "ended", "simulated": True}, b"") if asked["text"] == "COMMIT" else None
 
 def end(text):
     try:

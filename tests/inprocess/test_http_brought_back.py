@@ -22,8 +22,8 @@ asked = []
 def find(channel, what):
     asked.append(what["url"][len(address):])
     if what["url"].endswith("/json"):
-        return calls.Kept({{"answer": dict(answer, headers=[["Content-Length", "6"]])}}, b"played")
-    return calls.Kept({{"answer": answer}}, b"half of it" + b"." * 90)
+        return calls.KeptAnswer({{"answer": dict(answer, headers=[["Content-Length", "6"]])}}, b"played")
+    return calls.KeptAnswer({{"answer": answer}}, b"half of it" + b"." * 90)
 
 calls.answer_with(find, lambda kind, source: None)
 

@@ -461,7 +461,7 @@ async def ask(path, *headers):
     scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "headers": list(headers)}
     scope["client"] = ["h", 1]
     try:
-        await asgi.Recorded(app)(scope, receive, send)
+        await asgi.RecordedAsgi(app)(scope, receive, send)
     except KeyError:
         print("failed")
     print(sent)
@@ -471,7 +471,7 @@ def shop(environ, start):
     start("200 OK", [("A", "b")])
     return [b"text", b"more"]
 environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/w", "HTTP_X_A": "b", "HTTP_COOKIE": "a=b", "REMOTE_ADDR": "h"}
-print(wsgi.Recorded(shop)(environ, lambda *_: None))
+print(wsgi.RecordedWsgi(shop)(environ, lambda *_: None))
 thread = threading.Thread(target=lambda: time.monotonic())
 thread.start(); thread.join()
 if os.fork() == 0:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from relive.inspection.python.program_text import program_text
 from relive_inprocess import relive_stepper
 from support.waiting import LIMIT
 
@@ -19,9 +20,10 @@ from .conftest import PYTHONS
 FOLLOWED = {version: path for version, path in PYTHONS.items() if version != "3.8"}
 
 _BEGIN = """
-import json, os, queue, sys, threading
-sys.path.insert(0, {directory!r})
-import relive_stepper
+import json, os, queue, sys, threading, types
+relive_stepper = types.ModuleType("relive_stepper")
+with open({sent!r}) as file:
+    exec(compile(file.read(), "<relive>", "exec"), vars(relive_stepper))
 
 def follow(points=(), watch=None, most=1000, session=None):
     points = [dict({{"when": None, "file": "program.py"}}, **one) for one in points]
@@ -33,10 +35,10 @@ exec('''
 def debug(*commands, pid=0):
     # What it is going to be told at its stops waits in the pipe.
     stops = dict(breakpoints=[], watches=[])
-    begin, *rest = [dict(stops, do="go", goal=dict(how="step")) if one == "step" else one for one in commands]
+    begin, *rest = [dict(stops, do="go", target=dict(how="step")) if one == "step" else one for one in commands]
     told = follow(session=dict(begin, request=0, pid=pid))
     pipe = os.open("/proc/self/fd/%d" % told["commands"], os.O_WRONLY)
-    for one in rest + [dict(stops, do="go", goal=dict(how="end"))]:
+    for one in rest + [dict(stops, do="go", target=dict(how="end"))]:
         os.write(pipe, json.dumps(one).encode() + b"\\\\n")
     return told
 
@@ -67,7 +69,9 @@ def followed(
     """Runs a program whose last word is ``tell(...)``; ``LINE`` in it is the number of the line marked ``# here``."""
 
     def run(text: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        whole = _BEGIN.format(directory=str(Path(relive_stepper.__file__).parent)) + textwrap.dedent(text)
+        sent = tmp_path / "sent"
+        sent.write_text(program_text(relive_stepper))
+        whole = _BEGIN.format(sent=str(sent)) + textwrap.dedent(text)
         line = next((n for n, one in enumerate(whole.splitlines(), 1) if "# here" in one), 0)
         program = tmp_path / "program.py"
         program.write_text(whole.replace("LINE", str(line)))
@@ -328,7 +332,7 @@ def test_a_debugger_sees_locals_and_what_cannot_be_compiled_harms_nothing(follow
         deep = "-" * 15000 + "1"
         asked = [dict(do="locals", frame=0, most=9), dict(do="evaluate", frame=0, expression=deep)]
         asked += [dict(do="check", expression=one, is_watched=True) for one in ("NOBODY", "os.sep")]
-        spoilt = dict(do="go", goal=dict(how="step"), watches=[], breakpoints=[dict(file="x", line=1, when=deep)])
+        spoilt = dict(do="go", target=dict(how="step"), watches=[], breakpoints=[dict(file="x", line=1, when=deep)])
         told = debug("step", "step", *asked, spoilt, dict(do="evaluate", frame=0, expression="given"))
         assert handle(4) == 5
         answers(told)

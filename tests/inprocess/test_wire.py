@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from .conftest import INPROCESS
 
 sys.path.insert(0, str(INPROCESS))
-from relive_recorder.wire import Collected, Dechunker, RequestOnWire, framed, in_pieces
+from relive_recorder.wire import CollectedBody, Dechunker, RequestOnWire, framed, in_pieces
 
 sys.path.remove(str(INPROCESS))
 
@@ -65,7 +65,7 @@ def test_an_answer_can_be_read(body, sizes, chunked):
 
 @given(st.lists(st.binary(max_size=30), max_size=10), st.integers(1, 50))
 def test_of_a_long_body_the_beginning_is_held(parts, most):
-    body = Collected(most)
+    body = CollectedBody(most)
     for part in parts:
         body.add(part)
     whole = b"".join(parts)

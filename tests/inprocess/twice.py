@@ -39,7 +39,7 @@ class Twice:
             kind, fields, data = event
             if kind == channel.kind and fields["asked"] == asked:
                 self._tape.remove(event)
-                return calls.Kept(fields, data)
+                return calls.KeptAnswer(fields, data)
         raise calls.NoAnswer(f"nothing recorded for {asked}")
 
     def run(self, named, between):

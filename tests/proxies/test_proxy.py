@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from relive.recording import Ended, EventKind
+from relive.recording import EventKind, ExchangeEnd
 
 from .conftest import GET, OK, TIMEOUT_SECONDS, PlayedService, RunningProxy, Wire
 
@@ -30,7 +30,7 @@ def test_a_request_and_its_answer_pass_unchanged_and_are_recorded(
     proxy.stop()
     exchange = proxy.exchange(1)
     assert (exchange.method, exchange.target, exchange.status) == ("POST", "/p", 200)
-    assert exchange.ended is Ended.ANSWERED
+    assert exchange.ended is ExchangeEnd.ANSWERED
     assert exchange.request_bytes() == POST + b"hello"
     assert exchange.answer_head + exchange.raw_answer_body() == OK
     assert exchange.local_port == proxy.events(EventKind.CONNECTION_OPENED)[0].fields["local_port"]
@@ -115,7 +115,7 @@ def test_an_answer_that_lasts_until_close(proxy: RunningProxy, service: PlayedSe
     inside.close()
     assert client.rest() == b"HTTP/1.1 200 OK\r\n\r\nall there is"
     proxy.stop()
-    assert proxy.exchange(1).ended is Ended.ANSWERED
+    assert proxy.exchange(1).ended is ExchangeEnd.ANSWERED
     assert proxy.exchange(1).answer_body() == b"all there is"
 
 
@@ -145,7 +145,7 @@ def test_a_client_that_leaves_is_seen_by_the_service(proxy: RunningProxy, servic
             inside.rest()
     proxy.wait_for(EventKind.REQUEST_ABANDONED)
     proxy.wait_for(EventKind.CONNECTION_CLOSED)
-    assert proxy.exchange(1).ended is Ended.ABANDONED
+    assert proxy.exchange(1).ended is ExchangeEnd.ABANDONED
 
 
 @pytest.mark.parametrize(("how", "sent"), [("closed", b""), ("closed", OK[:-1]), ("reset", OK[:-1])])
@@ -169,7 +169,7 @@ def test_a_service_that_ends_early_breaks_the_answer(
         assert client.rest() == b""
     message = agent.hear()
     assert (message["op"], message["request"], message["how"], message["reused"]) == ("broken", 1, how, 0)
-    assert proxy.exchange(1).ended is Ended.BROKEN
+    assert proxy.exchange(1).ended is ExchangeEnd.BROKEN
     assert proxy.exchange(1).how == how
 
 
@@ -219,7 +219,7 @@ def test_an_upgrade_becomes_a_stream_both_ways(proxy: RunningProxy, service: Pla
     inside.close()
     closed = proxy.wait_for(EventKind.CONNECTION_CLOSED)[0].fields
     assert (closed["up_bytes"], closed["down_bytes"]) == (27, 4)
-    assert proxy.exchange(1).ended is Ended.UPGRADED
+    assert proxy.exchange(1).ended is ExchangeEnd.UPGRADED
     assert (
         b"".join(e.data for e in proxy.events(EventKind.STREAM_TO_SERVICE)) == b"earlyGET is no request here"
     )
@@ -369,7 +369,7 @@ def test_a_silent_client_of_unknown_kind_may_be_one_of_http(proxy: RunningProxy,
     inside.expect(GET)
     inside.send(OK)
     client.expect(OK)
-    assert proxy.exchange(1).ended is Ended.ANSWERED
+    assert proxy.exchange(1).ended is ExchangeEnd.ANSWERED
 
 
 def test_a_first_line_without_end_is_passed_on(proxy: RunningProxy, service: PlayedService):
@@ -510,7 +510,7 @@ def test_numbers_go_on_after_kill_9(start_proxy: Callable[..., RunningProxy], se
     inside.send(OK)
     client.expect(OK)
     assert [event.request for event in second.events(EventKind.REQUEST_STARTED)] == [1, 2, 3, 4, 5]
-    assert second.exchange(4).ended is Ended.LOST
+    assert second.exchange(4).ended is ExchangeEnd.LOST
     assert second.exchange(5).connection == 2
 
 

@@ -13,7 +13,7 @@ import httpx
 import pytest
 import websockets
 
-from relive.recording import Ended, EventKind, Exchanges, Recording
+from relive.recording import EventKind, ExchangeEnd, Exchanges, Recording
 
 from .conftest import RunningProxy
 
@@ -112,5 +112,5 @@ def test_a_websocket_passes(proxy: RunningProxy):
 
     assert asyncio.run(talk()) == "HELLO"
     proxy.wait_for(EventKind.CONNECTION_CLOSED)
-    assert proxy.exchange(1).ended is Ended.UPGRADED
+    assert proxy.exchange(1).ended is ExchangeEnd.UPGRADED
     assert b"HELLO" in b"".join(event.data for event in proxy.events(EventKind.STREAM_TO_CLIENT))

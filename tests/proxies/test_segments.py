@@ -21,17 +21,17 @@ def tcp(source: int, target: int, sequence: int, acknowledged: int, flags: int, 
     )
 
 
-def ip4(origin: str, goal: str, body: bytes) -> bytes:
+def ip4(origin: str, destination: str, body: bytes) -> bytes:
     size = 20 + len(body)
     return (
         struct.pack(">BBHHHBBH", 0x45, 0, size if size < 65536 else 0, 0, 0, 64, 6, 0)
-        + b"".join(map(socket.inet_aton, (origin, goal)))
+        + b"".join(map(socket.inet_aton, (origin, destination)))
         + body
     )
 
 
-def ip6(origin: str, goal: str, body: bytes) -> bytes:
-    ends = b"".join(socket.inet_pton(socket.AF_INET6, one) for one in (origin, goal))
+def ip6(origin: str, destination: str, body: bytes) -> bytes:
+    ends = b"".join(socket.inet_pton(socket.AF_INET6, one) for one in (origin, destination))
     return struct.pack(">IHBB", 6 << 28, len(body), 6, 64) + ends + body
 
 

@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from relive.recording.exchanges import Ended, Exchanges
+from relive.recording.exchanges import ExchangeEnd, Exchanges
 from relive.recording.reader import Recording
 from relive.sandbox.branch import Branch, list_branches
 from support.ports import free_port
@@ -116,7 +116,7 @@ def test_requests_stay_concurrent_with_a_commit_before_each(relive: Relive, tmp_
         thread.join(LIMIT)
     life = next(relive.home.glob("capsules/counter/2*"))
     served = [one for one in Exchanges(Recording(life / "recording")).all() if one.target.startswith("/slow")]
-    assert [one.ended for one in served] == [Ended.ANSWERED] * 8
+    assert [one.ended for one in served] == [ExchangeEnd.ANSWERED] * 8
 
     def all_durable() -> bool:
         commits = relive.commits("counter")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from relive.errors import RecordingError, RequestTruncated, RequestUnknown
-from relive.recording import Ended, EventKind, Exchanges, Recording, RecordingWriter
+from relive.recording import EventKind, ExchangeEnd, Exchanges, Recording, RecordingWriter
 
 K = EventKind
 
@@ -52,7 +52,7 @@ def test_overlapping_requests_over_many_segments(writer: RecordingWriter, tmp_pa
     assert found.by_number(long).ended_seq == end
     assert found.by_number(7).target == "/7"
     assert found.by_number(7).answer_body() == b"ok"
-    assert found.by_number(late).ended is Ended.OPEN
+    assert found.by_number(late).ended is ExchangeEnd.OPEN
     with pytest.raises(RequestUnknown, match="request 99"):
         found.by_number(99)
 
@@ -61,7 +61,7 @@ def test_what_was_open_when_the_recorder_died_is_lost(writer: RecordingWriter, t
     number = begin(writer)
     writer.append(K.RECORDER_STARTED)
     writer.close()
-    assert Exchanges(Recording(tmp_path)).by_number(number).ended is Ended.LOST
+    assert Exchanges(Recording(tmp_path)).by_number(number).ended is ExchangeEnd.LOST
 
 
 def test_events_lost_to_a_full_disk_are_not_taken_for_a_whole_request(
@@ -74,7 +74,7 @@ def test_events_lost_to_a_full_disk_are_not_taken_for_a_whole_request(
     writer.append(K.REQUEST_ENDED, 1, number, fields={"bytes": 5})
     writer.close()
     exchange = Exchanges(Recording(tmp_path)).by_number(number)
-    assert exchange.ended is Ended.LOST
+    assert exchange.ended is ExchangeEnd.LOST
     with pytest.raises(RequestTruncated, match="5 bytes"):
         exchange.request_bytes()
 

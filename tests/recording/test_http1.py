@@ -15,7 +15,7 @@ from relive.recording.http1 import (
     AnswerHead,
     Body,
     Cut,
-    End,
+    MessageEnd,
     Piece,
     RequestFramer,
     RequestHead,
@@ -116,7 +116,7 @@ def test_pipelined_requests_end_where_h11_says(messages: list[bytes], cuts: list
     pieces = merged(frame(RequestFramer(), split(raw, cuts)))
     assert b"".join(piece.raw for piece in pieces) == raw
     heads = [piece for piece in pieces if isinstance(piece, RequestHead)]
-    assert len(heads) == len(messages) == sum(isinstance(piece, End) for piece in pieces)
+    assert len(heads) == len(messages) == sum(isinstance(piece, MessageEnd) for piece in pieces)
     for message in messages:
         oracle = h11.Connection(h11.SERVER)
         oracle.receive_data(message)
@@ -135,7 +135,7 @@ def test_pipelined_requests_end_where_h11_says(messages: list[bytes], cuts: list
             data += bytes(event.data)
         assert oracle.trailing_data[0] == b""
         assert (dechunk(body) if head.length is None else body) == data
-        assert isinstance(pieces.pop(0), End)
+        assert isinstance(pieces.pop(0), MessageEnd)
 
 
 @settings(max_examples=100, deadline=None)
@@ -167,7 +167,7 @@ def test_answers_end_where_h11_says(messages: list[tuple[bytes, bytes]], cuts: l
         while not isinstance(event := oracle.next_event(), h11.EndOfMessage):
             data += bytes(event.data)
         assert (dechunk(body) if head.length is None else body) == data
-        assert isinstance(pieces.pop(0), End)
+        assert isinstance(pieces.pop(0), MessageEnd)
 
 
 JUNK = st.lists(
@@ -234,7 +234,7 @@ def test_requests_that_could_be_read_in_two_ways_are_violations(headers: bytes, 
 @pytest.mark.parametrize("raw", [b"GET / HTTP/1.1\nA: b\n\n", b"\r\n\r\nGET / HTTP/1.1\r\n\r\n"])
 def test_bare_line_feeds_and_empty_lines_before_a_request_are_tolerated(raw: bytes):
     pieces = RequestFramer().feed(raw)
-    assert [type(piece) for piece in pieces] == [RequestHead, End]
+    assert [type(piece) for piece in pieces] == [RequestHead, MessageEnd]
     assert pieces[0].raw == raw
 
 
@@ -262,7 +262,7 @@ def test_a_granted_connect_becomes_a_stream():
     framer = AnswerFramer()
     framer.expect(b"CONNECT")
     pieces = framer.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nraw")
-    assert [type(piece) for piece in pieces] == [AnswerHead, End, Stream]
+    assert [type(piece) for piece in pieces] == [AnswerHead, MessageEnd, Stream]
 
 
 def test_a_message_without_its_end_is_cut():

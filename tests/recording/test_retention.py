@@ -6,15 +6,15 @@ import os
 from pathlib import Path
 
 from relive.recording import EventKind, Recording, RecordingWriter
-from relive.recording.retention import Segment, excess, pin, pinned_ranges
+from relive.recording.retention import RecordingSegment, excess, pin, pinned_ranges
 
 
-def segments(*sizes: int) -> list[Segment]:
+def segments(*sizes: int) -> list[RecordingSegment]:
     """Ten events each, written to one after the other, at 1, 2, 3 ns ..."""
-    return [Segment(Path(str(n)), 10 * n, size, n + 1) for n, size in enumerate(sizes)]
+    return [RecordingSegment(Path(str(n)), 10 * n, size, n + 1) for n, size in enumerate(sizes)]
 
 
-def dropped(found: list[Segment]) -> list[int]:
+def dropped(found: list[RecordingSegment]) -> list[int]:
     return [int(one.path.name) for one in found]
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from relive.model.incident import FailureKind, Sighting
 from relive.model.outcome import End, Fault
-from relive.recording.exchanges import Ended, Exchange
+from relive.recording.exchanges import Exchange, ExchangeEnd
 from relive.replay.outcomes import (
     died_outcome,
     read_log,
@@ -26,7 +26,7 @@ HEAD = b"HTTP/1.1 500 Oh\r\nContent-Type: text/plain\r\nX-Shard: 7\r\n\r\n"
 TRACEBACK = ["Traceback (most recent call last):", '  File "a.py", line 1, in f', "KeyError: 1"]
 
 
-def exchange(ended: Ended = Ended.ANSWERED, **facts) -> Exchange:
+def exchange(ended: ExchangeEnd = ExchangeEnd.ANSWERED, **facts) -> Exchange:
     return Exchange(
         number=1,
         connection=1,
@@ -47,12 +47,12 @@ def sighting(kind: FailureKind, **facts) -> Sighting:
 @pytest.mark.parametrize(
     ("ended", "end"),
     [
-        (Ended.ANSWERED, End.ANSWERED),
-        (Ended.UPGRADED, End.ANSWERED),
-        (Ended.BROKEN, End.BROKEN),
-        (Ended.OPEN, End.NO_ANSWER),
-        (Ended.ABANDONED, End.NO_ANSWER),
-        (Ended.LOST, End.NO_ANSWER),
+        (ExchangeEnd.ANSWERED, End.ANSWERED),
+        (ExchangeEnd.UPGRADED, End.ANSWERED),
+        (ExchangeEnd.BROKEN, End.BROKEN),
+        (ExchangeEnd.OPEN, End.NO_ANSWER),
+        (ExchangeEnd.ABANDONED, End.NO_ANSWER),
+        (ExchangeEnd.LOST, End.NO_ANSWER),
     ],
 )
 def test_how_a_recorded_request_ended(ended, end):

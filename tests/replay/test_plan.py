@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relive.model.commit import Connection, Cursor, Manifest
-from relive.recording.exchanges import Ended, Exchange
+from relive.recording.exchanges import Exchange, ExchangeEnd
 from relive.replay.plan import ReplayPlan, make_plan
 from store.builders import make_manifest
 
@@ -37,7 +37,7 @@ def exchange(number: int, started: int, ended: int | None = None, *, sent: bool 
         started_mono_ns=TAKEN + (started - CURSOR) * 1_000_000,
         started_wall_ns=0,
         sent_seq=started + 1 if sent else None,
-        ended=facts.pop("how_it_ended", Ended.ANSWERED if ended is not None else Ended.OPEN),
+        ended=facts.pop("how_it_ended", ExchangeEnd.ANSWERED if ended is not None else ExchangeEnd.OPEN),
         ended_seq=ended,
         **facts,
     )
@@ -122,7 +122,13 @@ def test_a_continuing_request_is_waited_for_too():
 
 def test_only_ends_that_the_service_made_are_waited_for():
     """A client that went away, or an end that is lost, says nothing about when the service was done."""
-    ends = (Ended.ABANDONED, Ended.LOST, Ended.UPGRADED, Ended.BROKEN, Ended.ANSWERED)
+    ends = (
+        ExchangeEnd.ABANDONED,
+        ExchangeEnd.LOST,
+        ExchangeEnd.UPGRADED,
+        ExchangeEnd.BROKEN,
+        ExchangeEnd.ANSWERED,
+    )
     begun = [exchange(number, 110 + number, 120, how_it_ended=end) for number, end in enumerate(ends)]
     made = plan([*begun, exchange(9, 130, 140)])
     assert waits(made)[9] == {3, 4}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from relive.sandbox.endpoints import Door, Ends, Outside, open_endpoints, plain_address, set_door
+from relive.sandbox.endpoints import Door, OpenedEndpoints, Outside, open_endpoints, plain_address, set_door
 from replay.stubs.sealed import Network, network
 
 HERE, THERE, SIX = ("10.0.0.5", 5432), ("10.0.0.6", 5432), ("fd00::5", 80)
@@ -19,8 +19,8 @@ def inside() -> Iterator[Network]:
         yield made
 
 
-def opened(inside: Network, outside: Outside, own: list[tuple[str, int]]) -> Ends:
-    ends = Ends()
+def opened(inside: Network, outside: Outside, own: list[tuple[str, int]]) -> OpenedEndpoints:
+    ends = OpenedEndpoints()
     inside.within(lambda: open_endpoints(outside, own, ends))
     return ends
 

@@ -125,7 +125,7 @@ def test_the_value_of_a_step_waits_for_room(attempts, monkeypatch):
     work = attempts.begin()
     work.step("take", lambda: attempts.act("d"), result=Taken, found=not_asked)
     assert attempts.done == ["d"]
-    assert work.news().told == ("no space left; waiting for room",)
+    assert work.news().messages == ("no space left; waiting for room",)
     assert attempts.begin().step("take", not_done, result=Taken, found=not_asked) == Taken(id="d")
 
 
@@ -152,7 +152,7 @@ def test_news_are_told_once(attempts):
     work.status("one")
     work.status("two")
     news = work.news()
-    assert news.told == ("one", "two")
+    assert news.messages == ("one", "two")
     assert news.progress is not None
     assert news.progress.model_dump() == {"what": "sending", "done": 15, "total": 30, "unit": "bytes"}
-    assert (work.news().progress, work.news().told) == (None, ())
+    assert (work.news().progress, work.news().messages) == (None, ())

@@ -8,7 +8,7 @@ import pytest
 
 from relive.stepping.dap import DapAdapter
 
-from .test_timeline import made  # noqa: F401 - the request that is always the same
+from .test_stepping_session import made  # noqa: F401 - the request that is always the same
 
 
 class Editor:

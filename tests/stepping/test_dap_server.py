@@ -18,7 +18,7 @@ from relive.errors import UsageError
 from relive.stepping import dap_server
 from relive.stepping.dap import DapAdapter
 from relive.stepping.dap_server import listening, read_message, serve_one
-from relive.stepping.timeline import Timeline
+from relive.stepping.stepping_session import SteppingSession
 from support.waiting import LIMIT
 
 
@@ -27,7 +27,7 @@ class Port:
 
     def __init__(self) -> None:
         self.listener = listening(0)
-        adapter = DapAdapter(Timeline(_nobody), "a request")  # type: ignore[arg-type]
+        adapter = DapAdapter(SteppingSession(_nobody), "a request")  # type: ignore[arg-type]
         self.serving = threading.Thread(target=serve_one, args=[self.listener, adapter], daemon=True)
         self.serving.start()
 

@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 
 from relive.watching.health import has_turned_bad, is_overdue
-from relive.watching.state import Health
+from relive.watching.state import HealthCheck
 
-GOOD = Health("healthy", 0, "", 10.0, 1000.0)
+GOOD = HealthCheck("healthy", 0, "", 10.0, 1000.0)
 BAD = dataclasses.replace(GOOD, status="unhealthy", streak=3)
 STARTING = dataclasses.replace(GOOD, status="starting", checked=None)
 

@@ -83,8 +83,8 @@ class Agent:
         )
         self._listener = hold_listener(facts.init)
         target = capsule_target(settings, capsule)
-        taker = CriuDumper(settings, lambda: present_target(capsule, target))
-        self._committer = Committer(taker, capsule.paths, facts.spec.name, self._keeper, self._protection)
+        dumper = CriuDumper(settings, lambda: present_target(capsule, target))
+        self._committer = Committer(dumper, capsule.paths, facts.spec.name, self._keeper, self._protection)
         self._failures = FailureWatch(
             settings, capsule, self._committer, self._keeper, self._tasks, group, tracer
         )

@@ -46,8 +46,10 @@ class ProbesMade:
 
     def useless(self) -> frozenset[int]:
         """Commits that told nothing so often that they are not asked again."""
-        told = [at for at, judged in self.probes if judged.judgement in (Judgement.SKIPPED, Judgement.FAILED)]
-        return frozenset(at for at in told if told.count(at) >= _SKIPS)
+        undecided = [
+            at for at, judged in self.probes if judged.judgement in (Judgement.SKIPPED, Judgement.FAILED)
+        ]
+        return frozenset(at for at in undecided if undecided.count(at) >= _SKIPS)
 
 
 @dataclass(frozen=True, slots=True)

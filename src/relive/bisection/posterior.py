@@ -99,9 +99,9 @@ def most_telling(
     for at, (weight, (low, high)) in enumerate(zip(posterior, rates, strict=True)):
         bad += weight * (high - low)
         unsure += weight * (_entropy(high) - _entropy(low))
-        told = _entropy(min(1.0, max(0.0, bad))) - unsure
-        if at not in left_out and told > most + 1e-12:
-            best, most = at, told
+        gain = _entropy(min(1.0, max(0.0, bad))) - unsure
+        if at not in left_out and gain > most + 1e-12:
+            best, most = at, gain
     return best
 
 

@@ -92,7 +92,8 @@ class Process:
         state: as in /proc/PID/stat.
         user, group: real, effective and saved ids.
         tracer: host pid of a debugger, 0 without one.
-        numbers: its pid in its namespace and those above; session: of its session, likewise.
+        session: number of its session on the host; inner_session, inner_pid: of its session and of itself in its own PID
+            namespace, the former 0 where that is outside of it.
         spaces: inode number of each namespace by its name in /proc/PID/ns.
         bound: its program, working directory and root directory, as descriptors with the number -1.
         most_descriptors: RLIMIT_NOFILE.

@@ -120,14 +120,14 @@ def check_hidden(now: Seen, cores: dict[int, pb.CoreEntry], memory: pb.MmEntry) 
     """
     task = next(core.tc for core in cores.values() if core.HasField("tc"))
     actions = dict(zip(_SIGNALS, task.sigactions, strict=True))
-    told = [line.split() for line in now.hidden]
-    for kind, *words in told:
+    hidden = [line.split() for line in now.hidden]
+    for kind, *words in hidden:
         _check_one(kind, words, cores, task, actions, memory)
     for timer in (task.timers.real, task.timers.virt, task.timers.prof):
         if timer.isec or timer.iusec or timer.vsec or timer.vusec:
             raise FullCommitNeeded("it has an interval timer")
-    breaks = [int(words[0], 16) for kind, *words in told if kind == "brk"]
-    stacks = {int(words[0]) for kind, *words in told if kind == "altstack"}
+    breaks = [int(words[0], 16) for kind, *words in hidden if kind == "brk"]
+    stacks = {int(words[0]) for kind, *words in hidden if kind == "altstack"}
     if len(breaks) != 1 or stacks != set(cores):
         raise FullCommitNeeded("not all threads answered")
     return breaks[0]

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from relive import __version__
 from relive.cli.streams import prepare_streams
 from relive.cli.terminal import Terminal
-from relive.errors import OutputLost, ReliveError, UsageError
+from relive.errors import OutputLost, ReliveError, UsageError, reason_of
 from relive.operations.unforeseen import unforeseen
 
 __all__ = ["application", "application_for", "main"]
@@ -244,7 +244,7 @@ def _status_of(words: list[str], loaded: Callable[[], None]) -> int:
         first = error.errors()[0]
         name = "-".join(str(part) for part in first["loc"]).replace("_", "-")
         return _failed(
-            UsageError(f"{name} cannot be {first['input']!r}", cause=first["msg"]), as_json=as_json
+            UsageError(f"{name} cannot be {first['input']!r}", cause=reason_of(first["msg"])), as_json=as_json
         )
     except (KeyboardInterrupt, typer.Abort):
         return 130
@@ -253,9 +253,10 @@ def _status_of(words: list[str], loaded: Callable[[], None]) -> int:
         say = getattr(error, "format_message", None)
         if say is None:
             return _failed(unforeseen(error), as_json=as_json)
+        error.message = reason_of(error.message)  # type: ignore[attr-defined]  # as it has format_message, it has this
         if as_json:
             return _failed(UsageError(say(), remedy="see `relive COMMAND --help`"), as_json=True)
-        error.show()  # type: ignore[attr-defined]  # as it has format_message, it has this
+        error.show()  # type: ignore[attr-defined]
         return UsageError.exit_status
     return status if isinstance(status, int) else 0
 

@@ -45,7 +45,7 @@ from relive.operations.respawning import tend_capsules
 from relive.replay.debug.outcome import DebugOutcome
 from relive.replay.debug.session import Debugged, has_waiting_thread
 from relive.sandbox.branch import Branch
-from relive.stepping.commands import Commands
+from relive.stepping.commands import DebuggerCommands
 from relive.stepping.dap import DapAdapter
 from relive.stepping.dap_server import listening, serve_one
 from relive.stepping.editors import entry_name, write_entry
@@ -152,7 +152,7 @@ def _step(terminal: Terminal, settings: Settings, wish: DebugWish, incident: Inc
     import readline  # noqa: F401 - as in ``_talk``
 
     with stepping(settings, wish, incident, terminal) as (timeline, _):
-        commands = Commands(timeline)
+        commands = DebuggerCommands(timeline)
         print(printable(commands.opening()), flush=True)
         said = ""
         while not commands.has_quit:
@@ -201,11 +201,11 @@ def _from_outside(terminal: Terminal, settings: Settings, wish: DebugWish, incid
 
 def _talk_to_gdb(terminal: Terminal, incident: Incident, branch: Branch) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        told = Path(directory) / "ended"
-        command = gdb_at(incident, branch, told)
+        end_file = Path(directory) / "ended"
+        command = gdb_at(incident, branch, end_file)
         terminal.status(f"Running {shlex.join(command)}.")
         subprocess.run(command, check=False)
-        if words := _ended(incident, native_end(incident, told)):
+        if words := _ended(incident, native_end(incident, end_file)):
             terminal.status(words)
 
 

@@ -20,15 +20,15 @@ _FRAMES = 4
 def end_broken(error: Exception) -> NoReturn:
     """Tell it as any error, in four parts, and end this process with the status of a defect."""
     frames = [f"{Path(one.filename).name}:{one.lineno}" for one in traceback.extract_tb(error.__traceback__)]
-    told = {
+    shown = {
         "code": "error",
         "message": " ".join(f"{type(error).__name__}: {error}".split()),
         "cause": f"a defect of Relive, or an installation that is not whole, at {' < '.join(reversed(frames[-_FRAMES:]))}",
         "remedy": "install it again; if it stays so, please report it with this line and the command",
     }
     if "--json" in sys.argv:
-        sys.stdout.write(json.dumps({"error": told}, indent=2) + "\n")
+        sys.stdout.write(json.dumps({"error": shown}, indent=2) + "\n")
     else:
-        text = f"Error: {told['message']} (error)\nCause: {told['cause']}\nRemedy: {told['remedy']}\n"
+        text = f"Error: {shown['message']} (error)\nCause: {shown['cause']}\nRemedy: {shown['remedy']}\n"
         sys.stderr.write(text)
     sys.exit(_DEFECT)

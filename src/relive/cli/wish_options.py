@@ -70,13 +70,13 @@ def _parameter(
         annotation, default = Union[annotation, None], None  # noqa: UP007 - of a value, not of a name
     least, most = _bounds(field, annotation)
     if is_argument:
-        told: Any = typer.Argument(help=field.description, min=least, max=most)
+        parameter: Any = typer.Argument(help=field.description, min=least, max=most)
     else:
         # A switch that is off has no other way to say so.
         given = words or ((f"--{name.replace('_', '-')}",) if default is False else ())
-        told = typer.Option(*given, help=field.description, min=least, max=most)
+        parameter = typer.Option(*given, help=field.description, min=least, max=most)
     return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[annotation, told]
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[annotation, parameter]
     )
 
 

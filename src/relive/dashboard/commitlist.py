@@ -51,9 +51,9 @@ def show_commits(
             words = [chip(role, "bad" if "at the" in role else "good")] if role is not None else []
             words += [chip(tag, "warn") for tag in one.tags]
             reason = _REASONS.get(one.trigger, one.trigger)
-            told = age(one.taken_wall_ns) + " ago" if moment is None else _from(one.taken_wall_ns - moment)
+            taken = age(one.taken_wall_ns) + " ago" if moment is None else _from(one.taken_wall_ns - moment)
             st.html(
-                f'<div class="rl rl-cells"><span>{told}</span><span class="rl-dim">{escape(reason)}</span>'
+                f'<div class="rl rl-cells"><span>{taken}</span><span class="rl-dim">{escape(reason)}</span>'
                 f"<span>paused {duration(one.pause_us)}</span>"
                 f'<span class="rl-dim rl-wide">brings back {size(one.bytes)}, {size(one.new_bytes)} new</span>'
                 f"{''.join(words)}</div>"

@@ -21,8 +21,10 @@ def exceptions(package: ErrorPackage) -> str:
     for number, link in enumerate(package.chain):
         if number:
             words = _RELATIONS.get(link.relation.value if link.relation is not None else "", "Then")
-            told = escape(f"{link.type.removeprefix('builtins.')}: {link.text}")
-            parts.append(f'<p><span class="rl-dim">{words}</span> <code class="rl-bad">{told}</code></p>')
+            exception = escape(f"{link.type.removeprefix('builtins.')}: {link.text}")
+            parts.append(
+                f'<p><span class="rl-dim">{words}</span> <code class="rl-bad">{exception}</code></p>'
+            )
         parts += _frames(link, package, is_first=number == 0)
     return "".join([*parts, "</div>"])
 
@@ -50,8 +52,8 @@ def _frames(link: Link, package: ErrorPackage, *, is_first: bool) -> Iterator[st
 def _folded(frames: Sequence[Frame], package: ErrorPackage) -> Iterator[str]:
     if frames:
         inner = "".join(_frame(frame, package, is_open=False) for frame in frames)
-        told = f"{len(frames)} frame{'s' * (len(frames) != 1)} of libraries"
-        yield f'<details><summary class="rl-dim">{told}</summary><div style="padding-left:1rem">{inner}</div></details>'
+        summary = f"{len(frames)} frame{'s' * (len(frames) != 1)} of libraries"
+        yield f'<details><summary class="rl-dim">{summary}</summary><div style="padding-left:1rem">{inner}</div></details>'
 
 
 def _frame(frame: Frame, package: ErrorPackage, *, is_open: bool) -> str:

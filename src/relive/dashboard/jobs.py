@@ -26,7 +26,7 @@ from relive.operations.subprocess_runner import perform_apart
 __all__ = ["JOBS", "Job", "JobState", "Jobs"]
 
 _MOST_ENDED = 50  # of a home that are remembered
-_MOST_TOLD = 20  # sentences of one job
+_MOST_MESSAGES = 20  # sentences of one job
 
 
 class JobState(StrEnum):
@@ -45,7 +45,7 @@ class Job:
     Attributes:
         title: for people; subject: what it is about, "incident/17", by which pages find theirs.
         doing: the step, with done of total in unit ("steps" or "bytes"); total is 0 before the first.
-        told: sentences, the last ones.
+        messages: sentences, the last ones.
         result, error: of one that is done, or has failed.
     """
 
@@ -60,7 +60,7 @@ class Job:
     done: int = 0
     total: int = 0
     unit: str = "steps"
-    told: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
     seconds: float = 0.0
     result: BaseModel | None = None
     error: ReliveError | None = None
@@ -101,8 +101,8 @@ class Jobs:
             except ReliveError as error:
                 self._end(number, state=JobState.FAILED, error=error)
             except Exception as error:  # what nobody foresaw is shown, not lost with the thread
-                told = ReliveError(f"{title} could not be done", cause=repr(error))
-                self._end(number, state=JobState.FAILED, error=told)
+                failure = ReliveError(f"{title} could not be done", cause=repr(error))
+                self._end(number, state=JobState.FAILED, error=failure)
             else:
                 self._end(number, state=JobState.DONE, result=result)
 
@@ -174,7 +174,9 @@ class _JobProgress:
 
     def status(self, text: str) -> None:
         """As ``Progress``."""
-        self._jobs._change(self._number, lambda job: replace(job, told=(*job.told, text)[-_MOST_TOLD:]))
+        self._jobs._change(
+            self._number, lambda job: replace(job, messages=(*job.messages, text)[-_MOST_MESSAGES:])
+        )
 
     def _change(self, **what: Any) -> None:
         self._jobs._change(self._number, lambda job: replace(job, **what))

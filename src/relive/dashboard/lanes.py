@@ -101,12 +101,12 @@ def _layout(lanes: Sequence[str], first: float, last: float) -> dict[str, Any]:
 
 def _hover(row: Row) -> str:
     took = f", took {duration(row.took_ns / 1000)}" if row.took_ns is not None else ""
-    told = [
+    lines = [
         f"<b>{escape(row.label)}</b> at {row.at_ns / 1e6:.2f} ms{took}",
         *_lines(row.what),
         *_lines(row.result),
     ]
-    return "<br>".join(told)
+    return "<br>".join(lines)
 
 
 def _lines(text: str) -> list[str]:

@@ -21,8 +21,8 @@ def show_unprotected(settings: Settings) -> None:
             for trouble in one.troubles:
                 since = "" if trouble.since_wall_ns is None else f" for {age(trouble.since_wall_ns)}"
                 cause = "" if trouble.cause is None else f": {trouble.cause}"
-                told = (
+                text = (
                     f"{one.name} is not protected: {trouble.part}{since}, tried {trouble.times} times. "
                     f"{trouble.message}{cause}. {trouble.remedy or ''}"
                 )
-                st.error(label(told), icon=":material/shield_question:")
+                st.error(label(text), icon=":material/shield_question:")

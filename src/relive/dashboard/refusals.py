@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from relive.config import Settings, load_settings
 from relive.dashboard.look import label
-from relive.errors import ReliveError, UsageError
+from relive.errors import ReliveError, UsageError, reason_of
 
 __all__ = ["home", "refuse", "telling"]
 
@@ -35,7 +35,7 @@ def telling() -> Iterator[None]:
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
-        refuse(UsageError(f"{name} cannot be {first['input']!r}", cause=first["msg"]))
+        refuse(UsageError(f"{name} cannot be {first['input']!r}", cause=reason_of(first["msg"])))
 
 
 def home() -> Settings:

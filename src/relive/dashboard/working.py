@@ -65,7 +65,7 @@ def _show(settings: Settings, job: Job) -> None:
         st.button(
             "Dismiss", key=f"dismiss {job.number}", type="tertiary", on_click=JOBS.forget, args=(job.number,)
         )
-    for text in job.told:
+    for text in job.messages:
         st.caption(label(text))
     if job.error is not None:
         refuse(job.error)
@@ -84,8 +84,8 @@ def _show_progress(job: Job) -> None:
         st.progress(min(1.0, job.done / job.total), text=label(f"{job.doing}: {done}"))
     else:
         st.progress(0.0, text=label(job.doing or "beginning"))
-    if job.told:
-        st.caption(label(job.told[-1]))
+    if job.messages:
+        st.caption(label(job.messages[-1]))
 
 
 def _ended(job: Job) -> str:
@@ -126,8 +126,8 @@ def _show_result(settings: Settings, job: Job) -> None:
 
 def _show_many(many: ManyRestored) -> None:
     alive = len(many.branches) - many.failed
-    told = f"{alive} of {len(many.branches)} branches run, sealed off, after {duration(int(many.seconds * 1e6))}."
-    (st.success if not many.failed else st.error)(told, icon=":material/fork_right:")
+    sentence = f"{alive} of {len(many.branches)} branches run, sealed off, after {duration(int(many.seconds * 1e6))}."
+    (st.success if not many.failed else st.error)(sentence, icon=":material/fork_right:")
     for one in many.branches[:50]:
         if one.error is not None:
             st.caption(label(f"{one.number}: {one.error.message}"))

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 
 from relive.forkserver.attributes import settable_attributes
-from relive.forkserver.request import HERE, MOST_DESCRIPTORS, Request, receive_message, send_request
+from relive.forkserver.request import HERE, MOST_DESCRIPTORS, ProcessRequest, receive_message, send_request
 from relive.forkserver.successor import Successor
 
 __all__ = ["ANSWER_LIMIT_S", "UNKNOWN", "Fork", "ask", "readable"]
@@ -118,7 +118,7 @@ def ask(
     Raises:
         OSError, ValueError: as None.
     """
-    request = Request(
+    request = ProcessRequest(
         module=module,
         options=list(options),
         environment=environment,

@@ -17,7 +17,7 @@ from typing import TextIO
 
 from relive.forkserver.attributes import apply_attributes
 from relive.forkserver.entries import ENTRIES, entry
-from relive.forkserver.request import HERE, Request, receive_request, say
+from relive.forkserver.request import HERE, ProcessRequest, receive_request, say
 from relive.forkserver.successor import replace_asker
 from relive.kernel.process_title import set_title
 
@@ -68,7 +68,7 @@ def run_child(connection: socket.socket) -> int:
     return entry(request.module)() or 0
 
 
-def _become(request: Request) -> None:
+def _become(request: ProcessRequest) -> None:
     if request.module not in ENTRIES:
         raise _Refused(f"nobody runs {request.module} so")
     if request.new_session:
@@ -120,7 +120,7 @@ def reset_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _apply_signals(request: Request) -> None:
+def _apply_signals(request: ProcessRequest) -> None:
     for number in request.ignored:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, request.blocked)

@@ -94,5 +94,5 @@ def connect(place: Path) -> socket.socket | None:
 
 def peer_user(connection: socket.socket) -> int:
     """The effective user of the process at the other end when it connected, or listened (SO_PEERCRED, unix(7))."""
-    told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return int(_CREDENTIALS.unpack(told)[1])
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return int(_CREDENTIALS.unpack(credentials)[1])

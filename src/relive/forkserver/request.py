@@ -20,7 +20,15 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["HERE", "MOST_DESCRIPTORS", "Request", "receive_message", "receive_request", "say", "send_request"]
+__all__ = [
+    "HERE",
+    "MOST_DESCRIPTORS",
+    "ProcessRequest",
+    "receive_message",
+    "receive_request",
+    "say",
+    "send_request",
+]
 
 HERE = b"\0"
 MOST_DESCRIPTORS = 253  # in one packet, SCM_MAX_FD
@@ -28,7 +36,7 @@ _PACKET = 4096  # [bytes] more than any message but the request's file
 
 
 # No dataclass, whose module takes as long to import as all the others that a command asks with.
-class Request(NamedTuple):
+class ProcessRequest(NamedTuple):
     """A process that is wanted.
 
     Attributes:
@@ -55,7 +63,7 @@ class Request(NamedTuple):
 
 
 def send_request(
-    connection: socket.socket, request: Request, directory: int, descriptors: Sequence[int]
+    connection: socket.socket, request: ProcessRequest, directory: int, descriptors: Sequence[int]
 ) -> None:
     """Send it.
 
@@ -75,7 +83,7 @@ def send_request(
         os.close(file)
 
 
-def receive_request(connection: socket.socket) -> tuple[Request, int, list[int]] | None:
+def receive_request(connection: socket.socket) -> tuple[ProcessRequest, int, list[int]] | None:
     """(request, working directory, descriptors) that the caller owns; None where who asked has gone."""
     data, descriptors, _, _ = socket.recv_fds(connection, 1, MOST_DESCRIPTORS)
     if not data or len(descriptors) < 2:
@@ -83,7 +91,7 @@ def receive_request(connection: socket.socket) -> tuple[Request, int, list[int]]
     file, directory, *others = descriptors
     with os.fdopen(file, "rb") as reading:
         reading.seek(0)
-        return Request(**json.load(reading)), directory, others
+        return ProcessRequest(**json.load(reading)), directory, others
 
 
 def say(connection: socket.socket, message: Mapping[str, Any], descriptor: int | None = None) -> None:

@@ -36,8 +36,8 @@ def decode_incident(data: bytes) -> Incident:
     """
     try:
         value = json.loads(data)
-        told = value.pop(_CHECKSUM, None)
-        if told is not None and told != _checksum(value):
+        recorded = value.pop(_CHECKSUM, None)
+        if recorded is not None and recorded != _checksum(value):
             raise ValueError("it does not match its checksum")
         return Incident.model_validate(value)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:

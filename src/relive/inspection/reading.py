@@ -100,7 +100,7 @@ def read_state(memory: CommitMemory, commit: CommitId, manifest: Manifest, mask:
     shared = sum(pages for key, file in memory.files.items() if "shmem" in key for _, pages in file.runs)
     for one in processes:
         _learn(one, mask)
-    told = [_described(images, memory, one, open_files, sharers, mask) for one in processes]
+    described = [_described(images, memory, one, open_files, sharers, mask) for one in processes]
     state = CommitState(
         commit=commit,
         target=manifest.target.name,
@@ -111,7 +111,7 @@ def read_state(memory: CommitMemory, commit: CommitId, manifest: Manifest, mask:
         shared=shared * PAGE,
     )
     # Descriptors and locks name paths and addresses; what stands in regions is the kernel's words and files of programs.
-    return mask.model(state).model_copy(update={"processes": told})
+    return mask.model(state).model_copy(update={"processes": described})
 
 
 def learn_secrets(memory: CommitMemory, mask: Mask) -> None:

@@ -3,7 +3,7 @@
 1. The unchanged replay is the control: where it does not fail as recorded, a change proves nothing. Where it fails now and
    then, clean runs with the change count as for a fix: once it is under 5 % that the failure is still there
    (``trial.findability``).
-2. A change that no run read or asked for proves nothing: "not asked".
+2. A change that some run did not read or ask for proves nothing: "not asked".
 3. It goes away where each run with the change passes, and none of them asked for something that nobody had recorded: then it
    may have passed for want of an answer.
 4. It stays where each run fails as recorded. Another failure is neither.
@@ -56,10 +56,10 @@ def probability_left(control: Sequence[FixRun], runs: Sequence[FixRun]) -> float
 def counted(runs: Sequence[FixRun]) -> str:
     """Runs in words: ``passes 3 of 3``, ``fails the same 2 of 3, no failure 1 of 3``."""
     results = list(dict.fromkeys(run.result for run in runs))
-    told = [
+    counts = [
         f"{_WORDS.get(one, one)} {sum(run.result == one for run in runs)} of {len(runs)}" for one in results
     ]
-    return ", ".join(told) or "never ran"
+    return ", ".join(counts) or "never ran"
 
 
 _WORDS = {"no failure": "passes", "fails the same": "fails", "not restored": "could not be restored"}

@@ -88,9 +88,9 @@ class Lab:
             missing.extend(unread(changed, events, calls))
 
         wishes = replace(self.wishes, times=times, jobs=1, follows=follow)
-        told = asyncio.run(replay(self.settings, self.store, changed.case, wishes))
+        replayed = asyncio.run(replay(self.settings, self.store, changed.case, wishes))
         self.done(self.bounds.replays)
-        return Lived([_fix_run(self.masked(run)) for run in told.runs], list(dict.fromkeys(missing)))
+        return Lived([_fix_run(self.masked(run)) for run in replayed.runs], list(dict.fromkeys(missing)))
 
     def unchanged(self, case: ReplayInput, times: int) -> list[FixRun]:
         """The control."""

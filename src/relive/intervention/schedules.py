@@ -87,8 +87,8 @@ class Schedule:
 
     def question(self) -> dict[str, Any]:
         """What ``relive_chaos`` is asked for."""
-        told: dict[str, Any] = {"switch_interval": self.switch_interval, "kinds": sorted(DELAYED_KINDS)}
-        return told | self._delays()
+        fields: dict[str, Any] = {"switch_interval": self.switch_interval, "kinds": sorted(DELAYED_KINDS)}
+        return fields | self._delays()
 
     def delay(self, place: str) -> float:
         """Milliseconds at a place."""
@@ -135,8 +135,8 @@ def wished_schedule(seed: int | None, delays: Sequence[str]) -> Schedule | None:
     """Of ``--seed`` and ``--delay``; None: neither is given. With delays, of the seed the rest is taken."""
     if not delays:
         return schedule_of(seed) if seed is not None else None
-    told = dict(map(parse_delay, delays))
-    return schedule_of(seed).delaying(told) if seed is not None else Schedule(0, delays=told)
+    lengths = dict(map(parse_delay, delays))
+    return schedule_of(seed).delaying(lengths) if seed is not None else Schedule(0, delays=lengths)
 
 
 def held(plan: ReplayPlan, schedule: Schedule) -> tuple[ReplayPlan, dict[str, float]]:

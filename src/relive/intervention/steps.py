@@ -14,7 +14,6 @@ from typing import Any
 
 from relive.errors import ChangeUnfit
 from relive.incidents.report.egress import InprocessCalls
-from relive.incidents.report.json_events import plain
 from relive.incidents.report.words import phrase
 from relive.intervention.grammar import KINDS, CallName
 from relive.protocols.call import Call
@@ -184,7 +183,7 @@ def _inside(
             if event.mono_ns > span[1]:
                 continue
             number = _served_at(served, event.mono_ns, subject)
-        found.append(((event.mono_ns, event.seq), number, plain(event), None))
+        found.append(((event.mono_ns, event.seq), number, event, None))
     return found
 
 
@@ -202,7 +201,7 @@ def _border(
     subject: int,
     span: tuple[int, int],
 ) -> list[_Found]:
-    told = InprocessCalls(events)
+    inprocess = InprocessCalls(events)
     return [
         ((call.asked_mono_ns, call.index), _served_at(served, call.asked_mono_ns, subject), None, call)
         for call in calls
@@ -211,7 +210,7 @@ def _border(
         and "message" not in call.asked
         and call.asked.get("statement") not in _HOUSEKEEPING
         and not call.extra.get("housekeeping")
-        and not told.tells(call)
+        and not inprocess.covers(call)
     ]
 
 

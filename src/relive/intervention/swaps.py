@@ -50,10 +50,10 @@ def order_of(events: Sequence[Event]) -> list[Happened]:
         if event.kind in DELAYED_KINDS:
             places[lane] += 1
             place = ":".join(map(str, (*lane, places[lane])))
-        told = compared_event(event)
+        compared = compared_event(event)
         about = f" of {targets[lane[:2]]}" if lane[:2] in targets else " outside of requests"
-        words = event_words(told) + ("" if event.kind is EventKind.HANDLING_STARTED else about)
-        found.append(Happened(lane, numbers[lane], place, words, is_call(told)))
+        words = event_words(compared) + ("" if event.kind is EventKind.HANDLING_STARTED else about)
+        found.append(Happened(lane, numbers[lane], place, words, is_call(compared)))
     return found
 
 

@@ -90,13 +90,13 @@ def describe_changes(
     """Each change with what it was before."""
     requests = {one.exchange.number: one.exchange for one in case.plan.steps}
     named = {str(one.name): one for one in steps}
-    told = []
+    described = []
     for change in changes:
         if isinstance(change, AnswerChange):
-            told.append(_answer(change, named[str(change.call)]))
+            described.append(_answer(change, named[str(change.call)]))
         else:
-            told.append(_request(change, requests))
-    return told
+            described.append(_request(change, requests))
+    return described
 
 
 def _request(change: Without | Reordered, requests: dict[int, Exchange]) -> ChangeDescription:

@@ -101,11 +101,11 @@ def exit_status(handle: int) -> int | None:
 
     None where it has not, and where the kernel is older than Linux 6.15. The handle must have been opened before the end.
     """
-    told = bytearray(_INFO.size)
-    _INFO.pack_into(told, 0, _INFO_EXIT, 0)
+    info = bytearray(_INFO.size)
+    _INFO.pack_into(info, 0, _INFO_EXIT, 0)
     try:
-        fcntl.ioctl(handle, _GET_INFO, told)
+        fcntl.ioctl(handle, _GET_INFO, info)
     except OSError:
         return None
-    mask, status = _INFO.unpack(told)
+    mask, status = _INFO.unpack(info)
     return int(status) if mask & _INFO_EXIT else None

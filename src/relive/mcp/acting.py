@@ -60,13 +60,13 @@ def tool_of(
 
     async def tool(**given: Any) -> BaseModel:
         context = given.pop("context")
-        told = _ClientProgress(context)
+        shown = _ClientProgress(context)
         cancel = threading.Event()
 
         def perform() -> BaseModel:
             wish = operation.wish(**given)
             with acting(context, operation.tool_name, given):
-                result: BaseModel = perform_apart(operation, settings, wish, told, cancel=cancel)
+                result: BaseModel = perform_apart(operation, settings, wish, shown, cancel=cancel)
             return result
 
         try:

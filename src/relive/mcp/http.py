@@ -115,15 +115,15 @@ def serve_application(
 class _Server(uvicorn.Server):
     """Tells when it has started."""
 
-    def __init__(self, config: uvicorn.Config, told: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, on_started: Callable[[], None]) -> None:
         super().__init__(config)
-        self._told = told
+        self._on_started = on_started
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """As uvicorn's."""
         await super().startup(sockets)
         if self.started:
-            self._told()
+            self._on_started()
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -7,7 +7,7 @@ import json
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from pydantic import ValidationError
 
-from relive.errors import ReliveError, UsageError
+from relive.errors import ReliveError, UsageError, reason_of
 from relive.operations.unforeseen import unforeseen
 
 __all__ = ["refusal"]
@@ -42,6 +42,6 @@ def _of_arguments(raised: ValidationError) -> UsageError:
     more = f"; and {len(errors) - _TOLD} more" if len(errors) > _TOLD else ""
     return UsageError(
         what,
-        cause="; ".join(f"{name}: {one['msg']}" for name, one in found) + more,
+        cause="; ".join(f"{name}: {reason_of(one['msg'])}" for name, one in found) + more,
         remedy="the tool's input schema says what it takes",
     )

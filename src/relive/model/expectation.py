@@ -74,8 +74,8 @@ class Expectation:
     def _seen(self, values: Mapping[str, Any]) -> str:
         """What it names, as the answer has it."""
         named = dict.fromkeys(node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name))
-        told = [name for name in named if name != "len"]
-        return ", ".join(f"{name} is {_short(values[name])}" for name in told) or "it names nothing"
+        shown = [name for name in named if name != "len"]
+        return ", ".join(f"{name} is {_short(values[name])}" for name in shown) or "it names nothing"
 
 
 def _answer_values(outcome: Outcome) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from relive.errors import RecordingCorrupt
+from relive.errors import RecordingCorrupt, reason_of
 from relive.model.value import Value
 
 __all__ = ["read_recorded"]
@@ -30,4 +30,6 @@ def read_recorded(kind: type[_V], data: bytes, most_bytes: int, what: str) -> _V
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"]) or "the whole"
-        raise RecordingCorrupt(f"{what} cannot be read", cause=f"{place}: {first['msg']}") from None
+        raise RecordingCorrupt(
+            f"{what} cannot be read", cause=f"{place}: {reason_of(first['msg'])}"
+        ) from None

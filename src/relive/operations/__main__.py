@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from relive.config import load_settings
-from relive.errors import ReliveError, UsageError
+from relive.errors import ReliveError, UsageError, reason_of
 from relive.operations.catalogue import OPERATIONS
 from relive.operations.unforeseen import unforeseen
 
@@ -82,7 +82,7 @@ def main() -> None:
     try:
         wish = operation.wish.model_validate_json(wish_line)
     except ValidationError as error:
-        line.say(error=UsageError(f"{operation.name}: {error.errors()[0]['msg']}").as_json())
+        line.say(error=UsageError(f"{operation.name}: {reason_of(error.errors()[0]['msg'])}").as_json())
         sys.exit(1)
     except ReliveError as error:  # of a word that stands for nothing
         line.say(error=error.as_json())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
 
 from pydantic import Field
 
@@ -19,9 +18,15 @@ from relive.kernel import procfs
 from relive.model.chaos import Chaos, Delay
 from relive.model.outcome import Replay
 from relive.model.token_scope import Scope
-from relive.operations.grammars import each_written_as
 from relive.operations.operation import Effect, Faces, Operation, Route, Tool
-from relive.operations.policies import check_ignore, parse_stub_policy
+from relive.operations.policies import (
+    IgnoredDifferences,
+    MissPolicies,
+    RequestLimit,
+    SentPace,
+    check_ignore,
+    parse_stub_policy,
+)
 from relive.operations.progress import Progress
 from relive.operations.replays import ReplayedMoment, case_of_moment, look_up_moment
 from relive.operations.runs import save_replay
@@ -56,17 +61,10 @@ class ChaosWish(ReplayedMoment):
     within: float = Field(
         default=600, gt=0, le=86_400, description="Seconds after which no further replay begins"
     )
-    pace: Pace = Field(
-        default=Pace.RECORDED, description="Send again at the recorded pace, or as fast as order allows"
-    )
-    ignore: Annotated[list[str], each_written_as(check_ignore)] = Field(
-        default=[], description="What may differ, as for `relive replay`"
-    )
-    on_miss: Annotated[list[str], each_written_as(parse_stub_policy)] = Field(
-        default=[],
-        description="A call without a recorded answer: fail or pass, or KIND=pass such as http-call=pass",
-    )
-    limit: float | None = Field(default=None, ge=0.1, le=86_400, description="Seconds for the judged request")
+    pace: SentPace = Pace.RECORDED
+    ignore: IgnoredDifferences = Field(default=[])
+    on_miss: MissPolicies = Field(default=[])
+    limit: RequestLimit = None
 
 
 def chaos(settings: Settings, wish: ChaosWish, progress: Progress) -> Chaos:
@@ -96,12 +94,12 @@ def chaos(settings: Settings, wish: ChaosWish, progress: Progress) -> Chaos:
         )
         search = ChaosSearch(lab, wanted, progress.status)
         search.run(wish.seed)
-    told = _answer_of(case, search, bounds, wish)
+    found = _answer_of(case, search, bounds, wish)
     if search.found is not None:
         number = _store_runs(settings, case, search.found, mask, began_wall_ns, bounds.spent)
-        told = told.model_copy(update={"run": number})
-    told = mask.model(told)
-    return told.model_copy(update={"sentence": _sentence(told)})
+        found = found.model_copy(update={"run": number})
+    found = mask.model(found)
+    return found.model_copy(update={"sentence": _sentence(found)})
 
 
 CHAOS = Operation(
@@ -197,15 +195,15 @@ def _store_runs(
     return save_replay(settings, mask.model(masked_replay(result, mask)), began_wall_ns, seconds)
 
 
-def _sentence(told: Chaos) -> str:
-    usual = "fails" if told.plain and all(told.plain) else "passes"
+def _sentence(chaos: Chaos) -> str:
+    usual = "fails" if chaos.plain and all(chaos.plain) else "passes"
     other = "passes" if usual == "fails" else "fails"
-    if told.seed is not None:
-        again = f"; again in {told.again[0]} of {told.again[1]} replays" if told.again is not None else ""
-        return f"under no schedule it {usual}, with seed {told.seed} it {other}{again}"
-    if told.rate_below is not None:
+    if chaos.seed is not None:
+        again = f"; again in {chaos.again[0]} of {chaos.again[1]} replays" if chaos.again is not None else ""
+        return f"under no schedule it {usual}, with seed {chaos.seed} it {other}{again}"
+    if chaos.rate_below is not None:
         return (
-            f"it {usual} under {told.clean} of {told.tried} schedules: with {told.confidence:.0%} confidence fewer than "
-            f"{told.rate_below:.1%} of schedules make it end otherwise (each rate as likely as any other before)"
+            f"it {usual} under {chaos.clean} of {chaos.tried} schedules: with {chaos.confidence:.0%} confidence fewer than "
+            f"{chaos.rate_below:.1%} of schedules make it end otherwise (each rate as likely as any other before)"
         )
-    return f"nobody can tell: {told.why_not}"
+    return f"nobody can tell: {chaos.why_not}"

@@ -208,13 +208,13 @@ def _ask_for_commit(settings: Settings, store: Store, paths: LifePaths, progress
     with contextlib.ExitStack() as shown:
         stages: dict[str, Callable[[int], None]] = {}
 
-        def hear(told: dict[str, Any]) -> None:
-            what = str(told["what"])
+        def hear(message: dict[str, Any]) -> None:
+            what = str(message["what"])
             if what not in stages:
                 shown.close()
                 stages.clear()
-                stages[what] = shown.enter_context(progress.progress(what, int(told["total"])))
-            stages[what](int(told["done"]))
+                stages[what] = shown.enter_context(progress.progress(what, int(message["total"])))
+            stages[what](int(message["done"]))
 
         ask = partial(ask_agent, paths.agent_socket, order, limit=limit, on_progress=hear)
         agent = agent_now(paths)

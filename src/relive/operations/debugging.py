@@ -29,9 +29,9 @@ from relive.replay.debug.outcome import DebugOutcome
 from relive.replay.debug.session import Debugged, at_failure, at_request, case_in_request, has_waiting_thread
 from relive.replay.replay_input import ReplayInput
 from relive.sandbox.branch import Branch
-from relive.stepping.commands import Commands
+from relive.stepping.commands import DebuggerCommands
 from relive.stepping.live import LiveRequest
-from relive.stepping.timeline import Timeline
+from relive.stepping.stepping_session import SteppingSession
 from relive.store import Store
 
 __all__ = [
@@ -147,11 +147,11 @@ def stepping(
     progress: Progress,
     *,
     is_ahead: bool = True,
-) -> Iterator[tuple[Timeline, ReplayInput]]:
+) -> Iterator[tuple[SteppingSession, ReplayInput]]:
     """The failing request as a line to go forward and back on, and what is replayed; its branches are gone at the end.
 
     Args:
-        is_ahead: as of a ``Timeline``.
+        is_ahead: as of a ``SteppingSession``.
 
     Raises:
         IncidentUnknown, RefUnknown, UsageError, RecordingError, StoreError: there is no such request to replay.
@@ -177,7 +177,7 @@ def stepping(
             has_learned = True
         return live
 
-    timeline = Timeline(restored, is_ahead=is_ahead, mask=mask)
+    timeline = SteppingSession(restored, is_ahead=is_ahead, mask=mask)
     progress.status(f"Replaying from commit {case.commit[:10]} to the failure.")
     try:
         yield timeline, case
@@ -189,7 +189,7 @@ def _stepped(settings: Settings, wish: DebugWish, incident: Incident, progress: 
     answers: list[DebuggerAnswer] = []
     left = _ANSWERS_MOST
     with stepping(settings, wish, incident, progress, is_ahead=False) as (timeline, case):
-        commands = Commands(timeline)
+        commands = DebuggerCommands(timeline)
         opening = printable(commands.opening())
         branch = timeline.branch
         for text in wish.command:

@@ -164,12 +164,17 @@ def _of_outcome(name: str, detail: RunDetail, outcome: Outcome) -> _Side:
     return _Side(name, detail.service, outcome_words(outcome), body, outcome.log, outcome.events)
 
 
-def _of_reproduction(name: str, detail: RunDetail, told: Reproduction, part: str | None) -> _Side:
+def _of_reproduction(name: str, detail: RunDetail, reproduction: Reproduction, part: str | None) -> _Side:
     """Of these nothing is kept of what happened inside, but how it ended and the log."""
     if part == "recorded":
-        raised, status, end, log = told.recorded, told.recorded_status, told.recorded_end, list[str]()
+        raised, status, end, log = (
+            reproduction.recorded,
+            reproduction.recorded_status,
+            reproduction.recorded_end,
+            list[str](),
+        )
     else:
-        attempt: Attempt = _numbered(name, told.attempts, part)
+        attempt: Attempt = _numbered(name, reproduction.attempts, part)
         raised, status, end, log = attempt.raised, attempt.status, attempt.ended, attempt.log
     words = [f"answered with status {status}" if status is not None else end or "no answer came"]
     if raised is not None:

@@ -27,6 +27,7 @@ from relive.model.trial import FixRun
 from relive.operations.interventions import ReplayWithChanges, commits_before, lab_of
 from relive.operations.named import look_up_incident
 from relive.operations.operation import Effect, Faces, Operation, Route, Tool
+from relive.operations.policies import SentPace
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
 from relive.protocols.call import Call
@@ -57,9 +58,7 @@ class WhyWish(ReplayWithChanges):
     within: float = Field(
         default=600, gt=0, le=86_400, description="Seconds after which no further replay begins"
     )
-    pace: Pace = Field(
-        default=Pace.FAST, description="Send again at the recorded pace, or as fast as order allows"
-    )
+    pace: SentPace = Pace.FAST
 
 
 def why(settings: Settings, wish: WhyWish, progress: Progress) -> Explanation:

@@ -136,15 +136,15 @@ def run_in_foreground(
 
 def _ready_teller(relay: NotifyRelay | None, ready: Ready | None, capsule: Capsule) -> Callable[[], None]:
     """Tells systemd once that the service is ready, where that is not the service's own affair."""
-    told = relay is None or ready in (None, Ready.SERVICE)
+    is_notified = relay is None or ready in (None, Ready.SERVICE)
 
     def look() -> None:
-        nonlocal told
-        if told or relay is None:
+        nonlocal is_notified
+        if is_notified or relay is None:
             return
         if ready is Ready.STARTED or listens(capsule):
             relay.notify("READY=1")
-            told = True
+            is_notified = True
 
     return look
 

@@ -28,10 +28,17 @@ from relive.operations.grammars import each_written_as
 from relive.operations.named import look_up_incident
 from relive.operations.operation import Effect as ToolEffect
 from relive.operations.operation import Faces, Operation, Route, Tool, Wish
-from relive.operations.policies import check_ignore, parse_stub_policy
+from relive.operations.policies import (
+    IgnoredDifferences,
+    MissPolicies,
+    RequestLimit,
+    SentPace,
+    check_ignore,
+    parse_stub_policy,
+)
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
-from relive.operations.trying import FreshWish, try_fresh_process
+from relive.operations.trying import FreshTrial, try_fresh_process
 from relive.recording.exchanges import Exchanges
 from relive.recording.reader import Recording
 from relive.replay.fresh.environment import parse_variable
@@ -55,14 +62,9 @@ class ReplayWithChanges(Wish):
         default=3, ge=1, le=1000, description="How often it is replayed unchanged, and with the change"
     )
     first: bool = Field(default=False, description="The first time the incident was seen, not the latest")
-    ignore: Annotated[list[str], each_written_as(check_ignore)] = Field(
-        default=[], description="What may differ, as for `relive replay`"
-    )
-    on_miss: Annotated[list[str], each_written_as(parse_stub_policy)] = Field(
-        default=[],
-        description="A call without a recorded answer: fail or pass, or KIND=pass such as http-call=pass",
-    )
-    limit: float | None = Field(default=None, ge=0.1, le=86_400, description="Seconds for the judged request")
+    ignore: IgnoredDifferences = Field(default=[])
+    on_miss: MissPolicies = Field(default=[])
+    limit: RequestLimit = None
 
 
 class WhatIfWish(ReplayWithChanges):
@@ -92,9 +94,7 @@ class WhatIfWish(ReplayWithChanges):
         max_length=400,
         description="Replay from this earlier commit; default: the last that is early enough",
     )
-    pace: Pace = Field(
-        default=Pace.RECORDED, description="Send again at the recorded pace, or as fast as order allows"
-    )
+    pace: SentPace = Pace.RECORDED
 
 
 def what_if(settings: Settings, wish: WhatIfWish, progress: Progress) -> Experiment:
@@ -261,7 +261,7 @@ def _early_enough(
 
 def _afresh(settings: Settings, wish: WhatIfWish, case: ReplayInput, progress: Progress) -> Tested:
     """Another environment, in processes that are started anew; the control is a fresh start with the recorded one."""
-    fresh = FreshWish(incident=wish.incident, times=wish.times, limit=wish.limit)
+    fresh = FreshTrial(incident=wish.incident, times=wish.times, limit=wish.limit)
     control, changed = try_fresh_process(settings, fresh, wish.env, [], progress)
     effect, why = effect_of(control.runs, changed.runs, [])
     if effect is Effect.CANNOT_TELL and not any(run.fails for run in control.runs):

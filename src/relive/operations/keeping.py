@@ -39,7 +39,7 @@ from relive.model.trial import TAG_PREFIX, Swapped
 from relive.operations.grammars import each_written_as, written_as
 from relive.operations.named import look_up_incident
 from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool, Wish
-from relive.operations.policies import check_ignore, parse_stub_policy
+from relive.operations.policies import MissPolicies, SentPace, check_ignore, parse_stub_policy
 from relive.operations.progress import Progress
 from relive.operations.remotes import PullWish, PushWish, pull, push
 from relive.operations.targets import tend
@@ -91,13 +91,8 @@ class KeepWish(Wish):
     remote: str | None = Field(
         default=None, description="Push it there, too, from where it is fetched when it is not here"
     )
-    on_miss: Annotated[list[str], each_written_as(parse_stub_policy)] = Field(
-        default=[],
-        description="A call without a recorded answer: fail or pass, or KIND=pass such as http-call=pass",
-    )
-    pace: Pace = Field(
-        default=Pace.RECORDED, description="Send again at the recorded pace, or as fast as order allows"
-    )
+    on_miss: MissPolicies = Field(default=[])
+    pace: SentPace = Pace.RECORDED
     times: int = Field(default=1, ge=1, le=1000, description="How often it is tried each time it is run")
     seed: int | None = Field(
         default=None,

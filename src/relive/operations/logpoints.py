@@ -16,10 +16,17 @@ from relive.intervention.telling import request_words
 from relive.kernel import procfs
 from relive.model.stepping import Logged, LoggedHit, LoggedRun, LoggedValue
 from relive.model.token_scope import Scope
-from relive.operations.grammars import each_written_as, written_as
+from relive.operations.grammars import written_as
 from relive.operations.named import look_up_incident
 from relive.operations.operation import Effect, Faces, Operation, Route, Tool, Wish
-from relive.operations.policies import check_ignore, parse_stub_policy
+from relive.operations.policies import (
+    IgnoredDifferences,
+    MissPolicies,
+    RequestLimit,
+    SentPace,
+    check_ignore,
+    parse_stub_policy,
+)
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
 from relive.replay.plan import Pace
@@ -58,17 +65,10 @@ class ReplayFollowed(Wish):
 
     incident: int = Field(ge=1, description="Number of the incident")
     first: bool = Field(default=False, description="The first time the incident was seen, not the latest")
-    pace: Pace = Field(
-        default=Pace.FAST, description="Send again at the recorded pace, or as fast as order allows"
-    )
-    on_miss: Annotated[list[str], each_written_as(parse_stub_policy)] = Field(
-        default=[],
-        description="A call without a recorded answer: fail or pass, or KIND=pass such as http-call=pass",
-    )
-    ignore: Annotated[list[str], each_written_as(check_ignore)] = Field(
-        default=[], description="What may differ, as for `relive replay`"
-    )
-    limit: float | None = Field(default=None, ge=0.1, le=86_400, description="Seconds for the judged request")
+    pace: SentPace = Pace.FAST
+    on_miss: MissPolicies = Field(default=[])
+    ignore: IgnoredDifferences = Field(default=[])
+    limit: RequestLimit = None
 
 
 class LogpointWish(ReplayFollowed):

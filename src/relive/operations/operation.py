@@ -73,8 +73,8 @@ class Result(BaseModel):
 
 def named_target(given: Mapping[str, Any]) -> str | None:
     """What a wish of these fields is about, as the audit log has it; None where nothing is named."""
-    told = [f"{name}={given[name]}" for name in _TARGETS if given.get(name) not in (None, [], "")]
-    return " ".join(told) or None
+    named = [f"{name}={given[name]}" for name in _TARGETS if given.get(name) not in (None, [], "")]
+    return " ".join(named) or None
 
 
 class Effect(Enum):

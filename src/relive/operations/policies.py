@@ -1,16 +1,32 @@
-"""What may differ in a replay, and what shall become of calls without a recorded answer, as texts say it."""
+"""What may differ in a replay, and what shall become of calls without a recorded answer, as texts say it.
+
+The types at the end are those of the fields by which wishes of replays ask for it, with their text and bounds.
+"""
 
 from __future__ import annotations
 
 import re
+from typing import Annotated
+
+from pydantic import Field
 
 from relive.errors import UsageError
+from relive.operations.grammars import each_written_as
 from relive.protocols.matching import path_steps
 from relive.protocols.registry import POLICIES
 from relive.recording.events import EventKind
+from relive.replay.plan import Pace
 from relive.replay.sequence import COMPARED_KINDS
 
-__all__ = ["check_ignore", "parse_policy", "parse_stub_policy"]
+__all__ = [
+    "IgnoredDifferences",
+    "MissPolicies",
+    "RequestLimit",
+    "SentPace",
+    "check_ignore",
+    "parse_policy",
+    "parse_stub_policy",
+]
 
 _KINDS = "|".join(map(re.escape, COMPARED_KINDS))
 _IGNORE = re.compile(
@@ -73,3 +89,15 @@ def parse_policy(text: str, *, has_stubs: bool = False) -> tuple[str, str]:
 def parse_stub_policy(text: str) -> tuple[str, str]:
     """``parse_policy`` where stubs answer."""
     return parse_policy(text, has_stubs=True)
+
+
+SentPace = Annotated[Pace, Field(description="Send again at the recorded pace, or as fast as order allows")]
+IgnoredDifferences = Annotated[
+    list[str], each_written_as(check_ignore), Field(description="What may differ, as for `relive replay`")
+]
+MissPolicies = Annotated[
+    list[str],
+    each_written_as(parse_stub_policy),
+    Field(description="A call without a recorded answer: fail or pass, or KIND=pass such as http-call=pass"),
+]
+RequestLimit = Annotated[float | None, Field(ge=0.1, le=86_400, description="Seconds for the judged request")]

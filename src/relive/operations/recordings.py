@@ -15,7 +15,7 @@ from relive.incidents.report.proxied import Proxied, masked_exchange
 from relive.model.capsule import LifePaths
 from relive.operations.operation import Result, Wish
 from relive.recording.events import EventKind
-from relive.recording.exchanges import Ended, Exchange, Exchanges
+from relive.recording.exchanges import Exchange, ExchangeEnd, Exchanges
 from relive.recording.reader import Recording as Events
 
 __all__ = [
@@ -53,7 +53,7 @@ class RecordedRequest(Result):
     method: str
     target: str
     status: int | None
-    ended: Ended
+    ended: ExchangeEnd
     began_wall_ns: int
     seconds: float | None
 

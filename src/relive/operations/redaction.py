@@ -91,8 +91,8 @@ def _timeline(timeline: Timeline) -> Timeline:
 
 def _contrast(found: Contrast) -> Contrast:
     """Only what the proxy saw, and answers of HTTP, which are a status: of other calls not that they differed, either."""
-    told = [one for one in found.differences if one.kind in _TOLD]
-    return found.model_copy(update={"differences": told})
+    allowed = [one for one in found.differences if one.kind in _TOLD]
+    return found.model_copy(update={"differences": allowed})
 
 
 def _row(row: Row) -> Row:

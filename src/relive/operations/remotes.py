@@ -74,7 +74,7 @@ def push(settings: Settings, wish: PushWish, progress: Progress) -> Pushed:
     sent = send(store, target, commit_id, tag=tag, force=wish.force, show=progress.transfer)
     for commit in {commit: None for one in wanted for commit in commits_of(store, one)}:
         send(store, target, commit, tag=None, force=False, show=progress.transfer)
-    told = [one.number for one in wanted if push_incident(settings, store, target, one, progress.transfer)]
+    pushed = [one.number for one in wanted if push_incident(settings, store, target, one, progress.transfer)]
     return Pushed(
         id=sent.commit,
         remote=wish.remote,
@@ -84,7 +84,7 @@ def push(settings: Settings, wish: PushWish, progress: Progress) -> Pushed:
         sent_bytes=sent.bytes,
         held_parts=sent.held,
         incidents=[one.number for one in wanted],
-        sent_incidents=told,
+        sent_incidents=pushed,
     )
 
 

@@ -35,7 +35,7 @@ from relive.operations.changing_state import (
 )
 from relive.operations.grammars import each_written_as, written_as
 from relive.operations.operation import Effect, Faces, Operation, Tool, Wish
-from relive.operations.policies import check_ignore, parse_stub_policy
+from relive.operations.policies import MissPolicies, RequestLimit, SentPace, check_ignore, parse_stub_policy
 from relive.operations.progress import Progress
 from relive.operations.resuming import Unfinished, digest
 from relive.operations.runs import marked_run, save_replay
@@ -76,9 +76,7 @@ class ReplayWish(ReplayedMoment):
     jobs: int | None = Field(
         default=None, ge=1, le=1000, description="Branches at one time; default: the number of CPUs"
     )
-    pace: Pace = Field(
-        default=Pace.RECORDED, description="Send again at the recorded pace, or as fast as order allows"
-    )
+    pace: SentPace = Pace.RECORDED
     clock: Clock = Field(
         default=Clock.RECORDED, description="The wall clock in the branch: as recorded, or now"
     )
@@ -91,15 +89,12 @@ class ReplayWish(ReplayedMoment):
         default=Calls.RECORDED,
         description="Who answers the service's calls: the recording, or the sealed network",
     )
-    on_miss: Annotated[list[str], each_written_as(parse_stub_policy)] = Field(
-        default=[],
-        description="A call without a recorded answer: fail or pass, or KIND=pass such as http-call=pass",
-    )
+    on_miss: MissPolicies = Field(default=[])
     speed: Annotated[str, written_as(parse_speed)] = Field(
         default="1",
         description="Divides recorded times, of requests and of answers to the service's calls: 10, max",
     )
-    limit: float | None = Field(default=None, ge=0.1, le=86_400, description="Seconds for the judged request")
+    limit: RequestLimit = None
     lazy: bool = Field(default=False, description="Begin before the memory of the branches is all there")
     seed: int | None = Field(
         default=None,

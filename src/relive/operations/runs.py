@@ -126,7 +126,7 @@ class RunVerdict(Result):
         """
 
         def known(words: list[str]) -> list[str]:
-            return [told for told in map(outline, words) if told != OTHER]
+            return [line for line in map(outline, words) if line != OTHER]
 
         shown = {"evidence": known(self.evidence), "notes": known(self.notes)}
         shown["unseen"] = [*self.missing, *known([one for one in self.unseen if one not in self.missing])]

@@ -21,7 +21,14 @@ from relive.model.trial import FixRun, FixTried, Trial
 from relive.operations.grammars import each_written_as
 from relive.operations.named import look_up_incident
 from relive.operations.operation import Effect, Faces, Operation, Route, Tool, Wish
-from relive.operations.policies import check_ignore, parse_stub_policy
+from relive.operations.policies import (
+    IgnoredDifferences,
+    MissPolicies,
+    RequestLimit,
+    SentPace,
+    check_ignore,
+    parse_stub_policy,
+)
 from relive.operations.progress import Progress
 from relive.operations.reproductions import ReproduceWish, reproduce
 from relive.operations.targets import tend
@@ -46,7 +53,7 @@ from relive.trial.trying import (
     with_odds,
 )
 
-__all__ = ["NONE", "TRY", "FreshWish", "TryWish", "has_worked", "try_fixes", "try_fresh_process"]
+__all__ = ["NONE", "TRY", "FreshTrial", "TryWish", "has_worked", "try_fixes", "try_fresh_process"]
 
 NONE = "none"  # as a fix: the unchanged code, which is run in any case
 _BASELINE = 2  # runs of the unchanged code, at least
@@ -88,17 +95,10 @@ class TryWish(Wish):
         description="Also up to so many recorded requests before and after the failing one: what does a fix break?",
     )
     first: bool = Field(default=False, description="The first time the incident was seen, not the latest")
-    pace: Pace = Field(
-        default=Pace.RECORDED, description="Send again at the recorded pace, or as fast as order allows"
-    )
-    ignore: Annotated[list[str], each_written_as(check_ignore)] = Field(
-        default=[], description="What may differ, as for `relive replay`"
-    )
-    on_miss: Annotated[list[str], each_written_as(parse_stub_policy)] = Field(
-        default=[],
-        description="A call without a recorded answer: fail or pass, or KIND=pass such as http-call=pass",
-    )
-    limit: float | None = Field(default=None, ge=0.1, le=86_400, description="Seconds for the judged request")
+    pace: SentPace = Pace.RECORDED
+    ignore: IgnoredDifferences = Field(default=[])
+    on_miss: MissPolicies = Field(default=[])
+    limit: RequestLimit = None
 
 
 def try_fixes(settings: Settings, wish: TryWish, progress: Progress) -> Trial:
@@ -142,7 +142,7 @@ def try_fixes(settings: Settings, wish: TryWish, progress: Progress) -> Trial:
             _, breaks = compared(context, near, change)
             tried = tried.model_copy(update={"neighbours": len(near.asked), "breaks": breaks})
         fixes.append(tried)
-    fresh = FreshWish(wish.incident, wish.times, wish.limit)
+    fresh = FreshTrial(wish.incident, wish.times, wish.limit)
     fixes += try_fresh_process(settings, fresh, wish.env, wish.tree, progress)
     return mask.model(
         Trial(
@@ -209,12 +209,12 @@ def _with_usual(context: TrialContext, near: Neighbours, unchanged: FixTried) ->
     """With what the neighbours do without any fix."""
     context.tell(f"Sending {len(near.asked)} neighbouring requests.")
     usual, differing = compared(context, near, None)
-    told = unchanged.model_copy(update={"neighbours": len(near.asked), "breaks": differing})
-    return replace(near, usual=usual), told
+    updated = unchanged.model_copy(update={"neighbours": len(near.asked), "breaks": differing})
+    return replace(near, usual=usual), updated
 
 
 @dataclass(frozen=True, slots=True)
-class FreshWish:
+class FreshTrial:
     """Which failure is tried in processes that are started anew, how often, and the seconds that its request has."""
 
     incident: int
@@ -223,7 +223,7 @@ class FreshWish:
 
 
 def try_fresh_process(
-    settings: Settings, wish: FreshWish, env: Sequence[str], trees: Sequence[str], progress: Progress
+    settings: Settings, wish: FreshTrial, env: Sequence[str], trees: Sequence[str], progress: Progress
 ) -> list[FixTried]:
     """Processes that are started anew: as recorded, for comparison, then with another environment, then with other trees."""
     if not env and not trees:
@@ -241,10 +241,10 @@ def try_fresh_process(
         if wish.limit is not None:
             asked["limit"] = wish.limit
         # Without the mark of a task: it stands for all of this, and each of these would be taken for the one before.
-        told = reproduce(
+        reproduction = reproduce(
             settings.model_copy(update={"mark": None}), ReproduceWish.model_validate(asked), progress
         )
-        tried = FixTried(name=name, kind="fresh", runs=[_fresh_run(one) for one in told.attempts])
+        tried = FixTried(name=name, kind="fresh", runs=[_fresh_run(one) for one in reproduction.attempts])
         if not found:
             failed = sum(run.fails is True for run in tried.runs)
             ran = sum(run.fails is not None for run in tried.runs)

@@ -25,9 +25,9 @@ def unforeseen(raised: BaseException, *, has_text: bool = True) -> ReliveError:
     frames = [
         f"{Path(frame.filename).name}:{frame.lineno}" for frame in traceback.extract_tb(raised.__traceback__)
     ]
-    told = " ".join(str(raised).split()) if has_text else ""
+    text = " ".join(str(raised).split()) if has_text else ""
     return ReliveError(
-        f"{type(raised).__name__}: {told}" if told else type(raised).__name__,
+        f"{type(raised).__name__}: {text}" if text else type(raised).__name__,
         cause=f"a defect of Relive, at {' < '.join(reversed(frames[-_FRAMES:]))}",
         remedy="please report it, with this line and the command",
     )

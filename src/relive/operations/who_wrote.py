@@ -24,7 +24,7 @@ from relive.operations.operation import Effect, Faces, Operation, Route, Tool
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
 from relive.replay.replay_input import ReplayInput, case_of_incident
-from relive.stepping.following import PlaceRecord, Watch, WriteRecord
+from relive.stepping.following import PlaceRecord, WatchedExpression, WriteRecord
 from relive.stepping.replaying import FollowedReplay, Requests, replay_followed, result_words, trouble_of
 from relive.store import Store
 
@@ -72,14 +72,14 @@ def who_wrote(settings: Settings, wish: WhoWroteWish, progress: Progress) -> Wri
     with progress.progress("replaying", wish.most) as done:
         for one in _cases(settings, store, incident, case, wish):
             try:
-                told = _replayed(settings, store, incident, one, wish, mask)
+                replayed = _replayed(settings, store, incident, one, wish, mask)
             except (PlaceUnfit, RestoreFailed):
                 if found is None:
                     raise
                 break  # further back the process had not yet what is asked about
             tried.append(one.commit)
-            if found is None or told.fails is not None:  # one that could not be run says nothing
-                found = told
+            if found is None or replayed.fails is not None:  # one that could not be run says nothing
+                found = replayed
             done(len(tried))
             if found.writes or len(tried) >= wish.most:
                 break
@@ -131,7 +131,7 @@ def _cases(
 def _replayed(
     settings: Settings, store: Store, incident: Incident, case: ReplayInput, wish: WhoWroteWish, mask: Mask
 ) -> Written:
-    watch = Watch(wish.expression, wish.module)
+    watch = WatchedExpression(wish.expression, wish.module)
     wishes = wishes_of(wish, mask)
     with replay_followed(settings, store, case, wishes, [], watch, most=_WRITES_MOST) as followed:
         return _written(incident, case, wish, followed, mask)
@@ -178,15 +178,15 @@ def _written(
 
 
 def _write(record: WriteRecord, expression: str, requests: Requests, mask: Mask) -> ValueWrite:
-    def place(told: PlaceRecord) -> Place:
+    def place(seen: PlaceRecord) -> Place:
         return Place(
-            file=told.file,
-            line=told.line,
-            function=told.function,
-            source=told.source,
-            request=requests.number(record.pid, told.request),
-            about=requests.words(record.pid, told.request),
-            position=told.position,
+            file=seen.file,
+            line=seen.line,
+            function=seen.function,
+            source=seen.source,
+            request=requests.number(record.pid, seen.request),
+            about=requests.words(record.pid, seen.request),
+            position=seen.position,
         )
 
     return ValueWrite(

@@ -10,11 +10,11 @@ from relive.protocols.pool import Pool
 from relive.protocols.session import Act, Resume
 from relive.protocols.timing import rest_of, sends
 
-__all__ = ["Standing", "standing"]
+__all__ = ["DialogueProgress", "standing"]
 
 
 @dataclass(slots=True)
-class Standing:
+class DialogueProgress:
     """What had happened by then.
 
     Attributes:
@@ -32,13 +32,13 @@ class Standing:
 
 def standing(
     calls: Iterable[Call], where: Resume, pool: Pool, finish: Callable[[Call], list[Act]]
-) -> Standing:
+) -> DialogueProgress:
     """Past calls are used up.
 
     Args:
         finish: what follows the last byte of a call's answer, such as the end of the connection.
     """
-    found = Standing()
+    found = DialogueProgress()
     for call in calls:
         if call.up[1] <= where.up and not call.extra.get("cut"):
             found.past.append(call)

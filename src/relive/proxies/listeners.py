@@ -144,8 +144,8 @@ def receive_listener(front: Path) -> KeptListener:
 
 def _descriptor_and_sender(line: socket.socket) -> tuple[int, int]:
     room = socket.CMSG_SPACE(_DESCRIPTOR_BYTES) + socket.CMSG_SPACE(_CREDENTIALS.size)
-    _, told, _, _ = line.recvmsg(1, room, socket.MSG_CMSG_CLOEXEC)
-    found = {kind: data for level, kind, data in told if level == socket.SOL_SOCKET}
+    _, ancillary, _, _ = line.recvmsg(1, room, socket.MSG_CMSG_CLOEXEC)
+    found = {kind: data for level, kind, data in ancillary if level == socket.SOL_SOCKET}
     if socket.SCM_RIGHTS not in found:
         raise OSError("too many have it already")
     (descriptor,) = array.array("i", found[socket.SCM_RIGHTS])

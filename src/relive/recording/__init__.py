@@ -5,15 +5,15 @@ Who records is in ``relive.proxies``, and in the services themselves (``rings``)
 """
 
 from relive.recording.events import Event, EventKind
-from relive.recording.exchanges import Ended, Exchange, Exchanges
+from relive.recording.exchanges import Exchange, ExchangeEnd, Exchanges
 from relive.recording.reader import Recording, RecordingHead, RecordPosition, TornTail
 from relive.recording.writer import RecordingWriter
 
 __all__ = [
-    "Ended",
     "Event",
     "EventKind",
     "Exchange",
+    "ExchangeEnd",
     "Exchanges",
     "RecordPosition",
     "Recording",

@@ -17,7 +17,7 @@ _FRAMING = frozenset((b"content-length", b"transfer-encoding", b"connection", b"
 
 
 class HeadError(Exception):
-    """A head that is refused, with the status a proxy answers. Never leaves this room."""
+    """A head that is refused, with the status a proxy answers."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(status, reason)

@@ -16,10 +16,10 @@ from relive.recording._heads import HeadError, Headers, parse_answer_head, parse
 from relive.recording.events import Event, EventKind
 from relive.recording.reader import Recording, RecordPosition
 
-__all__ = ["Closing", "Ended", "Exchange", "Exchanges"]
+__all__ = ["Closing", "Exchange", "ExchangeEnd", "Exchanges"]
 
 
-class Ended(StrEnum):
+class ExchangeEnd(StrEnum):
     """What became of a request."""
 
     ANSWERED = "answered"  # its answer is whole
@@ -72,7 +72,7 @@ class Exchange:
     answer_cut: int = 0
     answer_blake2b: str | None = None
     by_relive: bool = False
-    ended: Ended = Ended.OPEN
+    ended: ExchangeEnd = ExchangeEnd.OPEN
     how: str | None = None
     reused: int = 0
     ended_seq: int | None = None
@@ -286,7 +286,7 @@ class _Assembler:
                 self._gap_at = event.seq
         elif (exchange := self.open.get(event.request)) is not None:
             self._add(exchange, event, place)
-            if exchange.ended is not Ended.OPEN:
+            if exchange.ended is not ExchangeEnd.OPEN:
                 return [self._finish(exchange, event)]
         return []
 
@@ -294,7 +294,7 @@ class _Assembler:
         """Those that have not ended; LOST where their end may be among the events that were."""
         for exchange in self.open.values():
             if exchange.started_seq < self._gap_at:
-                exchange.ended = Ended.LOST
+                exchange.ended = ExchangeEnd.LOST
         return list(self.open.values())
 
     def _start(self, event: Event) -> None:
@@ -336,11 +336,11 @@ class _Assembler:
                 exchange.answer_cut = fields.get("bytes", 0) - kept[1]
                 exchange.answer_blake2b = fields.get("blake2b")
                 exchange.log_offsets_after = fields.get("log_offsets", {})
-                exchange.ended = Ended.UPGRADED if fields.get("upgraded") else Ended.ANSWERED
+                exchange.ended = ExchangeEnd.UPGRADED if fields.get("upgraded") else ExchangeEnd.ANSWERED
             case EventKind.REQUEST_ABANDONED:
-                exchange.ended, exchange.how = Ended.ABANDONED, fields.get("how")
+                exchange.ended, exchange.how = ExchangeEnd.ABANDONED, fields.get("how")
             case EventKind.ANSWER_BROKEN:
-                exchange.ended, exchange.how = Ended.BROKEN, fields.get("how")
+                exchange.ended, exchange.how = ExchangeEnd.BROKEN, fields.get("how")
                 exchange.reused = fields.get("reused", 0)
             case _:
                 pass
@@ -356,7 +356,7 @@ class _Assembler:
 
     def _lose(self, exchanges: list[Exchange]) -> list[Exchange]:
         for exchange in exchanges:
-            exchange.ended = Ended.LOST
+            exchange.ended = ExchangeEnd.LOST
             del self.open[exchange.number], self._kept[exchange.number]
         return exchanges
 

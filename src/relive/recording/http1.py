@@ -26,7 +26,7 @@ __all__ = [
     "AnswerHead",
     "Body",
     "Cut",
-    "End",
+    "MessageEnd",
     "Piece",
     "RequestFramer",
     "RequestHead",
@@ -46,7 +46,7 @@ class Body(NamedTuple):
     raw: bytes
 
 
-class End(NamedTuple):
+class MessageEnd(NamedTuple):
     """The message is whole. Carries no bytes: ``raw`` is empty."""
 
     raw: bytes = b""
@@ -75,8 +75,8 @@ class Violation(NamedTuple):
     raw: bytes
 
 
-Piece: TypeAlias = RequestHead | AnswerHead | Body | End | Stream | Cut | Violation
-_END = End()
+Piece: TypeAlias = RequestHead | AnswerHead | Body | MessageEnd | Stream | Cut | Violation
+_END = MessageEnd()
 # States: in which part of the connection's bytes the framer is.
 _HEAD, _LENGTH, _CHUNKED, _UNTIL_CLOSE, _STREAM, _WAITING, _DEAD = range(7)
 
@@ -238,7 +238,7 @@ class _Framer:
 
 
 class RequestFramer(_Framer):
-    """What a client sends. Gives out ``RequestHead``, ``Body``, ``End``, ``Stream``, ``Cut``, ``Violation``.
+    """What a client sends. Gives out ``RequestHead``, ``Body``, ``MessageEnd``, ``Stream``, ``Cut``, ``Violation``.
 
     After a request that asks for an upgrade (and after CONNECT) it is open what the next bytes mean: they are held
     until ``resume`` or ``become_stream`` is called. ``waits_for_answer`` is True meanwhile.
@@ -280,7 +280,7 @@ class RequestFramer(_Framer):
 
 
 class AnswerFramer(_Framer):
-    """What a service sends. Gives out ``AnswerHead``, ``Body``, ``End``, ``Stream``, ``Cut``, ``Violation``.
+    """What a service sends. Gives out ``AnswerHead``, ``Body``, ``MessageEnd``, ``Stream``, ``Cut``, ``Violation``.
 
     Answers carry no word of which request they are for: ``expect`` names the requests in the order they were sent.
     An answer that no request asked for is a ``Violation``.

@@ -140,13 +140,13 @@ def unpack_segment_header(path: Path, raw: bytes) -> SegmentHeader:
 
 
 def decode_body(path: Path, offset: int, body: bytes) -> Event:
-    """One event from the body of a record whose checksum was right.
+    """One event from the body of a record whose checksum was right; arrays of its fields are lists, as they are in JSON.
 
     Raises:
         RecordingCorrupt: the body has another shape than the layout says.
     """
     try:
-        meta, data = msgpack.unpackb(body, use_list=False, raw=False, strict_map_key=True)
+        meta, data = msgpack.unpackb(body, raw=False, strict_map_key=True)
         seq, mono_ns, wall_ns, kind, connection, request, fields = meta
         event = Event(seq, mono_ns, wall_ns, EventKind(kind), connection, request, data, fields)
     except Exception as error:  # msgpack raises half a dozen unrelated classes for hostile bytes

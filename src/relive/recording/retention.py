@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Segment", "excess", "pin", "pinned_ranges"]
+__all__ = ["RecordingSegment", "excess", "pin", "pinned_ranges"]
 
 _PINNED = "pinned"
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class RecordingSegment:
     """One file of a recording. ``first``: number of its first event; ``written_ns``: when it was written to last, wall clock."""
 
     path: Path
@@ -28,12 +28,12 @@ class Segment:
 
 
 def excess(
-    segments: Sequence[Segment],
+    segments: Sequence[RecordingSegment],
     pinned: Sequence[tuple[int, int]],
     *,
     keep_bytes: int | None,
     oldest_ns: int | None,
-) -> list[Segment]:
+) -> list[RecordingSegment]:
     """Those that are to be dropped. The last one, which is being written, never is.
 
     Args:
@@ -42,7 +42,7 @@ def excess(
         keep_bytes: most bytes of all that is not pinned, and of all that is; None: no bound.
         oldest_ns: what was written to last before this moment is dropped, unless it is pinned; None: nothing is for its age.
     """
-    dropped: list[Segment] = []
+    dropped: list[RecordingSegment] = []
     held = {True: 0, False: 0}
     for number in range(len(segments) - 1, -1, -1):  # newest first, so that the oldest are what is too much
         one = segments[number]

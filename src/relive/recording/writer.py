@@ -33,7 +33,7 @@ from relive.errors import DiskFull, PermissionMissing, RecordingError
 from relive.recording import layout
 from relive.recording.events import EventKind
 from relive.recording.reader import Recording
-from relive.recording.retention import Segment, excess, pinned_ranges
+from relive.recording.retention import RecordingSegment, excess, pinned_ranges
 
 __all__ = ["DEFAULT_SEGMENT_BYTES", "RecordingWriter"]
 
@@ -317,7 +317,7 @@ class RecordingWriter:
         segments = []
         for path in Recording(self.directory).segments():
             facts = path.stat()
-            segments.append(Segment(path, int(path.stem), facts.st_size, facts.st_mtime_ns))
+            segments.append(RecordingSegment(path, int(path.stem), facts.st_size, facts.st_mtime_ns))
         oldest_ns = None if self._keep_seconds is None else time.time_ns() - int(self._keep_seconds * 1e9)
         pinned = pinned_ranges(self.directory)
         for one in excess(segments, pinned, keep_bytes=self._keep_bytes, oldest_ns=oldest_ns):

@@ -56,8 +56,8 @@ class ArchiveContents:
         """What the first entry holds."""
         if not self.incidents and len(self.commits) == 1:
             return json.dumps({"version": 1, "commit": self.commits[0]}).encode()
-        told = {"version": 2, "commits": self.commits, "incidents": self.incidents}
-        return json.dumps(told).encode()
+        header = {"version": 2, "commits": self.commits, "incidents": self.incidents}
+        return json.dumps(header).encode()
 
     def is_sound(self) -> bool:
         """Names are such, and none stands there twice: they become names of entries."""

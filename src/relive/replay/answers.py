@@ -74,7 +74,7 @@ class AnswerFiles:
                 if isinstance(parent, int):
                     place = process.name, event.request, int(event.fields.get("lane", 1))
                     self._of(now, parent).children.append(place)
-                elif isinstance(command := event.fields.get("command"), list | tuple):
+                elif isinstance(command := event.fields.get("command"), list):
                     self._started.append((process.name, [str(word) for word in command]))
                 now[pid] = process
             process = self._of(now, pid)

@@ -46,8 +46,8 @@ def divergences(
     """
     found: dict[DivergenceClass, Divergence] = {}
     for one in _in_step(differing_events(before, after, ignore)):
-        told = _divergence_of(one)
-        found.setdefault(told.kind, told)
+        divergence = _divergence_of(one)
+        found.setdefault(divergence.kind, divergence)
         if len(found) == len(DivergenceClass):
             break
     return list(found.values())

@@ -135,6 +135,6 @@ def request_again(
 def _port(event: Event) -> int | None:
     """The peer's; None where the server did not tell: WSGI has no variable for it, so it stands as 0 there (PEP 3333)."""
     peer = event.fields.get("peer")
-    if not isinstance(peer, list | tuple) or len(peer) != 2 or not isinstance(peer[1], int):
+    if not isinstance(peer, list) or len(peer) != 2 or not isinstance(peer[1], int):
         return None
     return peer[1] or None

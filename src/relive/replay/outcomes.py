@@ -14,7 +14,7 @@ from relive.model.outcome import End, Fault, Outcome
 from relive.model.stack import last_stack
 from relive.recording._chunked import dechunk
 from relive.recording._heads import HeadError, parse_answer_head
-from relive.recording.exchanges import Ended, Exchange
+from relive.recording.exchanges import Exchange, ExchangeEnd
 from relive.replay.sender import ReceivedAnswer
 
 __all__ = [
@@ -69,7 +69,11 @@ def _headers(head: bytes) -> list[tuple[str, str]]:
 
 def recorded_answer(exchange: Exchange, log: list[str]) -> Outcome:
     """The outcome of one request as the recording holds it."""
-    ends = {Ended.ANSWERED: End.ANSWERED, Ended.UPGRADED: End.ANSWERED, Ended.BROKEN: End.BROKEN}
+    ends = {
+        ExchangeEnd.ANSWERED: End.ANSWERED,
+        ExchangeEnd.UPGRADED: End.ANSWERED,
+        ExchangeEnd.BROKEN: End.BROKEN,
+    }
     text, is_base64, cut = _body(exchange.answer_body())
     return Outcome(
         end=ends.get(exchange.ended, End.NO_ANSWER),

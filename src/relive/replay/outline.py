@@ -46,8 +46,8 @@ _OUTLINES = [
 
 def outline(words: str) -> str:
     """``OTHER`` where it is of no kind that is known here."""
-    for pattern, told in _OUTLINES:
+    for pattern, form in _OUTLINES:
         found = pattern.match(words)
         if found is not None:
-            return told.format(words, *found.groups()) if found.groups() else told
+            return form.format(words, *found.groups()) if found.groups() else form
     return OTHER

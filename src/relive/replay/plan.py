@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from relive.model.commit import Manifest
-from relive.recording.exchanges import Closing, Ended, Exchange
+from relive.recording.exchanges import Closing, Exchange, ExchangeEnd
 
 __all__ = ["Hangup", "Pace", "ReplayPlan", "ReplayStep", "make_plan"]
 
@@ -149,7 +149,7 @@ def _waits(exchange: Exchange, others: list[Exchange]) -> frozenset[int]:
         other.number
         for other in others
         if other.number != exchange.number
-        and other.ended in (Ended.ANSWERED, Ended.BROKEN)
+        and other.ended in (ExchangeEnd.ANSWERED, ExchangeEnd.BROKEN)
         and other.ended_seq is not None
         and other.ended_seq < exchange.started_seq
     )

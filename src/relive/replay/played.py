@@ -29,18 +29,18 @@ def played_words(outcome: Outcome, inside: Sequence[Event] | None) -> str:
         inside: what the processes with the recorder in them told in the sandbox, whether or not of the judged request; None where
             it answered nothing there. Files, SQLite, programs and the environment are in the sandbox itself, and not answered.
     """
-    told = inside or ()
-    answered = _counted([one for one in told if one.fields.get("played")], _READINGS | _CALLS)
+    happened = inside or ()
+    answered = _counted([one for one in happened if one.fields.get("played")], _READINGS | _CALLS)
     if outcome.stubs is not None and outcome.stubs.given:
         answered.append(_words(outcome.stubs.given, ("question at the network", "questions at the network")))
     parts = [f"the recording answered {_listed(answered) or 'nothing'}"]
-    simulated = sum(bool(one.fields.get("simulated")) for one in told)
+    simulated = sum(bool(one.fields.get("simulated")) for one in happened)
     simulated += outcome.stubs.simulated if outcome.stubs is not None else 0
     if simulated:
         parts.append(f"{_words(simulated, ('answer', 'answers'))} could be worked out without it")
     if inside is None:
         parts.append("clock and randomness within the service were the sandbox's own")
-    elif own := _counted([one for one in told if not one.fields.get("played")], _READINGS):
+    elif own := _counted([one for one in happened if not one.fields.get("played")], _READINGS):
         parts.append(f"{_listed(own)} came from the sandbox")
     if lacking := _lacking(outcome):
         parts.append(_listed(lacking))

@@ -263,11 +263,11 @@ async def _run(
 
 def _with_stubs(outcome: Outcome, stage: StubLifecycle, case: ReplayInput, *, is_alone: bool) -> Outcome:
     """The outcome with what the stubs did; ``is_alone``: nobody inside the service gave answers too."""
-    told = stage.report(case.failed_mono_ns if is_alone else None)
-    if told is None:
+    stubs = stage.report(case.failed_mono_ns if is_alone else None)
+    if stubs is None:
         return outcome
     misses = [*outcome.misses, *stage.misses()]
-    return outcome.model_copy(update={"stubs": told, "misses": misses[:_MOST_MISSES]})
+    return outcome.model_copy(update={"stubs": stubs, "misses": misses[:_MOST_MISSES]})
 
 
 def _with_network(

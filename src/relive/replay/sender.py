@@ -20,8 +20,7 @@ from relive.kernel.namespaces import in_network_of
 from relive.model.commit import Manifest
 from relive.model.outcome import End
 from relive.recording.exchanges import Exchange
-from relive.recording.http1 import AnswerFramer, AnswerHead, Body, Piece, Stream
-from relive.recording.http1 import End as MessageEnd
+from relive.recording.http1 import AnswerFramer, AnswerHead, Body, MessageEnd, Piece, Stream
 from relive.replay.plan import Hangup, Pace, ReplayPlan, ReplayStep
 
 __all__ = ["BranchConnection", "ReceivedAnswer", "Sender", "service_address"]

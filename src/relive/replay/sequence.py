@@ -107,9 +107,9 @@ def compared_event(event: Event) -> InsideEvent:
 
 
 def _bounded(value: Any) -> Any:
-    """As JSON has it (a recording gives tuples where a ring gives lists)."""
+    """The value itself, or the length and digest of a long one."""
     text = json.dumps(value)
-    return json.loads(text) if len(text) <= _LONG else {"bytes": len(text), "blake2b": _digest(text.encode())}
+    return value if len(text) <= _LONG else {"bytes": len(text), "blake2b": _digest(text.encode())}
 
 
 def _digest(data: bytes) -> str:
@@ -293,5 +293,5 @@ def asked_words(asked: Any) -> str:
 
 def _texts(value: Any) -> list[str]:
     """A text, or those in a list, such as the words of a command."""
-    values = value if isinstance(value, list | tuple) else [value]
+    values = value if isinstance(value, list) else [value]
     return [one for one in values if isinstance(one, str)]

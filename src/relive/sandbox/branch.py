@@ -26,7 +26,7 @@ from relive.kernel.pidfds import has_ended, open_process, send_signal
 from relive.kernel.sandboxcalls import SANDBOX_FILTER
 from relive.model.branch import BranchFacts, MemoryState
 from relive.sandbox.cgroups import Groups, sweep_groups
-from relive.sandbox.endpoints import Ends
+from relive.sandbox.endpoints import OpenedEndpoints
 from relive.sandbox.lazy.pager import await_pager
 from relive.sandbox.lazy.state import memory_lost, pager_killed, read_memory
 from relive.sandbox.ownership import Ownership
@@ -54,7 +54,7 @@ class Branch:
     tools: Path
     facts: BranchFacts
     peers: dict[int, int] = field(default_factory=dict)
-    ends: Ends = field(default_factory=Ends)
+    ends: OpenedEndpoints = field(default_factory=OpenedEndpoints)
     ownership: Ownership | None = None
 
     @property

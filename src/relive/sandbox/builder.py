@@ -48,7 +48,7 @@ from relive.sandbox.branch_root import BranchRoot
 from relive.sandbox.cgroups import Groups
 from relive.sandbox.clock import shift_wall_clock
 from relive.sandbox.confinement import host_namespaces, prove_confined
-from relive.sandbox.endpoints import Ends, open_endpoints
+from relive.sandbox.endpoints import OpenedEndpoints, open_endpoints
 from relive.sandbox.init_process import FirstProcess
 from relive.sandbox.limits import room_on
 from relive.sandbox.seal import check_sealed
@@ -78,7 +78,7 @@ class Built:
     init: int
     root: int
     peers: dict[int, int]
-    ends: Ends
+    ends: OpenedEndpoints
     seal_us: int
 
 
@@ -238,7 +238,7 @@ class BranchBuilder:
         held = [_close_at_end(stack, descriptor) for descriptor in branch_root.held]
         plan = self._plan.result()
         branch_root.prepare(self._directory / "images")
-        ends = Ends()
+        ends = OpenedEndpoints()
         failing = stack.enter_context(contextlib.ExitStack())
         failing.callback(ends.close)
         until_resumed = stack.enter_context(contextlib.ExitStack())
@@ -313,7 +313,9 @@ def _close_at_end(stack: contextlib.ExitStack, descriptor: int) -> int:
     return descriptor
 
 
-def _prepare_network(plan: BranchPlan, stack: contextlib.ExitStack, ends: Ends) -> list[socket.socket]:
+def _prepare_network(
+    plan: BranchPlan, stack: contextlib.ExitStack, ends: OpenedEndpoints
+) -> list[socket.socket]:
     """Give loopback the names and addresses, forge the other ends of the connections; they are closed with ``stack``.
 
     Those that shall go on are in ``ends`` too, with all else that stands for the outside.

@@ -21,7 +21,7 @@ from enum import StrEnum
 
 from relive.kernel.handshakes import watch_handshakes
 
-__all__ = ["Address", "Door", "Ends", "Outside", "open_endpoints", "plain_address", "set_door"]
+__all__ = ["Address", "Door", "OpenedEndpoints", "Outside", "open_endpoints", "plain_address", "set_door"]
 
 Address = tuple[str, int]
 _BACKLOG = 4096
@@ -56,7 +56,7 @@ class Outside:
 
 
 @dataclass(slots=True)
-class Ends:
+class OpenedEndpoints:
     """What was opened: descriptors of sockets in the branch's network, which belong to the holder.
 
     Attributes:
@@ -87,7 +87,7 @@ class Ends:
             held.clear()
 
 
-def open_endpoints(outside: Outside, own: Iterable[Address], ends: Ends) -> None:
+def open_endpoints(outside: Outside, own: Iterable[Address], ends: OpenedEndpoints) -> None:
     """Open the destinations in the caller's network namespace, where their addresses are local already, and add them to ``ends``.
 
     Not before the other ends of connections are forged: the kernel lets a listener join them at an address, but not them

@@ -63,9 +63,13 @@ class Forwarder:
             RestoreFailed: it did not start.
         """
         assert self._process.stdin is not None and self._process.stdout is not None
-        with self._process.stdin as told, self._process.stdout as said, contextlib.suppress(BrokenPipeError):
-            told.write(b"%d\n" % pid)
-            told.flush()
+        with (
+            self._process.stdin as orders,
+            self._process.stdout as said,
+            contextlib.suppress(BrokenPipeError),
+        ):
+            orders.write(b"%d\n" % pid)
+            orders.flush()
             if said.readline() == b"ready\n":
                 stat = procfs.read_stat(self._process.pid)
                 return Publication(

@@ -102,10 +102,10 @@ def _become_service(
         os.write(failure, json.dumps(error.as_json()).encode())
     except BaseException as error:
         reason = error.errno if isinstance(error, OSError) else None
-        told = CapsuleStartFailed(
+        refusal = CapsuleStartFailed(
             f"{command[0]!r} cannot be started", cause=str(error), remedy=_remedy_for(reason, command[0])
         )
-        os.write(failure, json.dumps(told.as_json()).encode())
+        os.write(failure, json.dumps(refusal.as_json()).encode())
     # Not by exit_group(2): process 1 is asked about each such call, and does not answer before the service has started.
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError("it lives on after SIGKILL")

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
-from relive.errors import MethodNotAllowed, NotFound, ReliveError, RequestInvalid
+from relive.errors import MethodNotAllowed, NotFound, ReliveError, RequestInvalid, reason_of
 
 __all__ = [
     "ERROR_RESPONSES",
@@ -159,7 +159,7 @@ async def _invalid(_request: Request, error: Exception) -> JSONResponse:
 
 def invalid_fields(errors: Iterable[Mapping[str, Any]]) -> RequestInvalid:
     """The error for what pydantic found; values are not shown, since one may be a secret in a wrong place."""
-    found = [(".".join(map(str, one["loc"])) or "the request", str(one["msg"])) for one in errors]
+    found = [(".".join(map(str, one["loc"])) or "the request", reason_of(str(one["msg"]))) for one in errors]
     more = f"; and {len(found) - _TOLD} more" if len(found) > _TOLD else ""
     return RequestInvalid(
         f"{found[0][0][:_SHOWN]} cannot be what it is" if found else "the request cannot be read",

@@ -158,8 +158,8 @@ class RateLimitMiddleware:
                 cause=f"{size} bytes; the server takes {self._allowance.headers}",
                 remedy="put what is long into the body",
             )
-        told = next((value for name, value in headers if name == b"content-length"), b"0")
-        if int(told) > self._allowance.body:  # uvicorn lets nothing but digits through
+        length = next((value for name, value in headers if name == b"content-length"), b"0")
+        if int(length) > self._allowance.body:  # uvicorn lets nothing but digits through
             raise _too_large(self._allowance.body)
 
     async def _caller(self, scope: AsgiScope) -> tuple[str, float, int]:

@@ -83,7 +83,7 @@ class TaskAttempt:
         self._store = store
         self._lock = threading.Lock()
         self._progress: TaskProgress | None = None
-        self._told: list[str] = []
+        self._messages: list[str] = []
         self._cancelled = threading.Event()
         self._leaving = threading.Event()
         self.to_end = threading.Event()
@@ -163,7 +163,7 @@ class TaskAttempt:
     def status(self, text: str) -> None:
         """Tell a sentence."""
         with self._lock:
-            self._told.append(text)
+            self._messages.append(text)
 
     def _is_at(self, progress: TaskProgress) -> None:
         with self._lock:
@@ -173,9 +173,9 @@ class TaskAttempt:
     def news(self) -> News:
         """What was told since the last call."""
         with self._lock:
-            news = News(self.task, self.attempt, self._progress, tuple(self._told))
+            news = News(self.task, self.attempt, self._progress, tuple(self._messages))
             self._progress = None
-            self._told = []
+            self._messages = []
         return news
 
     def cancel(self) -> None:

@@ -97,7 +97,7 @@ class News:
     task: TaskId
     attempt: int
     progress: TaskProgress | None
-    told: tuple[str, ...]
+    messages: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,7 +433,7 @@ def _insert_event(
 
 
 def _insert_news(database: sqlite3.Connection, news: News) -> None:
-    for text in news.told:
+    for text in news.messages:
         _insert_event(database, news.task, TaskEventKind.TOLD, {"text": text})
     if news.progress is not None:
         # Rows of a long task would grow without end, and nobody wants to know how far it once was.

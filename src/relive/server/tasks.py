@@ -224,12 +224,12 @@ class Tasks:
         except Exception as error:
             # As text: a log that draws tracebacks with their variables would show inputs.
             self._log.error("task failed", task=task.id, kind=task.kind, traceback=traceback.format_exc())
-            told = ReliveError(
+            failure = ReliveError(
                 f"the task {task.kind} failed by an error of Relive's own",
                 cause=f"{type(error).__name__}: {error}",
                 remedy="the server's log tells where",
             )
-            return TaskState.FAILED, None, TaskFailure.model_validate(told.as_json())
+            return TaskState.FAILED, None, TaskFailure.model_validate(failure.as_json())
         return TaskState.SUCCEEDED, result.model_dump(mode="json"), None
 
     def _do(self, beginning: Beginning, work: TaskAttempt) -> BaseModel:
@@ -296,7 +296,7 @@ class Tasks:
 
     def _store_news(self) -> None:
         news = [work.news() for work in self._works()]
-        news = [one for one in news if one.progress is not None or one.told]
+        news = [one for one in news if one.progress is not None or one.messages]
         if news:
             self._store.publish(news)
 

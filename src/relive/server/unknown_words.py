@@ -53,9 +53,9 @@ def _first_word(body: bytes) -> str | None:
 
 
 def _refused(where: str, known: Collection[str]) -> RequestInvalid:
-    told = ", ".join(sorted(known))
+    names = ", ".join(sorted(known))
     return RequestInvalid(
         f"{where} is not known here",
-        cause=f"this route reads {told}" if told else "this route reads none",
+        cause=f"this route reads {names}" if names else "this route reads none",
         remedy="/openapi.json says what is expected",
     )

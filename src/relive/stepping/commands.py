@@ -1,4 +1,4 @@
-"""Commands of a debugger on a ``Timeline``: a line of text to a text. The words are those of pdb and gdb."""
+"""Commands of a debugger on a ``SteppingSession``: a line of text to a text. The words are those of pdb and gdb."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from functools import partial
 
 from relive.errors import PlaceUnfit, ReliveError, UsageError
 from relive.stepping.live import Breakpoint, Stop
-from relive.stepping.timeline import Timeline, Variable
+from relive.stepping.stepping_session import SteppingSession, Variable
 
-__all__ = ["HELP", "Commands"]
+__all__ = ["HELP", "DebuggerCommands"]
 
 HELP = """\
 forward      step (s)           next (n)           out              continue (c)
@@ -26,20 +26,20 @@ _SHOWN = 12  # frames
 
 
 @dataclass(slots=True)
-class Commands:
+class DebuggerCommands:
     """One conversation.
 
     Attributes:
         has_quit: it was told to end.
     """
 
-    timeline: Timeline
+    session: SteppingSession
     has_quit: bool = False
     _frame: int = 0
     _words: dict[str, Callable[[str], str]] = field(init=False)
 
     def __post_init__(self) -> None:
-        line = self.timeline
+        line = self.session
         words: dict[str, Callable[[str], str]] = {}
         for how, short in (("step", "s"), ("next", "n"), ("out", "out"), ("continue", "c")):
             words[how] = words[short] = partial(self._on, how)
@@ -66,7 +66,7 @@ class Commands:
 
     def opening(self) -> str:
         """Where it stands at first: at the failure."""
-        return self._moved(self.timeline.go_to_failure())
+        return self._moved(self.session.go_to_failure())
 
     def do(self, text: str) -> str:
         """The answer to one line; an error is told in it."""
@@ -86,24 +86,24 @@ class Commands:
         if stop is None:
             return self._ended()
         why = {"breakpoint": ", a breakpoint", "watch": ", a watched value has changed"}.get(stop.stopped, "")
-        names = [name for name, position in self.timeline.bookmarks.items() if position == stop.position]
+        names = [name for name, position in self.session.bookmarks.items() if position == stop.position]
         named = f" [{', '.join(names)}]" if names else ""
         return f"@{stop.position}{named} {stop.file}:{stop.line} {stop.function}{why}\n-> {stop.source}"
 
     def _ended(self) -> str:
-        if not self.timeline.last:
+        if not self.session.last:
             return "The request came to no line of the service's own code."
-        return f"The request has ended, after @{self.timeline.last}."
+        return f"The request has ended, after @{self.session.last}."
 
     def _on(self, how: str, _rest: str) -> str:
-        return self._moved(self.timeline.forward(how))
+        return self._moved(self.session.forward(how))
 
     def _back(self, how: str, _rest: str) -> str:
-        stop = self.timeline.back(how)
+        stop = self.session.back(how)
         return self._moved(stop) if stop is not None else _AT_BEGIN
 
     def _goto(self, text: str) -> str:
-        position = self.timeline.bookmarks.get(text)
+        position = self.session.bookmarks.get(text)
         if position is None:
             if not text.isascii() or not text.isdigit() or not 0 < int(text) < 1 << 53:
                 raise UsageError(
@@ -112,15 +112,15 @@ class Commands:
                     remedy="`info` lists the bookmarks",
                 )
             position = int(text)
-        return self._moved(self.timeline.go_to(position))
+        return self._moved(self.session.go_to(position))
 
     def _bookmark(self, text: str) -> str:
-        stop = self.timeline.stop
+        stop = self.session.stop
         if not text or stop is None:
             raise UsageError(
                 "nothing to mark", cause="it takes a name, and a line to stand in", remedy="bookmark NAME"
             )
-        self.timeline.bookmarks[text] = stop.position
+        self.session.bookmarks[text] = stop.position
         return f"@{stop.position} is {text}."
 
     def _break(self, text: str) -> str:
@@ -130,8 +130,8 @@ class Commands:
                 f"{text!r} is no line of a file", remedy="break FILE:LINE, or break FILE:LINE if EXPRESSION"
             )
         if found["when"] is not None:
-            self.timeline.check(found["when"], is_watched=False)
-        self.timeline.breakpoints.append(Breakpoint(found["file"], int(found["line"]), found["when"]))
+            self.session.check(found["when"], is_watched=False)
+        self.session.breakpoints.append(Breakpoint(found["file"], int(found["line"]), found["when"]))
         return self._info()
 
     def _watch(self, text: str) -> str:
@@ -139,12 +139,12 @@ class Commands:
             raise UsageError(
                 "there is nothing to watch", remedy='watch EXPRESSION, such as app.cache["rates"]'
             )
-        self.timeline.check(text, is_watched=True)
-        self.timeline.watches.append(text)
+        self.session.check(text, is_watched=True)
+        self.session.watches.append(text)
         return self._info()
 
     def _delete(self, text: str) -> str:
-        breakpoints, watches = self.timeline.breakpoints, self.timeline.watches
+        breakpoints, watches = self.session.breakpoints, self.session.watches
         if text == "all":
             breakpoints.clear()
             watches.clear()
@@ -159,7 +159,7 @@ class Commands:
         return self._info()
 
     def _info(self) -> str:
-        line = self.timeline
+        line = self.session
         stops = [
             f"break {one.file}:{one.line}{f' if {one.when}' if one.when else ''}" for one in line.breakpoints
         ]
@@ -170,14 +170,14 @@ class Commands:
 
     def _where(self) -> str:
         lines = []
-        for number, frame in enumerate(self.timeline.stack()):
+        for number, frame in enumerate(self.session.stack()):
             if frame.own or number < _SHOWN:
                 mark = ">" if number == self._frame else " "
                 lines.append(f"{mark}{number} {frame.file}:{frame.line} {frame.function}")
         return "\n".join(lines) or self._ended()
 
     def _select(self, by: int) -> str:
-        frames = self.timeline.stack()
+        frames = self.session.stack()
         if not 0 <= self._frame + by < len(frames):
             raise PlaceUnfit("there is no such frame", remedy="`where` lists them")
         self._frame += by
@@ -185,7 +185,7 @@ class Commands:
         return f">{self._frame} {frame.file}:{frame.line} {frame.function}"
 
     def _list(self) -> str:
-        first, line, lines = self.timeline.source(self._frame)
+        first, line, lines = self.session.source(self._frame)
         return "\n".join(
             f"{number:5} {'->' if number == line else '  '} {text}"
             for number, text in enumerate(lines, first)

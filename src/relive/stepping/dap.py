@@ -1,4 +1,4 @@
-"""The Debug Adapter Protocol for a ``Timeline``: requests of an editor to answers and events.
+"""The Debug Adapter Protocol for a ``SteppingSession``: requests of an editor to answers and events.
 
 https://microsoft.github.io/debug-adapter-protocol/specification. Bytes and sockets are ``dap_server``'s. There is one thread, the
 request. Editors show the requests ``stepBack`` and ``reverseContinue`` as buttons where an adapter says ``supportsStepBack``.
@@ -12,7 +12,7 @@ from typing import Any
 
 from relive.errors import PlaceUnfit, ReliveError, UsageError
 from relive.stepping.live import Breakpoint, Stop
-from relive.stepping.timeline import Timeline
+from relive.stepping.stepping_session import SteppingSession
 
 __all__ = ["DapAdapter", "Message"]
 
@@ -40,18 +40,18 @@ class DapAdapter:
         has_ended: the client has left, or ended the session.
     """
 
-    def __init__(self, timeline: Timeline, about: str) -> None:
-        self._timeline = timeline
+    def __init__(self, session: SteppingSession, about: str) -> None:
+        self._session = session
         self._about = about
         self.has_ended = False
         self._sent = 0
         self._moves: dict[str, Callable[[], Stop | None]] = {
-            "continue": lambda: timeline.forward("continue"),
-            "next": lambda: timeline.forward("next"),
-            "stepIn": lambda: timeline.forward("step"),
-            "stepOut": lambda: timeline.forward("out"),
-            "stepBack": lambda: timeline.back("next"),
-            "reverseContinue": lambda: timeline.back("continue"),
+            "continue": lambda: session.forward("continue"),
+            "next": lambda: session.forward("next"),
+            "stepIn": lambda: session.forward("step"),
+            "stepOut": lambda: session.forward("out"),
+            "stepBack": lambda: session.back("next"),
+            "reverseContinue": lambda: session.back("continue"),
         }
 
     def handle(self, request: Message) -> Iterator[Message]:
@@ -70,18 +70,20 @@ class DapAdapter:
             ValueError,
             OverflowError,
         ) as error:  # of what the client has sent
-            told = f"{command} has other arguments than the protocol says ({type(error).__name__}: {error})"
-            yield self._response(request, False, {"error": _error(told)}, told)
+            message = (
+                f"{command} has other arguments than the protocol says ({type(error).__name__}: {error})"
+            )
+            yield self._response(request, False, {"error": _error(message)}, message)
             return
         body, *events = answers
         yield self._response(request, True, body)
-        for name, told in events:
-            yield self._message({"type": "event", "event": name, "body": told})
+        for name, content in events:
+            yield self._message({"type": "event", "event": name, "body": content})
 
     def _answered(self, command: str, given: Message) -> Iterator[Any]:
         """The body of the answer, then (name, body) of each event."""
         if command in self._moves:
-            was_ended = self._timeline.stop is None
+            was_ended = self._session.stop is None
             stop = self._moves[command]()
             yield {"allThreadsContinued": True} if command in ("continue", "reverseContinue") else {}
             yield self._stopped(command, stop, was_ended=was_ended)
@@ -95,17 +97,17 @@ class DapAdapter:
 
     def _stopped(self, command: str, stop: Stop | None, *, was_ended: bool = False) -> tuple[str, Message]:
         reasons = {"breakpoint": "breakpoint", "watch": "data breakpoint"}
-        reason, told = "step", None
+        reason, description = "step", None
         if stop is not None:
             reason = reasons.get(stop.stopped, "step")
         elif command in ("stepBack", "reverseContinue"):
-            told = _BEGINS
-        elif not was_ended and self._timeline.last:
-            self._timeline.go_to(self._timeline.last)
-            told = _ENDS
+            description = _BEGINS
+        elif not was_ended and self._session.last:
+            self._session.go_to(self._session.last)
+            description = _ENDS
         body: Message = {"reason": reason, "threadId": _THREAD, "allThreadsStopped": True}
-        if told is not None:
-            body |= {"description": told, "text": told}
+        if description is not None:
+            body |= {"description": description, "text": description}
         return "stopped", body
 
     # -- beginning and end -----------------------------------------------------------------------------------------
@@ -120,15 +122,15 @@ class DapAdapter:
     _do_launch = _do_attach
 
     def _do_configurationDone(self, _given: Message) -> Iterator[Any]:
-        stop = self._timeline.go_to_failure()
+        stop = self._session.go_to_failure()
         yield {}
         if stop is None:
-            told = "The request came to no line of the service's own code.\n"
-            yield "output", {"category": "important", "output": told}
+            text = "The request came to no line of the service's own code.\n"
+            yield "output", {"category": "important", "output": text}
             yield "terminated", {}
         else:
-            told = "This is where it failed. Step back."
-            body = {"reason": "exception", "description": told, "text": told, "threadId": _THREAD}
+            text = "This is where it failed. Step back."
+            body = {"reason": "exception", "description": text, "text": text, "threadId": _THREAD}
             yield "stopped", body | {"allThreadsStopped": True}
 
     def _do_disconnect(self, _given: Message) -> Iterator[Any]:
@@ -148,8 +150,8 @@ class DapAdapter:
             Breakpoint(path, int(one["line"]), str(one["condition"]) if one.get("condition") else None)
             for one in given.get("breakpoints") or []
         ]
-        others = [one for one in self._timeline.breakpoints if one.file != path]
-        self._timeline.breakpoints[:] = [*others, *wanted]
+        others = [one for one in self._session.breakpoints if one.file != path]
+        self._session.breakpoints[:] = [*others, *wanted]
         yield {"breakpoints": [{"verified": True, "line": one.line} for one in wanted]}
 
     def _do_setFunctionBreakpoints(self, _given: Message) -> Iterator[Any]:
@@ -165,17 +167,17 @@ class DapAdapter:
         yield {"dataId": name, "description": name, "accessTypes": ["write"]}
 
     def _do_setDataBreakpoints(self, given: Message) -> Iterator[Any]:
-        told, watches = [], []
+        verified, watches = [], []
         for one in given["breakpoints"]:
             try:
-                self._timeline.check(str(one["dataId"]), is_watched=True)
+                self._session.check(str(one["dataId"]), is_watched=True)
             except PlaceUnfit as error:
-                told.append({"verified": False, "message": str(error)})
+                verified.append({"verified": False, "message": str(error)})
             else:
-                told.append({"verified": True})
+                verified.append({"verified": True})
                 watches.append(str(one["dataId"]))
-        self._timeline.watches[:] = watches
-        yield {"breakpoints": told}
+        self._session.watches[:] = watches
+        yield {"breakpoints": verified}
 
     # -- looking ---------------------------------------------------------------------------------------------------
 
@@ -183,7 +185,7 @@ class DapAdapter:
         yield {"threads": [{"id": _THREAD, "name": self._about}]}
 
     def _do_stackTrace(self, given: Message) -> Iterator[Any]:
-        frames = self._timeline.stack()
+        frames = self._session.stack()
         first, levels = int(given.get("startFrame") or 0), int(given.get("levels") or len(frames))
         shown = [
             {
@@ -203,7 +205,7 @@ class DapAdapter:
         yield {"scopes": [{"name": "Locals", "variablesReference": number, "expensive": False}]}
 
     def _do_variables(self, given: Message) -> Iterator[Any]:
-        found = self._timeline.variables(int(given["variablesReference"]) - 1)
+        found = self._session.variables(int(given["variablesReference"]) - 1)
         yield {
             "variables": [
                 {
@@ -218,23 +220,23 @@ class DapAdapter:
         }
 
     def _do_evaluate(self, given: Message) -> Iterator[Any]:
-        found = self._timeline.evaluate(str(given["expression"]), int(given.get("frameId") or 1) - 1)
+        found = self._session.evaluate(str(given["expression"]), int(given.get("frameId") or 1) - 1)
         if found.raised:
             raise UsageError(f"it raises {found.text}")
         yield {"result": found.text, "type": found.type, "variablesReference": 0}
 
     # -- messages --------------------------------------------------------------------------------------------------
 
-    def _response(self, request: Message, success: bool, body: Message, told: str = "") -> Message:
+    def _response(self, request: Message, success: bool, body: Message, message: str = "") -> Message:
         shared = {"type": "response", "request_seq": request.get("seq", 0), "success": success}
         answer = shared | {"command": request.get("command"), "body": body}
-        return self._message(answer | ({"message": told} if told else {}))
+        return self._message(answer | ({"message": message} if message else {}))
 
-    def _message(self, told: Message) -> Message:
+    def _message(self, body: Message) -> Message:
         self._sent += 1
-        return {"seq": self._sent, **told}
+        return {"seq": self._sent, **body}
 
 
-def _error(told: str) -> Message:
+def _error(message: str) -> Message:
     # The protocol's own braces stand for variables.
-    return {"id": 1, "format": told.replace("{", "(").replace("}", ")"), "showUser": True}
+    return {"id": 1, "format": message.replace("{", "(").replace("}", ")"), "showUser": True}

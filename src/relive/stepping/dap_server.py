@@ -76,8 +76,8 @@ def _converse(connection: socket.socket, adapter: DapAdapter) -> bool:
                     connection.setsockopt(
                         socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", _TAKES, 0)
                     )
-                for told in adapter.handle(request):
-                    data = json.dumps(told).encode()
+                for message in adapter.handle(request):
+                    data = json.dumps(message).encode()
                     connection.sendall(b"Content-Length: %d\r\n\r\n" % len(data) + data)
             except (ValueError, OSError):  # no client of the protocol, or it has gone
                 break
@@ -103,12 +103,12 @@ def read_message(stream: BinaryIO) -> Message | None:
     if len(data) < length:
         return None
     try:
-        told = json.loads(data)
+        message = json.loads(data)
     except RecursionError as error:
         raise ValueError("too deep") from error
-    if not isinstance(told, dict):
+    if not isinstance(message, dict):
         raise ValueError("no object")
-    return told
+    return message
 
 
 def _caller() -> int:

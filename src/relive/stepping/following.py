@@ -29,7 +29,7 @@ __all__ = [
     "PlaceRecord",
     "Point",
     "PointPlace",
-    "Watch",
+    "WatchedExpression",
     "WriteRecord",
     "follow",
     "refused",
@@ -51,7 +51,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class WatchedExpression:
     """An expression whose changes are wanted; ``module``: whose names it uses, None: the program's, and all modules."""
 
     expression: str
@@ -201,7 +201,7 @@ def _understanding() -> Iterator[None]:
 def follow(
     branch: Branch,
     points: Sequence[Point],
-    watch: Watch | None,
+    watch: WatchedExpression | None,
     most: int,
     session: Mapping[str, Any] | None = None,
     limit: float = _LIMIT,
@@ -258,14 +258,14 @@ def follow(
     return found
 
 
-def _is_near(told: object) -> bool:
+def _is_near(refusal: object) -> bool:
     """Said by a process that has what is meant, but for a part of it, which a server's parent has not."""
-    return isinstance(told, dict) and told.get("is_near") is True
+    return isinstance(refusal, dict) and refusal.get("is_near") is True
 
 
-def refused(told: object) -> PlaceUnfit:
+def refused(refusal: object) -> PlaceUnfit:
     """What the program in the process says cannot be meant, as an error."""
-    parts = told if isinstance(told, dict) else {}
+    parts = refusal if isinstance(refusal, dict) else {}
     what, why, remedy = (parts.get(name) for name in ("what", "why", "remedy"))
     return PlaceUnfit(
         str(what),

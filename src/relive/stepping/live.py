@@ -27,7 +27,7 @@ from relive.replay.replay_input import ReplayInput
 from relive.stepping.following import follow, refused
 from relive.store import Store
 
-__all__ = ["Breakpoint", "Goal", "LiveRequest", "Stop"]
+__all__ = ["Breakpoint", "LiveRequest", "Stop", "StopTarget"]
 
 V = TypeVar("V", bound=Value)
 _ANSWERS = 10.0  # [s] for a question, in which an expression may run
@@ -47,7 +47,7 @@ class Breakpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
+class StopTarget:
     """How far to run: ``how`` is position, step, next, out, continue or end; ``scan``: note the last stop of "continue" before."""
 
     how: str
@@ -62,7 +62,7 @@ class Stop(Value):
         stopped: "position", "step", "breakpoint" or "watch".
         sum: of all lines up to it: the same in each replay that went the same way.
         source: the line's text, as it is in the file now.
-        last_hit: of a goal with ``scan``.
+        last_hit: of a target with ``scan``.
     """
 
     stopped: str
@@ -87,7 +87,7 @@ class LiveRequest:
         settings: Settings,
         store: Store,
         case: ReplayInput,
-        goal: Goal,
+        target: StopTarget,
         breakpoints: Sequence[Breakpoint],
         watches: Sequence[str],
     ) -> None:
@@ -99,7 +99,7 @@ class LiveRequest:
             self.branch, stage = restore_for(settings, store, case, watch)
             self._held.callback(self.branch.stop)
             pid, number = case.inside if case.inside is not None else (0, 0)
-            asked = {"pid": pid, "request": number, **_told(goal, breakpoints, watches)}
+            asked = {"pid": pid, "request": number, **_target_fields(target, breakpoints, watches)}
             self.following = self._held.enter_context(closing(follow(self.branch, [], None, 0, asked)))
             self._sending = send_in(self.branch, case, watch, stage)
             self._asked = self.following.processes[0].commands
@@ -124,9 +124,9 @@ class LiveRequest:
         until = time.monotonic() + limit
         while time.monotonic() < until:
             is_over = not self._sending.is_alive() or not self.branch.is_alive
-            told = self._line(_LOOK if not is_over else 0.0)
-            if told is not None:
-                return _understood(told, Stop)
+            answer = self._line(_LOOK if not is_over else 0.0)
+            if answer is not None:
+                return _understood(answer, Stop)
             if is_over:
                 return None
         raise DebuggerSilent(
@@ -135,9 +135,9 @@ class LiveRequest:
             remedy="give it more time (--limit)",
         )
 
-    def go(self, goal: Goal, breakpoints: Sequence[Breakpoint], watches: Sequence[str]) -> None:
+    def go(self, target: StopTarget, breakpoints: Sequence[Breakpoint], watches: Sequence[str]) -> None:
         """Run on from a stop; ``wait`` for the next."""
-        self._say({"do": "go", **_told(goal, breakpoints, watches)})
+        self._say({"do": "go", **_target_fields(target, breakpoints, watches)})
 
     def ask(self, what: str, kind: type[V], **more: Any) -> V:
         """A question at a stop: stack, source, locals, evaluate, find; ``kind``: of the answer.
@@ -148,9 +148,9 @@ class LiveRequest:
         self._say({"do": what, **more})
         until = time.monotonic() + _ANSWERS
         while time.monotonic() < until:
-            told = self._line(until - time.monotonic())
-            if told is not None:
-                return _understood(told, kind)
+            answer = self._line(until - time.monotonic())
+            if answer is not None:
+                return _understood(answer, kind)
             if not self.branch.is_alive:
                 break
         raise DebuggerSilent(
@@ -191,29 +191,31 @@ class LiveRequest:
                 raise _not_understood()
         line, _, self._rest = self._rest.partition(b"\n")
         try:
-            told = json.loads(line)
+            answer = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise _not_understood() from error
-        if not isinstance(told, dict):
+        if not isinstance(answer, dict):
             raise _not_understood()
-        return told
+        return answer
 
 
-def _told(goal: Goal, breakpoints: Sequence[Breakpoint], watches: Sequence[str]) -> dict[str, Any]:
+def _target_fields(
+    target: StopTarget, breakpoints: Sequence[Breakpoint], watches: Sequence[str]
+) -> dict[str, Any]:
     return {
-        "goal": {"how": goal.how, "position": goal.position, "scan": goal.scan},
+        "target": {"how": target.how, "position": target.position, "scan": target.scan},
         "breakpoints": [{"file": one.file, "line": one.line, "when": one.when} for one in breakpoints],
         "watches": list(watches),
     }
 
 
-def _understood(told: dict[str, Any], kind: type[V]) -> V:
-    if "refused" in told:
-        raise refused(told["refused"])
-    if "failed" in told:
-        raise PlaceUnfit("the debugger cannot answer that", cause=str(told["failed"]))
+def _understood(answer: dict[str, Any], kind: type[V]) -> V:
+    if "refused" in answer:
+        raise refused(answer["refused"])
+    if "failed" in answer:
+        raise PlaceUnfit("the debugger cannot answer that", cause=str(answer["failed"]))
     try:
-        return kind.model_validate(told)
+        return kind.model_validate(answer)
     except ValidationError as error:
         raise _not_understood() from error
 

@@ -17,7 +17,7 @@ from relive.replay.replay import ReplayOptions, replay
 from relive.replay.replay_input import ReplayInput
 from relive.replay.verdict import is_failure
 from relive.sandbox.branch import Branch
-from relive.stepping.following import Following, Point, Watch, follow
+from relive.stepping.following import Following, Point, WatchedExpression, follow
 from relive.store import Store
 from relive.trial.trying import run_words
 
@@ -68,7 +68,7 @@ def replay_followed(
     case: ReplayInput,
     wishes: ReplayOptions,
     points: Sequence[Point],
-    watch: Watch | None = None,
+    watch: WatchedExpression | None = None,
     *,
     most: int,
 ) -> Iterator[FollowedReplay]:

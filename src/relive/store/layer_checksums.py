@@ -65,9 +65,9 @@ def _facts(tree: Path) -> str:
     top = tree.stat()
     # Paths without that of the tree, which moves when it is whole.
     begin = len(str(tree))
-    told = "\n".join(sorted(line[begin:] for line in lines))
+    listing = "\n".join(sorted(line[begin:] for line in lines))
     return blake3(
-        f"{top.st_mode} {top.st_uid} {top.st_gid}\n{told}".encode("utf-8", "surrogateescape")
+        f"{top.st_mode} {top.st_uid} {top.st_gid}\n{listing}".encode("utf-8", "surrogateescape")
     ).hexdigest()
 
 

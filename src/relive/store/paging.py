@@ -66,10 +66,10 @@ def read_cursor(order: str, cursor: str | None, kinds: tuple[type, ...]) -> Plac
     try:
         if len(cursor) > _MOST:
             raise ValueError("it is too long")
-        told = _read(cursor)
-        if not isinstance(told, list) or told[:1] != [order]:
+        parts = _read(cursor)
+        if not isinstance(parts, list) or parts[:1] != [order]:
             raise ValueError("it belongs to another list or another order")
-        place = tuple(told[1:])
+        place = tuple(parts[1:])
         if len(place) != len(kinds) or not all(map(_fits, place, kinds)):
             raise ValueError("it names no place")
     except ValueError as error:

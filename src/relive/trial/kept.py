@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from relive.errors import KeptInvalid, UsageError
+from relive.errors import KeptInvalid, UsageError, reason_of
 from relive.model.expectation import parse_expectation
 from relive.replay.plan import Pace
 
@@ -120,8 +120,8 @@ def parse_kept(text: str, called: str) -> KeptState:
     if len(text) > _MOST:
         raise KeptInvalid(f"{called} is no kept state", cause="it is too long")
     try:
-        told: Any = yaml.safe_load(text)
-        return KeptState.model_validate(told)
+        loaded: Any = yaml.safe_load(text)
+        return KeptState.model_validate(loaded)
     except (yaml.YAMLError, ValidationError, RecursionError) as error:
         raise KeptInvalid(
             f"{called} is no kept state",
@@ -134,15 +134,16 @@ def _cause(error: Exception) -> str:
     if isinstance(error, ValidationError):
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        return f"{where}: {first['msg'].removeprefix('Value error, ')}" if where else str(first["msg"])
+        reason = reason_of(first["msg"])
+        return f"{where}: {reason}" if where else reason
     return " ".join(str(error).split())
 
 
 def written_kept(state: KeptState) -> str:
     """Its text; what is as it is without being said is left out."""
-    told = state.model_dump(mode="json", exclude_defaults=True)
+    fields = state.model_dump(mode="json", exclude_defaults=True)
     body = yaml.safe_dump(
-        {"relive_kept": state.relive_kept, **told}, sort_keys=False, allow_unicode=True, width=110
+        {"relive_kept": state.relive_kept, **fields}, sort_keys=False, allow_unicode=True, width=110
     )
     return _HEAD + body
 

@@ -92,10 +92,10 @@ def with_files_here(places: Sequence[tuple[str, Path]]) -> Change:
             # Of a branch that sees this host's own files these are new already, and tell nothing of what it runs.
             changes.append(SourceChange(path, before if before != text else None, text))
         if not changes:
-            told = ", ".join(f"{at} ({here})" for at, here in places)
+            listed = ", ".join(f"{at} ({here})" for at, here in places)
             raise KeptInvalid(
                 "none of the service's code is tried",
-                cause=f"no file that it has loaded lies in {told} and is here, too",
+                cause=f"no file that it has loaded lies in {listed} and is here, too",
                 remedy="correct `code` in the kept file: `at` is where the service has its files, `here` where they are now",
             )
         return change_code(branch, changes)

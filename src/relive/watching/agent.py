@@ -71,8 +71,8 @@ class ContainerAgent:
             protection=self._protection,
             inside=paths.inside,
         )
-        self._taker = engine.taker(settings, facts.id, facts.name, paths)
-        self._committer = Committer(self._taker, paths, facts.name, self._keeper, self._protection)
+        self._dumper = engine.dumper(settings, facts.id, facts.name, paths)
+        self._committer = Committer(self._dumper, paths, facts.name, self._keeper, self._protection)
         service = service_of(watch)
         has_port = service.facts.spec.has_front
         self._port = PublicPort(settings, service.facts.spec, paths) if has_port else None
@@ -183,7 +183,7 @@ class ContainerAgent:
     async def _watch_start(self, state: ContainerState) -> ContainerState | None:
         """Watch one start to its end; returns how the container was after it, None when the watch is to end."""
         start = self._start = ContainerStart(self._common(), state)
-        await asyncio.to_thread(self._taker.begin, state.pid)
+        await asyncio.to_thread(self._dumper.begin, state.pid)
         self._keeper.learn()
         self._log.info("watching a start", pid=state.pid, started=state.started)
         await self._note_restart()

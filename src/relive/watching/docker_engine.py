@@ -72,7 +72,7 @@ class Docker:
         """See ``Engine``."""
         return OutputFollower(lambda since: _log_command(container, since), target)
 
-    def taker(self, settings: Settings, container: str, name: str, paths: LifePaths) -> Dumper:
+    def dumper(self, settings: Settings, container: str, name: str, paths: LifePaths) -> Dumper:
         """See ``Engine``; it knows the name itself."""
         return CriuDumper(settings, FoundContainer(lambda: docker_target(container)))
 

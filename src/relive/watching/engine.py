@@ -73,5 +73,5 @@ class Engine(Protocol):
     def output(self, container: str, target: OutputTarget) -> Output:
         """What follows its output."""
 
-    def taker(self, settings: Settings, container: str, name: str, paths: LifePaths) -> Dumper:
+    def dumper(self, settings: Settings, container: str, name: str, paths: LifePaths) -> Dumper:
         """What takes its commits; ``name``: what it is called in them, ``paths``: where the files of its watch lie."""

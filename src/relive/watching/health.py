@@ -5,20 +5,20 @@ podman leaves that to a timer of systemd: where there is no systemd, or its time
 
 from __future__ import annotations
 
-from relive.watching.state import Health
+from relive.watching.state import HealthCheck
 
 __all__ = ["has_turned_bad", "is_overdue"]
 
 _PATIENCE = 1.5  # intervals after which nobody seems to run it
 
 
-def has_turned_bad(before: Health | None, now: Health | None) -> bool:
+def has_turned_bad(before: HealthCheck | None, now: HealthCheck | None) -> bool:
     """It is unhealthy, and was not when it was looked at before."""
     was_bad = before is not None and before.status == "unhealthy"
     return now is not None and now.status == "unhealthy" and not was_bad
 
 
-def is_overdue(health: Health, since: float, now: float, *, ours: bool) -> bool:
+def is_overdue(health: HealthCheck, since: float, now: float, *, ours: bool) -> bool:
     """A check should have come by now.
 
     Args:

@@ -70,7 +70,7 @@ class Podman:
         """See ``Engine``."""
         return OutputFollower(lambda since: _log_command(container, since), target)
 
-    def taker(self, settings: Settings, container: str, name: str, paths: LifePaths) -> Dumper:
+    def dumper(self, settings: Settings, container: str, name: str, paths: LifePaths) -> Dumper:
         """See ``Engine``; it knows the name itself."""
         return CriuDumper(settings, FoundContainer(lambda: container_target(find_container(container))))
 

@@ -156,8 +156,8 @@ def _known(pid: int, line: socket.socket) -> _Keeper | None:
 
 def _peer(line: socket.socket) -> int:
     """Host pid of who listened last at the other end of a unix socket."""
-    told = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return int(_CREDENTIALS.unpack(told)[0])
+    credentials = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return int(_CREDENTIALS.unpack(credentials)[0])
 
 
 def _copied_listener(pid: int, handle: int, listen: tuple[str, int] | None) -> socket.socket | None:

@@ -39,7 +39,7 @@ from relive.recording.events import Event
 from relive.watching.engine import Engine
 from relive.watching.health import has_turned_bad, is_overdue
 from relive.watching.life import Watch, service_of
-from relive.watching.state import ContainerState, Health
+from relive.watching.state import ContainerState, HealthCheck
 
 __all__ = ["Common", "ContainerStart", "StartEnd", "wait_status"]
 
@@ -231,7 +231,7 @@ class ContainerStart:
     def _runs_health(self) -> bool:
         return self._common.watch.facts.spec.health
 
-    async def _look_at_health(self) -> Health | None:
+    async def _look_at_health(self) -> HealthCheck | None:
         try:
             return (await asyncio.to_thread(self._common.engine.inspect, self.state.id)).health
         except ReliveError as error:

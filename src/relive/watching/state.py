@@ -10,7 +10,7 @@ from typing import Any
 
 from relive.errors import HostIncapable
 
-__all__ = ["ContainerState", "Health", "read_environment", "read_state"]
+__all__ = ["ContainerState", "HealthCheck", "read_environment", "read_state"]
 
 _RUNNING = frozenset({"running", "paused"})
 _FRACTION = re.compile(r"\.(\d{6})\d+")  # Python reads microseconds, engines write nanoseconds
@@ -18,7 +18,7 @@ _OUTPUT_MOST = 200  # [characters] of what a health check printed
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class HealthCheck:
     """Of a container with a health check.
 
     Attributes:
@@ -68,7 +68,7 @@ class ContainerState:
     exit_code: int | None
     oom_killed: bool
     stopped_by_user: bool | None
-    health: Health | None
+    health: HealthCheck | None
     restarts: int
     mounts: Mapping[str, str]
     ports: list[tuple[str, int]]
@@ -129,14 +129,14 @@ def _read(facts: Mapping[str, Any]) -> ContainerState:
     )
 
 
-def _health(health: Mapping[str, Any] | None, check: Mapping[str, Any] | None) -> Health | None:
+def _health(health: Mapping[str, Any] | None, check: Mapping[str, Any] | None) -> HealthCheck | None:
     words = (check or {}).get("Test") or []
     if not health or not health.get("Status") or words[:1] in ([], ["NONE"]):
         return None
     runs = health.get("Log") or []
     failed: Mapping[str, Any] = next((one for one in reversed(runs) if one.get("ExitCode")), {})
     lines = str(failed.get("Output") or "").strip().splitlines()
-    return Health(
+    return HealthCheck(
         status=str(health["Status"]),
         streak=int(health.get("FailingStreak") or 0),
         said=lines[0][:_OUTPUT_MOST] if lines else "",

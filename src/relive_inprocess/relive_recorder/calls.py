@@ -28,7 +28,7 @@ from relive_recorder.values import pack, unpack
 
 __all__ = [
     "Channel",
-    "Kept",
+    "KeptAnswer",
     "NoAnswer",
     "answer_with",
     "describe_error",
@@ -48,7 +48,7 @@ class NoAnswer(ConnectionError):
     """In a replay: the recording holds no answer to this call. For the service a connection that broke."""
 
 
-class Kept:
+class KeptAnswer:
     """A recorded answer.
 
     Attributes:
@@ -85,19 +85,19 @@ class Channel:
     def recorded(self, value: Any, seq: int) -> None:
         """Called when the event of a call's value was written, with its number: what comes later may refer to it."""
 
-    def rebuild(self, kept: Kept) -> Any:
+    def rebuild(self, kept: KeptAnswer) -> Any:
         """The value again. Raises ``values.NotKept`` when that cannot be."""
         return unpack(kept.fields["answer"])
 
-    def rebuild_error(self, kept: Kept) -> BaseException:
+    def rebuild_error(self, kept: KeptAnswer) -> BaseException:
         """The exception again; of a class that is not loaded, a ``NoAnswer`` with its text."""
         return _error_again(kept.fields["error"])
 
-    def simulated(self, asked: Dict[str, Any]) -> Optional[Kept]:
+    def simulated(self, asked: Dict[str, Any]) -> Optional[KeptAnswer]:
         """In a replay, of a call that was not recorded: an answer that every server gives every time; None where there is none."""
         return None
 
-    def find(self, asked: Dict[str, Any]) -> Optional[Kept]:
+    def find(self, asked: Dict[str, Any]) -> Optional[KeptAnswer]:
         """In a replay: the recorded answer; None for a miss that policy answers with the real call.
 
         Raises:
@@ -106,7 +106,7 @@ class Channel:
         return _find(self, asked)
 
 
-def _no_player(_channel: Channel, _asked: Dict[str, Any]) -> Optional[Kept]:
+def _no_player(_channel: Channel, _asked: Dict[str, Any]) -> Optional[KeptAnswer]:
     return None
 
 
@@ -114,13 +114,13 @@ def _no_readings(_kind: str, _source: str) -> Optional[Tuple[Any, bool]]:
     return None
 
 
-_find: Callable[[Channel, Dict[str, Any]], Optional[Kept]] = _no_player
+_find: Callable[[Channel, Dict[str, Any]], Optional[KeptAnswer]] = _no_player
 _next_reading: Callable[[str, str], Optional[Tuple[Any, bool]]] = _no_readings
 _happened: Callable[[Channel, Dict[str, Any]], Any] = _no_player
 
 
 def answer_with(
-    find: Callable[[Channel, Dict[str, Any]], Optional[Kept]],
+    find: Callable[[Channel, Dict[str, Any]], Optional[KeptAnswer]],
     reading: Callable[[str, str], Optional[Tuple[Any, bool]]],
     happened: Callable[[Channel, Dict[str, Any]], Any] = _no_player,
 ) -> None:
@@ -215,7 +215,7 @@ def succeeded(channel: Channel, asked: Dict[str, Any], value: Any, began: int) -
     attempt(_emit_recorded, channel, asked, value, _mono() - began)
 
 
-def failed(channel: Channel, asked: Dict[str, Any], error: BaseException, began: int) -> Optional[Kept]:
+def failed(channel: Channel, asked: Dict[str, Any], error: BaseException, began: int) -> Optional[KeptAnswer]:
     """For who performs calls in the original himself: this one raised an error, which is recorded. Or, where the process was
     brought back meanwhile, the recorded answer, to be given by ``play`` instead of the error.
     """
@@ -246,7 +246,7 @@ def _watched(channel: Channel, asked: Dict[str, Any], perform: Callable[[], Any]
     return value
 
 
-def _brought_back_meanwhile(channel: Channel, asked: Dict[str, Any]) -> Optional[Kept]:
+def _brought_back_meanwhile(channel: Channel, asked: Dict[str, Any]) -> Optional[KeptAnswer]:
     """The recorded answer to a call that was under way when the commit was taken, and whose other end is gone now."""
     if channel.local or recorder.mode() != REPLAY:
         return None
@@ -256,7 +256,7 @@ def _brought_back_meanwhile(channel: Channel, asked: Dict[str, Any]) -> Optional
         return None
 
 
-def play(channel: Channel, asked: Dict[str, Any], kept: Kept) -> Any:
+def play(channel: Channel, asked: Dict[str, Any], kept: KeptAnswer) -> Any:
     """Give a recorded answer, or raise the recorded error; a ``NoAnswer`` where what was kept of it is not enough."""
     fields = dict(kept.fields, asked=asked, played=True)
     recorder.emit(channel.kind, fields, b"" if "file" in kept.fields else kept.data)

@@ -204,7 +204,8 @@ class Recorder:
     def emit(
         self, kind: str, fields: Dict[str, Any], data: bytes = b"", request: Optional[int] = None
     ) -> int:
-        """Record one event; returns its seq, 0 when nothing is recorded. Never raises.
+        """Record one event; returns its seq, 0 when nothing is recorded. An error of its own never comes out; what a handler of
+        a signal raises meanwhile (KeyboardInterrupt, SystemExit) does.
 
         Args:
             kind: one of ``EventKind`` in ``relive.recording.events``.
@@ -220,7 +221,7 @@ class Recorder:
                 if written is not None:
                     return written
             text = encode(fields)
-        except BaseException as fault:
+        except Exception as fault:
             self.switch_off(fault)
             return 0
         return self.emit_json(kind, text, data, request)
@@ -255,9 +256,15 @@ class Recorder:
                 fields,
             )
             self._put(seq, meta.encode("ascii"), data)
-        except BaseException as fault:
+        except Exception as fault:
             self.switch_off(fault)
             return 0
+        except BaseException as interruption:  # by a signal's handler: the service's own
+            # Raised right behind ``acquire``, it has left a lock that nobody releases: events would pile up in the queue.
+            # Whether it is that or another thread at work cannot be seen.
+            if self._writing.locked():
+                self.switch_off(interruption)
+            raise
         return seq
 
     def _put(self, seq: int, meta: bytes, data: bytes) -> None:

@@ -129,16 +129,16 @@ class Scrubber:
     def words(self, command: Sequence[str]) -> List[str]:
         """A command line without the secrets on it, which are remembered for good."""
         self.learn_command(command)
-        told: List[str] = []
+        scrubbed: List[str] = []
         is_value = False
         for word in command:
             # Short values are not found by what they are.
-            told.append(
+            scrubbed.append(
                 self.learn(word) if is_value and word and not word.startswith("--") else self.text(word)
             )
             known = None if is_value and not word.startswith("--") else _OPTION_NAME.fullmatch(word)
             is_value = known is not None and self.is_secret_name(known[1])
-        return told
+        return scrubbed
 
     def is_secret_name(self, name: str) -> bool:
         """A value of this name is a secret, by its look or by configuration."""

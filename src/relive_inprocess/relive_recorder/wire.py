@@ -6,13 +6,13 @@ library, which is the one to judge it.
 
 from typing import Any, Callable, List, Optional, Tuple
 
-__all__ = ["Collected", "Dechunker", "RequestOnWire", "framed", "in_pieces"]
+__all__ = ["CollectedBody", "Dechunker", "RequestOnWire", "framed", "in_pieces"]
 
 _HEAD_LONGEST = 256 << 10  # [bytes] behind which bytes are no head any more
 _PIECES = 256
 
 
-class Collected:
+class CollectedBody:
     """A body that comes in pieces. The first ``most`` bytes are held, the rest is only counted.
 
     Attributes:
@@ -125,7 +125,7 @@ class RequestOnWire:
     def __init__(self, most: int) -> None:
         self.method = self.target = ""
         self.headers: List[Tuple[str, str]] = []
-        self.body = Collected(most)
+        self.body = CollectedBody(most)
         self.is_complete = False
         self._head: Optional[bytes] = b""
         self._left = 0

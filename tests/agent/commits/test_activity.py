@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from relive.agent.commits.activity import BUSY, Activity, Seen, look
+from relive.agent.commits.activity import BUSY, Activity, ActivitySample, look
 from support.waiting import eventually
 
 SECOND = 1_000_000_000
 
 
-def seen(written: int = 0, **threads: int) -> Seen:
-    return Seen({(int(name[1:]), int(name[1:])): used for name, used in threads.items()}, written)
+def seen(written: int = 0, **threads: int) -> ActivitySample:
+    return ActivitySample({(int(name[1:]), int(name[1:])): used for name, used in threads.items()}, written)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def seen(written: int = 0, **threads: int) -> Seen:
         (seen(1, t1=5, t2=5), True),
     ],
 )
-def test_threads_time_and_recordings_count(now: Seen, differs: bool) -> None:
+def test_threads_time_and_recordings_count(now: ActivitySample, differs: bool) -> None:
     assert now.differs(seen(t1=5, t2=5), 1.0) is differs
 
 
@@ -53,11 +53,11 @@ def test_a_real_process_that_waits_works_and_begets(tmp_path: Path) -> None:
             print(line, file=process.stdin, flush=True)
             return process.stdout.readline().strip()  # type: ignore[union-attr]
 
-        def rest() -> Seen:
+        def rest() -> ActivitySample:
             """After its last work: nothing has been used between two looks."""
             last = look(process.pid, [tmp_path])
 
-            def is_still() -> Seen | None:
+            def is_still() -> ActivitySample | None:
                 nonlocal last
                 before, last = last, look(process.pid, [tmp_path])
                 return last if not last.differs(before, 0.0) else None

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from relive.agent.commits import policy as room
-from relive.agent.commits.activity import Activity, Seen
+from relive.agent.commits.activity import Activity, ActivitySample
 from relive.agent.commits.committer import Committer
 from relive.agent.commits.policy import PolicyCommits
 from relive.agent.commits.protection import Protection
@@ -31,8 +31,8 @@ class Played(Committer):
 
     def __init__(self, becomes: Iterable[Exception | None], protection: Protection) -> None:
         unused: Any = None
-        taker: Any = SimpleNamespace(advance=None)  # nothing else of it is asked for here
-        super().__init__(taker, LifePaths(Path("/")), "pay", unused, protection)
+        dumper: Any = SimpleNamespace(advance=None)  # nothing else of it is asked for here
+        super().__init__(dumper, LifePaths(Path("/")), "pay", unused, protection)
         self._becomes = iter(becomes)
         self.asked: list[Trigger] = []
         self.ready_after: list[tuple[bool, int]] = []
@@ -60,7 +60,7 @@ def play(
     monkeypatch: pytest.MonkeyPatch,
     policy: Policy,
     *becomes: Exception | None,
-    looks: Iterable[Seen] = (),
+    looks: Iterable[ActivitySample] = (),
 ) -> tuple[list[Trigger], list[float], Protection]:
     """Which commits were asked for, the pauses between them, and what is told at the end."""
     protection, pauses = Protection(), []
@@ -73,7 +73,7 @@ def play(
     pace: Any = SimpleNamespace(state=lambda: told, wait_left=lambda: 0.0)
     seen = iter(looks)
 
-    def look() -> Seen:
+    def look() -> ActivitySample:
         try:
             return next(seen)
         except StopIteration:
@@ -125,10 +125,10 @@ def test_where_commits_follow_changes_none_is_taken_of_a_service_that_does_nothi
 ) -> None:
     thread = (7, 7)
     idle, busy, after, recorded = (
-        Seen({thread: 0}, 1),
-        Seen({thread: 3_000_000}, 1),
-        Seen({thread: 9_000_000}, 1),  # the commit itself has used some
-        Seen({thread: 9_000_000}, 2),
+        ActivitySample({thread: 0}, 1),
+        ActivitySample({thread: 3_000_000}, 1),
+        ActivitySample({thread: 9_000_000}, 1),  # the commit itself has used some
+        ActivitySample({thread: 9_000_000}, 2),
     )
     looks = [idle, idle, idle, idle, busy, after, after, after, recorded]
     asked, pauses, _ = play(

@@ -10,7 +10,6 @@ import pytest
 from relive.config import Settings
 from relive.incidents.incidents import Incidents
 from relive.incidents.report.detail import Account, account_of, exception_of
-from relive.incidents.report.json_events import plain
 from relive.model.incident import FailureKind
 from relive.recording.events import EventKind
 from relive.recording.reader import Recording
@@ -219,9 +218,7 @@ def test_what_the_request_did_after_the_incident_was_written_down_is_taken_from_
     later.add(EventKind.LOG_RECORD, 9000, text="of another day", level="INFO")
     record_inside(settings.home, [*events, *later.made])
     recorded = list(Recording(settings.home / "capsules" / "pay" / "L1" / "inside").events())
-    kept = [plain(event) for event in recorded if event.kind is not EventKind.HANDLING_ENDED][
-        : len(events) - 1
-    ]
+    kept = [event for event in recorded if event.kind is not EventKind.HANDLING_ENDED][: len(events) - 1]
     keep_beside(settings.home, 1, package_json(), kept)
     timeline = account(settings).timeline
     assert timeline is not None

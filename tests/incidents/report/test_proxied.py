@@ -9,7 +9,7 @@ import pytest
 from relive.incidents.report.masking import Mask
 from relive.incidents.report.proxied import masked_exchange
 from relive.recording.events import EventKind
-from relive.recording.exchanges import Ended, Exchanges
+from relive.recording.exchanges import ExchangeEnd, Exchanges
 from relive.recording.reader import Recording
 from relive.recording.writer import RecordingWriter
 
@@ -24,7 +24,11 @@ def test_what_the_proxy_saw_is_told_with_secrets_masked(tmp_path):
     assert dict(one.headers)["authorization"] == "Bearer <secret>"
     assert dict(one.headers)["host"] == "shop"
     assert one.body.text == '{"order": 17, "password": "<secret>"}'
-    assert (one.status, one.answer_body.text, one.ended) == (500, "Internal Server Error", Ended.ANSWERED)
+    assert (one.status, one.answer_body.text, one.ended) == (
+        500,
+        "Internal Server Error",
+        ExchangeEnd.ANSWERED,
+    )
     assert one.answered_mono_ns == MONO_NS + 24 * MS
     assert one.local_port == PROXY_PORT
     for secret in ("hunter2222", "abcdefgh", "12345678", "correct horse"):

@@ -85,7 +85,7 @@ class Player:
             if event.kind == channel.kind and event.fields["asked"] == json.loads(json.dumps(asked)):
                 self.left.remove(event)
                 fields = {key: one for key, one in event.fields.items() if key not in ("asked", "own_seq")}
-                return calls.Kept(fields, self.data(event))
+                return calls.KeptAnswer(fields, self.data(event))
         simulated = channel.simulated(asked)
         if simulated is not None:
             return simulated

@@ -19,7 +19,7 @@ from relive.replay.stubs import server as module
 from relive.replay.stubs.plan import Stubs
 from relive.replay.stubs.server import StubServer
 from relive.replay.stubs.speed import parse_speed
-from relive.sandbox.endpoints import Ends, open_endpoints
+from relive.sandbox.endpoints import OpenedEndpoints, open_endpoints
 
 from .sealed import SECOND, TAKEN, Network, dialogue, network, plain_of
 
@@ -39,7 +39,7 @@ def later(number: int, to: tuple[str, int], *said: tuple[str, bytes], **facts: o
 def served(inside: Network, egress: EgressWindow, service: Callable[[StubServer], None]) -> StubServer:
     """Run the stubs of what was recorded while a service does something, in a thread of its own; returns them, closed."""
     plan = Stubs(egress, plain_of).plan([])
-    ends = Ends()
+    ends = OpenedEndpoints()
     inside.within(lambda: open_endpoints(plan.outside, [], ends))
 
     async def work() -> StubServer:

@@ -55,7 +55,7 @@ class Bounding:
     async def run(self) -> None:
         """Never ends by itself, whatever becomes of the files."""
         log = structlog.get_logger()
-        told: set[Path] = set()
+        reported: set[Path] = set()
         while True:
             for path in self._files:
                 try:
@@ -63,7 +63,7 @@ class Bounding:
                 except FileNotFoundError:
                     continue
                 except OSError as error:
-                    if path not in told:
+                    if path not in reported:
                         log.warning("a file grows without bound", path=str(path), cause=str(error))
-                    told.add(path)
+                    reported.add(path)
             await asyncio.sleep(_LOOK_EVERY)

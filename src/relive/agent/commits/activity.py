@@ -18,12 +18,12 @@ from pathlib import Path
 
 from relive.kernel import procfs
 
-__all__ = ["BUSY", "Activity", "Seen", "look"]
+__all__ = ["BUSY", "Activity", "ActivitySample", "look"]
 
 BUSY = 0.002  # [s] of processor time for each second
 
 
-class Seen:
+class ActivitySample:
     """One look.
 
     Attributes:
@@ -34,11 +34,11 @@ class Seen:
     def __init__(self, threads: dict[tuple[int, int], int], written: int) -> None:
         self.threads, self.written = threads, written
 
-    def used_since(self, earlier: Seen) -> int:
+    def used_since(self, earlier: ActivitySample) -> int:
         """Nanoseconds of processor time of threads that there were at both looks."""
         return sum(used - earlier.threads.get(thread, used) for thread, used in self.threads.items())
 
-    def differs(self, earlier: Seen, seconds: float) -> bool:
+    def differs(self, earlier: ActivitySample, seconds: float) -> bool:
         """The service has done something between the two looks, which are so far apart."""
         return (
             self.threads.keys() != earlier.threads.keys()
@@ -47,7 +47,7 @@ class Seen:
         )
 
 
-def look(root: int, recordings: Iterable[Path]) -> Seen:
+def look(root: int, recordings: Iterable[Path]) -> ActivitySample:
     """As it is now; a thread that ends meanwhile is not there."""
     threads = {}
     for pid in procfs.tree_of(root):
@@ -57,7 +57,7 @@ def look(root: int, recordings: Iterable[Path]) -> Seen:
             except (OSError, IndexError):
                 continue
             threads[pid, thread] = int(used)
-    return Seen(threads, max((_written(path) for path in recordings), default=0))
+    return ActivitySample(threads, max((_written(path) for path in recordings), default=0))
 
 
 def _written(directory: Path) -> int:
@@ -75,7 +75,7 @@ class Activity:
         looks: tells how it is now.
     """
 
-    def __init__(self, looks: Callable[[], Seen]) -> None:
+    def __init__(self, looks: Callable[[], ActivitySample]) -> None:
         self._looks = looks
         self._last = looks()
         self._has_changed = False

@@ -241,8 +241,8 @@ class CommitWriter:
             before = self._before(store, sighting, at)
         self.learn()
         starting = sighting.starting or not self.is_ready
-        told = {"summary": self._mask.whole(sighting.summary), "starting": starting}
-        sighting = sighting.model_copy(update=told)
+        update = {"summary": self._mask.whole(sighting.summary), "starting": starting}
+        sighting = sighting.model_copy(update=update)
         log_end = self._log_end()
         known = self._known.get(sighting.fingerprint)
         if known is None:

@@ -49,10 +49,10 @@ class Committer:
     """
 
     def __init__(
-        self, taker: Dumper, paths: LifePaths, name: str, keeper: CommitWriter, protection: Protection
+        self, dumper: Dumper, paths: LifePaths, name: str, keeper: CommitWriter, protection: Protection
     ) -> None:
-        self._taker = taker
-        self.advance = taker.advance
+        self._dumper = dumper
+        self.advance = dumper.advance
         self._paths = paths
         self._keeper = keeper
         self._protection = protection
@@ -112,9 +112,9 @@ class Committer:
         Args:
             longest: seconds between two tries, where that may be more than a minute.
         """
-        told = {"error": error.as_json()} if isinstance(error, ReliveError) else {"exc_info": error}
+        details = {"error": error.as_json()} if isinstance(error, ReliveError) else {"exc_info": error}
         pause = self._protection.failed(_PART, error, max(longest, _RETRY_MOST))
-        self._log.error("commit failed", pause=pause, **told)
+        self._log.error("commit failed", pause=pause, **details)
         return pause
 
     async def capture(
@@ -150,7 +150,7 @@ class Committer:
             self._inward_gate(loop),
             ProxyGate(self._link(self.border), loop, self._paths.egress),
         )
-        taken = await asyncio.to_thread(self._taker.dump, trigger, gate, stopped, name)
+        taken = await asyncio.to_thread(self._dumper.dump, trigger, gate, stopped, name)
         if self.pace is not None and stopped is None:
             self.pace.note(taken.pause_us)
         self._log.info("committed", capture=taken.name, trigger=trigger.value, pause_us=taken.pause_us)
@@ -179,7 +179,7 @@ class Committer:
 
     def close(self) -> None:
         """Let go of what taking commits holds."""
-        self._taker.close()
+        self._dumper.close()
 
 
 class RateLimit:

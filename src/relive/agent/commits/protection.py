@@ -36,7 +36,7 @@ class Protection:
 
     def failed(self, part: str, error: Exception, longest: float = _PAUSE_MOST) -> float:
         """A part failed once more; returns the seconds after which it is to be tried again."""
-        told = (
+        failure = (
             error
             if isinstance(error, ReliveError)
             else ReliveError(
@@ -49,7 +49,7 @@ class Protection:
             known = self._troubles.get(part)
             times = known.times + 1 if known is not None else 1
             since = known.since_wall_ns if known is not None else self._now_ns()
-            self._troubles[part] = Trouble.of(part, since, times, told)
+            self._troubles[part] = Trouble.of(part, since, times, failure)
         return retry_pause(times, longest)
 
     def works(self, part: str) -> None:

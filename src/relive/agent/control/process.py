@@ -37,8 +37,8 @@ def log_to(path: Path, settings: Settings) -> None:
     """Have this process log to a file, as JSON lines, without secrets."""
     mask = FileMask.configured(settings)
 
-    def masked(_logger: Any, _method: str, told: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-        return {name: mask.tree(value) for name, value in told.items()}
+    def masked(_logger: Any, _method: str, event_dict: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        return {name: mask.tree(value) for name, value in event_dict.items()}
 
     structlog.configure(
         processors=[

@@ -180,11 +180,11 @@ class ProxySupervisor:
 
         ``unframed``: connections that carried no HTTP/1; ``gaps``: places at which packets are missing.
         """
-        link, told = self.proxy.link if self.proxy is not None else None, {}
+        link, status = self.proxy.link if self.proxy is not None else None, {}
         if link is not None:
             with contextlib.suppress(ConnectionError, TimeoutError):
-                told = await link.ask("status", _SOON)
-        return {"unframed": int(told.get("unframed", 0)), "gaps": int(told.get("gaps", 0))}
+                status = await link.ask("status", _SOON)
+        return {"unframed": int(status.get("unframed", 0)), "gaps": int(status.get("gaps", 0))}
 
     async def end(self) -> None:
         """End the proxy, which lets answers that are under way end first."""

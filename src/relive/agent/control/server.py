@@ -66,8 +66,8 @@ async def _report_advance(
         stage = advance.current
         if advance.moves != moves and stage is not None:
             moves = advance.moves
-            told = {"what": stage.what, "done": min(stage.done, stage.total), "total": stage.total}
-            writer.write(_encoded({"progress": told}))
+            progress = {"what": stage.what, "done": min(stage.done, stage.total), "total": stage.total}
+            writer.write(_encoded({"progress": progress}))
             await writer.drain()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from relive.errors import RecordingError
 from relive.recording.events import Event, EventKind
-from relive.recording.exchanges import Ended, Exchanges
+from relive.recording.exchanges import ExchangeEnd, Exchanges
 from relive.recording.reader import Recording
 
 __all__ = ["failed_meanwhile", "find_request", "served_at"]
@@ -61,10 +61,10 @@ def failed_meanwhile(
             exchange = Exchanges(recording).by_number(number)
         except RecordingError:
             continue
-        has_failed = exchange.ended is Ended.BROKEN or (exchange.status or 0) >= _FAILING
+        has_failed = exchange.ended is ExchangeEnd.BROKEN or (exchange.status or 0) >= _FAILING
         if has_failed and number not in taken:
             return {**_about(begun[number]), "ended_mono_ns": exchange.ended_mono_ns}, False
-        waiting = waiting or exchange.ended is Ended.OPEN
+        waiting = waiting or exchange.ended is ExchangeEnd.OPEN
     return {}, waiting
 
 

@@ -43,7 +43,7 @@ from relive.kernel import procfs
 from relive.kernel.return_addresses import callers_of
 from relive.model.commit import CommitId, Trigger
 from relive.model.incident import FailureKind, Incident, Sighting
-from relive.recording.exchanges import Ended, Exchanges
+from relive.recording.exchanges import ExchangeEnd, Exchanges
 from relive.recording.reader import Recording
 from relive.signals.client import TracerClient, TracerProcess
 from relive.signals.messages import Exited, Fatal
@@ -344,7 +344,10 @@ class FailureWatch:
 
     def _is_unanswered(self, request: int) -> bool:
         try:
-            return Exchanges(Recording(self._capsule.paths.recording)).by_number(request).ended is Ended.OPEN
+            return (
+                Exchanges(Recording(self._capsule.paths.recording)).by_number(request).ended
+                is ExchangeEnd.OPEN
+            )
         except RecordingError:
             return False
 

@@ -18,11 +18,11 @@ _HARMLESS_DEVICES = ("/dev/zero", "/dev/shm/")
 
 def memory(seen: Snapshot) -> Iterator[Finding]:
     """Of each process; what several have mapped, of the first of them."""
-    told: set[str] = set()
+    reported: set[str] = set()
     for process in seen.processes:
         for mapping in process.mappings:
-            if mapping.path not in told:
-                told.add(mapping.path)
+            if mapping.path not in reported:
+                reported.add(mapping.path)
                 yield from _of_one(seen, process, mapping)
         if process.memory.huge:
             yield note_finding(

@@ -288,8 +288,8 @@ def _described(commit_id: CommitId, manifest: Manifest) -> Mapping[str, bytes]:
             "relive.target": manifest.target.kind.value,
         },
     }
-    told = {name: json.dumps(value, indent=2).encode() for name, value in ((CONFIG, config), (SPEC, spec))}
-    return told | {STATS: _statistics(manifest)}
+    files = {name: json.dumps(value, indent=2).encode() for name, value in ((CONFIG, config), (SPEC, spec))}
+    return files | {STATS: _statistics(manifest)}
 
 
 def _statistics(manifest: Manifest) -> bytes:

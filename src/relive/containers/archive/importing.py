@@ -200,8 +200,8 @@ class _Intake:
 
     def _taken_ns(self) -> int:
         """When its engine says it was, else when CRIU wrote its last image."""
-        told = self.container.checkpointed_ns
-        return told if told is not None else max(0, *self.unpacked.images.values())
+        recorded_ns = self.container.checkpointed_ns
+        return recorded_ns if recorded_ns is not None else max(0, *self.unpacked.images.values())
 
     def _pause_us(self, layer: Layer) -> int:
         """How long the container stood still, as CRIU measured it; 0 where the archive does not tell."""

@@ -139,7 +139,7 @@ def _facts(facts: dict[str, Any]) -> ContainerFacts:
 
 def _configuration(facts: dict[str, Any], about: ContainerFacts) -> bytes:
     """In the words of a checkpoint archive, as far as checkpointctl reads them."""
-    told = {
+    inspected = {
         "id": about.id,
         "name": str(facts["Name"]).removeprefix("/"),
         "rootfsImageName": about.image,
@@ -147,7 +147,7 @@ def _configuration(facts: dict[str, Any], about: ContainerFacts) -> bytes:
         "runtime": about.runtime,
         "createdTime": about.created,
     }
-    return json.dumps(told, indent=5).encode()
+    return json.dumps(inspected, indent=5).encode()
 
 
 def _sources(layers: dict[str, str], spec: dict[str, Any]) -> list[LayerSource]:

@@ -74,8 +74,8 @@ def _show_log(settings: Settings, branch: str) -> None:
         return
     with telling():
         text = log_part(settings, branch, stream, None).text
-        told = text or "It has said nothing there."
-        st.html(f'<div class="rl"><pre class="rl-text">{escape(told)}</pre></div>')
+        output = text or "It has said nothing there."
+        st.html(f'<div class="rl"><pre class="rl-text">{escape(output)}</pre></div>')
 
 
 _WORDS = {

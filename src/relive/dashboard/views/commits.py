@@ -64,14 +64,14 @@ def _show_services(settings: Settings) -> None:
 def _show_line(one: CommittedTarget) -> None:
     name, *cells = st.columns([4, 1.4, 2, 2, 2.4, 2], vertical_alignment="center")
     name.page_link("views/commits.py", label=f"**{label(one.name)}**", query_params={"service": one.name})
-    told = (
+    texts = (
         f"{one.commits:,}",
         f"{age(one.newest_wall_ns)} ago",
         duration(one.median_pause_us),
         size(one.bytes),
         size(one.new_bytes),
     )
-    for cell, words in zip(cells, told, strict=True):
+    for cell, words in zip(cells, texts, strict=True):
         cell.text(words)
 
 

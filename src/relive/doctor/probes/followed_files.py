@@ -47,8 +47,8 @@ def followed_files(context: ProbeContext) -> ProbeResult:
     number = os.waitstatus_to_exitcode(status)
     if number:
         raise _OBSTACLES.get(number) or Obstacle("refused", cause=os.strerror(abs(number)), remedy=_OVERLAY)
-    told = [(one.path, one.kind) for one in read_journal(journal)]
-    if not made.exists() or (str(made.resolve()), RecordKind.ABSENT) not in told:
+    records = [(one.path, one.kind) for one in read_journal(journal)]
+    if not made.exists() or (str(made.resolve()), RecordKind.ABSENT) not in records:
         raise Obstacle("without effect", cause="a new file was not written down")
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))

@@ -72,12 +72,14 @@ def _together(alike: Sequence[Row]) -> Row:
     until = max(row.at_ns + (row.took_ns or 0) for row in alike)
     spent = sum(row.took_ns or 0 for row in alike)
     results = list(dict.fromkeys(row.result for row in alike if row.result))
-    told = " … ".join([results[0], results[-1]] if len(results) > 1 else results)
+    result = " … ".join([results[0], results[-1]] if len(results) > 1 else results)
     count = sum(row.count for row in alike)
     return first.model_copy(
         update={
             "what": f"{first.what} × {count}",
-            "result": ", ".join(filter(None, [told, f"{duration(spent / 1000)} together" if spent else ""])),
+            "result": ", ".join(
+                filter(None, [result, f"{duration(spent / 1000)} together" if spent else ""])
+            ),
             "took_ns": until - first.at_ns if spent else None,
             "count": count,
             "details": {"count": count, "together_ns": spent, "results": results[:10]},

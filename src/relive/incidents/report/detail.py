@@ -386,12 +386,12 @@ def _egress(
     else:
         return []
     try:
-        calls, told = egress_events(directory / "egress", began, ended, inside, mask)
+        calls, egress_notes = egress_events(directory / "egress", began, ended, inside, mask)
         others = _served_meanwhile(directory / "recording", exchange) if calls else 0
     except ReliveError as error:
         notes.append(sentence(error))
         return []
-    notes += told
+    notes += egress_notes
     if others:
         many = "another request was" if others == 1 else f"{others} other requests were"
         notes.append(f"{many} served at the same time: calls seen at the border may be theirs")

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from relive.incidents.report.json_events import plain
 from relive.incidents.report.masking import Mask
 from relive.protocols.call import Call, CallEnd
 from relive.protocols.egress_window import read_egress
@@ -52,7 +51,7 @@ def egress_events(
         if dialogue.error is not None or dialogue.tls is Tls.CLOSED or not _reaches(dialogue, began_ns):
             continue
         for call in protocols.protocol_of(dialogue).calls(dialogue):
-            if began_ns <= call.asked_mono_ns <= ended_ns and not known.tells(call):
+            if began_ns <= call.asked_mono_ns <= ended_ns and not known.covers(call):
                 found.append(_event(call, _seq_of(dialogue, call), wall_ns, mask))
     lookups = [one for one in egress.lookups if began_ns <= one.mono_ns <= ended_ns]
     found += [_event(call, call.index, wall_ns, mask) for call in protocols.names.lookups(lookups)]
@@ -75,7 +74,7 @@ class InprocessCalls:
                 end = event.mono_ns + (rest if isinstance(rest, int) else 0)
                 self._spans.setdefault(event.kind, []).append((event.mono_ns - took, end))
 
-    def tells(self, call: Call) -> bool:
+    def covers(self, call: Call) -> bool:
         """A call of that kind was under way when this one was asked."""
         return any(
             begin - _SLACK_NS <= call.asked_mono_ns <= end + _SLACK_NS
@@ -120,9 +119,7 @@ def _event(call: Call, seq: int, wall: _Wall, mask: Mask) -> Event:
     if call.end is CallEnd.OPEN:
         fields["error"] = {"type": "NoAnswer", "args": [], "text": "no answer was recorded"}
     body = mask.body(data, _content_type(raw))
-    return plain(
-        Event(seq, ended, wall(ended), call.kind, connection=call.dialogue, data=body, fields=fields)
-    )
+    return Event(seq, ended, wall(ended), call.kind, connection=call.dialogue, data=body, fields=fields)
 
 
 def _seq_of(dialogue: Dialogue, call: Call) -> int:

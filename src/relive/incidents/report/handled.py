@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from relive.incidents.report.json_events import plain
 from relive.recording.both_ends import BothEnds
 from relive.recording.events import Event, EventKind
 from relive.recording.exchanges import Exchange
@@ -75,7 +74,7 @@ def _during(recording: Recording, exchange: Exchange) -> Iterator[Event]:
         if ended is not None and event.mono_ns > ended + SLACK_NS:
             return
         if event.mono_ns >= exchange.started_mono_ns:
-            yield plain(event)
+            yield event
 
 
 def is_of(begun: Event, exchange: Exchange) -> bool:

@@ -129,5 +129,5 @@ def _with_time(row: Row) -> str:
 def _several(rows: Sequence[Row]) -> str:
     if not rows:
         return _MISSING
-    told = _with_time(next((row for row in rows if row.failed), rows[-1]))
-    return told if len(rows) == 1 else f"{len(rows)} times, {told}"
+    words = _with_time(next((row for row in rows if row.failed), rows[-1]))
+    return words if len(rows) == 1 else f"{len(rows)} times, {words}"

@@ -123,13 +123,13 @@ class Origins:
         ]
 
     def _write(self, event: Event) -> Write:
-        told = phrase(event.kind, event.fields)
+        words = phrase(event.kind, event.fields)
         pid = event.fields.get("pid")
         thread = self._threads.setdefault((pid, event.fields.get("thread")), _letter(len(self._threads)))
         return Write(
             before_ns=self._began - event.mono_ns,
-            what=told.what,
-            result=told.result,
+            what=words.what,
+            result=words.result,
             pid=pid if isinstance(pid, int) else None,
             thread=thread,
             request=event.request,

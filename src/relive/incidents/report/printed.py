@@ -79,5 +79,5 @@ def _printed(log: Path, begin: int, end: int | None, mask: Mask) -> Printed | No
         lines = lines[1:]  # it may begin in the middle of one
     kept = lines[-_MOST_LINES:]
     shown = sum(len(line.encode(errors="replace")) + 1 for line in kept)
-    told = [mask.sentence(line[:_MOST_LINE]) for line in kept]
-    return Printed(stream=log.stem, lines=told, left_out=max(0, end - begin - shown))
+    masked = [mask.sentence(line[:_MOST_LINE]) for line in kept]
+    return Printed(stream=log.stem, lines=masked, left_out=max(0, end - begin - shown))

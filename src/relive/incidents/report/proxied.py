@@ -6,7 +6,7 @@ from relive.incidents.report.body import ReportBody
 from relive.incidents.report.content_coding import coding_of, decoded
 from relive.incidents.report.masking import Mask
 from relive.model.value import Value
-from relive.recording.exchanges import Ended, Exchange
+from relive.recording.exchanges import Exchange, ExchangeEnd
 
 __all__ = ["Proxied", "masked_exchange"]
 
@@ -41,7 +41,7 @@ class Proxied(Value):
     began_mono_ns: int
     answered_mono_ns: int | None
     ended_mono_ns: int | None
-    ended: Ended
+    ended: ExchangeEnd
     how: str | None
     client: str | None
     local_port: int | None

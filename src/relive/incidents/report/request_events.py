@@ -10,7 +10,6 @@ from pathlib import Path
 
 from relive.errors import ReliveError
 from relive.incidents.report.handled import MOST_EVENTS, SLACK_NS, Handled, handled
-from relive.incidents.report.json_events import plain
 from relive.incidents.report.origins import Origins, ValueOrigin, needles
 from relive.model.failure import ErrorPackage
 from relive.recording.both_ends import BothEnds
@@ -33,7 +32,7 @@ def recorded_events(
             return _noted(handled(recording, exchange), notes)
         if package is not None and package.request is not None:
             own = (
-                plain(event)
+                event
                 for event in recording.events()
                 if event.request == package.request.number and event.fields.get("pid") == package.pid
             )
@@ -51,7 +50,7 @@ def events_since(directory: Path, kept: list[Event], notes: list[str]) -> list[E
     pid, request = own[-1].fields.get("pid"), own[-1].request
     found: list[Event] = []
     try:
-        for event in map(plain, Recording(directory).events(after=max(event.seq for event in kept))):
+        for event in Recording(directory).events(after=max(event.seq for event in kept)):
             if event.mono_ns > own[-1].mono_ns + SLACK_NS:
                 break
             if event.request == request and event.fields.get("pid") == pid:
@@ -73,7 +72,7 @@ def origins_of_values(directory: Path, events: list[Event], notes: list[str]) ->
         return []
     until = max(event.mono_ns for event in own)
     try:
-        for event in map(plain, Recording(directory).events_naming(needles(origins.names))):
+        for event in Recording(directory).events_naming(needles(origins.names)):
             if event.mono_ns > until:
                 break
             origins.look_at(event)

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from relive.recording.events import Event
 
-__all__ = ["Fetched", "fetched"]
+__all__ = ["FetchedRows", "fetched"]
 
 
-class Fetched(NamedTuple):
+class FetchedRows(NamedTuple):
     """What a service got.
 
     Attributes:
@@ -23,7 +23,7 @@ class Fetched(NamedTuple):
     total: int
 
 
-def fetched(query: Event, later: Iterable[Event]) -> Fetched | None:
+def fetched(query: Event, later: Iterable[Event]) -> FetchedRows | None:
     """All rows of a query; None where nothing says that there were any.
 
     Args:
@@ -41,7 +41,7 @@ def fetched(query: Event, later: Iterable[Event]) -> Fetched | None:
         was_told = was_told or own is not None
         rows += own or []
         total += len(own or []) + (cut if isinstance(cut, int) and cut > 0 else 0)
-    return Fetched(rows, total) if was_told else None
+    return FetchedRows(rows, total) if was_told else None
 
 
 def _rows(fields: Mapping[str, Any], data: bytes) -> list[Any] | None:

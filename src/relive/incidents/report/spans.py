@@ -164,12 +164,12 @@ def _root(account: Account, timeline: Timeline, trace: str, own: str, parent: st
     path, _, query = target.partition("?")
     status = proxied.status if proxied is not None else None
     if status is None:
-        told = (
+        statuses = (
             row.details.get("answer", {}).get("status")
             for row in served
             if isinstance(row.details.get("answer"), dict)
         )
-        status = next((one for one in told if isinstance(one, int)), None)
+        status = next((one for one in statuses if isinstance(one, int)), None)
     request = package.request if package is not None else None
     client = str(request.peer[0]) if request is not None and request.peer else None
     if proxied is not None and proxied.client is not None:
@@ -291,9 +291,9 @@ def _call(row: Row) -> tuple[int, Attributes]:
 
 def _process(row: Row, asked: Mapping[str, Any], answer: Mapping[str, Any]) -> Attributes:
     status, words = answer.get("status"), asked.get("argv")
-    told = words if isinstance(words, list) else [row.what]
+    command = words if isinstance(words, list) else [row.what]
     return {
-        "process.command_args": [word if isinstance(word, str) else shown(word) for word in told],
+        "process.command_args": [word if isinstance(word, str) else shown(word) for word in command],
         "process.exit.code": status if isinstance(status, int) else None,
     }
 
@@ -340,7 +340,7 @@ def _system(asked: Mapping[str, Any]) -> str:
 
 
 def _address(to: Any) -> str | None:
-    return ":".join(str(part) for part in to) if isinstance(to, list | tuple) and len(to) == 2 else None
+    return ":".join(str(part) for part in to) if isinstance(to, list) and len(to) == 2 else None
 
 
 def _server(asked: Mapping[str, Any]) -> Attributes:

@@ -15,11 +15,11 @@ from typing import Any, Literal
 from relive.incidents.report.body import ReportBody
 from relive.incidents.report.content_coding import coding_of, decoded
 from relive.incidents.report.proxied import Proxied
-from relive.incidents.report.rows import Fetched, fetched
+from relive.incidents.report.rows import FetchedRows, fetched
 from relive.incidents.report.words import CALLS, READINGS, error_text, phrase, status_text
 from relive.model.value import Value
 from relive.recording.events import WITHIN_A_CALL, Event, EventKind, is_within_a_call
-from relive.recording.exchanges import Ended
+from relive.recording.exchanges import ExchangeEnd
 
 __all__ = ["Row", "Timeline", "folded", "make_timeline", "near_failure"]
 
@@ -31,10 +31,10 @@ _PLACED = frozenset(
     {"own_seq", "thread", "lane", "pid", "asked", "answer", "error", "ns", "body_ns", "file", "bytes", "cut"}
 )
 _ENDINGS = {
-    Ended.ABANDONED: "the client went away",
-    Ended.BROKEN: "connection ended without an answer",
-    Ended.OPEN: "no answer recorded",
-    Ended.LOST: "its end was not recorded",
+    ExchangeEnd.ABANDONED: "the client went away",
+    ExchangeEnd.BROKEN: "connection ended without an answer",
+    ExchangeEnd.OPEN: "no answer recorded",
+    ExchangeEnd.LOST: "its end was not recorded",
 }
 
 
@@ -302,7 +302,7 @@ def _call_row(event: Event, start_ns: int) -> Row:
     )
 
 
-def _rows_details(details: dict[str, Any], rows: Fetched) -> dict[str, Any]:
+def _rows_details(details: dict[str, Any], rows: FetchedRows) -> dict[str, Any]:
     answer = details.get("answer")
     kept = rows.rows[:_ROWS_KEPT]
     found: dict[str, Any] = {"rows": kept, "rows_fetched": rows.total}

@@ -216,7 +216,7 @@ def _bytes(fields: Mapping[str, Any]) -> Phrase:
 def _connecting(fields: Mapping[str, Any]) -> Phrase:
     """A connection that could not be made."""
     to = fields.get("to")
-    place = ":".join(str(part) for part in to) if isinstance(to, list | tuple) else ""
+    place = ":".join(str(part) for part in to) if isinstance(to, list) else ""
     return Phrase(f"connect {place}".rstrip(), _text(fields.get("error")), True)
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import relive_inprocess.relive_inspector as inspector
 from relive.errors import UsageError
 from relive.inspection.python.calling import StoppedThread
+from relive.inspection.python.program_text import program_text
 from relive.inspection.python.symbols import interpreter_functions
 from relive.kernel import procfs
 
@@ -60,7 +61,7 @@ def ask(pid: int, question: Mapping[str, Any], limit: float, program: ModuleType
 
     Args:
         limit: seconds.
-        program: its text is compiled there; its ``answer`` takes JSON and gives bytes of JSON.
+        program: its text (``program_text``) is compiled there; its ``answer`` takes JSON and gives bytes of JSON.
 
     Raises:
         UsageError: it runs no CPython.
@@ -161,7 +162,7 @@ def _answer(thread: StoppedThread, functions: Mapping[str, int], program: Module
         return place
 
     before = call("PyGILState_Ensure")
-    source = f"{Path(str(program.__file__)).read_text()}\nANSWER = answer({question!r})\n"
+    source = f"{program_text(program)}\nANSWER = answer({question!r})\n"
     code = call("Py_CompileString", text(source), text("<relive>"), _WHOLE_FILE)
     names = call("PyDict_New")
     call("PyDict_SetItemString", names, text("__builtins__"), call("PyEval_GetBuiltins"))
@@ -169,6 +170,6 @@ def _answer(thread: StoppedThread, functions: Mapping[str, int], program: Module
         return b'{"failed": "the interpreter could not run what was to look at it"}'
     found = call("PyDict_GetItemString", names, text("ANSWER"))
     size = call("PyBytes_Size", found)
-    told = thread.read(call("PyBytes_AsString", found), min(size, _MOST))
+    content = thread.read(call("PyBytes_AsString", found), min(size, _MOST))
     call("PyGILState_Release", before)
-    return told
+    return content

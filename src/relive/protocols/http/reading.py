@@ -21,7 +21,7 @@ from relive.recording.http1 import (
     AnswerHead,
     Body,
     Cut,
-    End,
+    MessageEnd,
     Piece,
     RequestFramer,
     RequestHead,
@@ -128,7 +128,7 @@ class _Reading:
                 self._junk = (self._up, self._down)
                 return
             self._up += len(piece.raw)
-            if isinstance(piece, End) and self._asking is not None:
+            if isinstance(piece, MessageEnd) and self._asking is not None:
                 self._asking.up_end, self._asking = self._up, None
 
     def _read_answers(self, pieces: list[Piece]) -> None:
@@ -145,7 +145,7 @@ class _Reading:
             self._down += len(piece.raw)
             if self._answering is not None:
                 self._answering.down_end = self._down
-                if isinstance(piece, End):
+                if isinstance(piece, MessageEnd):
                     self._answered(self._answering)
 
     def _read_answer_head(self, head: AnswerHead) -> None:
@@ -202,7 +202,7 @@ class _Reading:
         if draft.down_begin is not None and not draft.whole and self._junk is None:
             down_end = len(timing.down)  # the beginning of a head that was held
         unsent = draft.early and draft.up_end is None
-        told = asked_of(
+        question = asked_of(
             draft.head,
             None if unsent else b"".join(draft.body),
             scheme=scheme_of(self._dialogue),
@@ -214,8 +214,8 @@ class _Reading:
         ended: int | None = timing.answered_ns(down_end - 1) if draft.whole else when
         answer = draft.answer
         return Call(
-            kind=told.kind,
-            asked=told.asked,
+            kind=question.kind,
+            asked=question.asked,
             answer=answer_of(answer) if answer is not None else None,
             end=end,
             dialogue=self._dialogue.number,
@@ -228,7 +228,7 @@ class _Reading:
             pieces=timing.pieces(up_end, begin, down_end),
             end_after_ns=timing.end_after_ns(up_end, down_end) if closes or not draft.whole else 0,
             extra={
-                "volatile": told.volatile,
+                "volatile": question.volatile,
                 "interim": draft.final_begin - begin if answer is not None else down_end - begin,
                 "head": len(answer.raw) if answer is not None else 0,
                 "chunked": answer is not None and answer.length is None and not answer.lasts_until_close,

@@ -13,7 +13,7 @@ from relive.protocols.resuming import standing
 from relive.protocols.session import Act, Close, Reset, Resume, Send, Session
 from relive.protocols.timing import Timing, ending_acts, rest_of, sends
 from relive.recording.events import EventKind
-from relive.recording.http1 import Body, End, Piece, RequestFramer, RequestHead, Violation, dechunk
+from relive.recording.http1 import Body, MessageEnd, Piece, RequestFramer, RequestHead, Violation, dechunk
 
 __all__ = ["HttpSession"]
 
@@ -55,7 +55,7 @@ class HttpSession(Session):
         while pieces and not self._is_over:
             piece = pieces.pop(0)
             acts += self._handle(piece)
-            if isinstance(piece, End) and self._framer.waits_for_answer:
+            if isinstance(piece, MessageEnd) and self._framer.waits_for_answer:
                 pieces += self._framer.resume()
         return acts
 
@@ -64,7 +64,7 @@ class HttpSession(Session):
             return self._asks(piece)
         if isinstance(piece, Body) and not self._is_answered:
             self._body.append(piece.raw)
-        elif isinstance(piece, End):
+        elif isinstance(piece, MessageEnd):
             return self._is_asked()
         elif isinstance(piece, Violation):
             self._is_over = True

@@ -43,10 +43,10 @@ def with_rows(call: Call, rows: Sequence[Sequence[Any]]) -> Call:
         raise Unwritable("it is the answer to several statements")
     made = _made(columns, rows, [one for one in messages[:first] if one.kind == "D"], call)
     said = [one for one in messages[:first] if one.kind != "D"]
-    told = b"".join(build(one.kind, one.body) for one in said) + made
-    told += b"".join(_counted(one, len(rows)) for one in messages[first:])
+    data = b"".join(build(one.kind, one.body) for one in said) + made
+    data += b"".join(_counted(one, len(rows)) for one in messages[first:])
     answer = {**call.answer, "rows": [list(one) for one in rows], "rowcount": len(rows)}
-    return _with_part(call, parts, told, answer)
+    return _with_part(call, parts, data, answer)
 
 
 def with_error(call: Call, text: str) -> Call:
@@ -115,12 +115,12 @@ def _made(
 
 def _forms(columns: Sequence[Column], recorded: Sequence[Sequence[bytes | None]], call: Call) -> list[int]:
     """Of each column 0 (text) or 1 (binary): in which of the two the recorded rows read as they were told."""
-    told = (call.answer or {}).get("rows") or []
+    decoded = (call.answer or {}).get("rows") or []
     forms = []
     for at, column in enumerate(columns):
         both = [column.format, 1 - column.format]
         known = [
-            (one[at], shown[at]) for one, shown in zip(recorded, told, strict=False) if one[at] is not None
+            (one[at], shown[at]) for one, shown in zip(recorded, decoded, strict=False) if one[at] is not None
         ]
         fits = [form for form in both if all(decode(column.type, form, raw) == value for raw, value in known)]
         forms.append(fits[0] if fits else column.format)

@@ -185,10 +185,10 @@ class PostgresSession(Session):
 
     def _negotiate(self, message: Message, parts: Parts) -> None:
         """NegotiateProtocolVersion, where the client asks for more than there is and the recorded server does not say so."""
-        told = read_startup(message.body)
-        if told is None or body_of(parts.answers[Role.EXECUTE])[:1] == b"v":
+        startup = read_startup(message.body)
+        if startup is None or body_of(parts.answers[Role.EXECUTE])[:1] == b"v":
             return
-        minor, parameters = told
+        minor, parameters = startup
         more = [name for name in parameters if name.startswith("_pq_.")]
         if minor > _NEWEST_MINOR or more:
             names = b"".join(name.encode("utf-8", "replace") + b"\0" for name in more)
@@ -369,8 +369,8 @@ class PostgresSession(Session):
         if types is None:
             known = self.server_info.typed(self.database, unit.statement.text)
             types = known.types if known is not None and known.types is not None else unit.statement.types
-        told = len(types).to_bytes(2, "big") + b"".join(oid.to_bytes(4, "big") for oid in types)
-        return (Timed(0, build("t", told) + described),)
+        parameters = len(types).to_bytes(2, "big") + b"".join(oid.to_bytes(4, "big") for oid in types)
+        return (Timed(0, build("t", parameters) + described),)
 
     def _sync(self) -> None:
         if self._is_copying():  # while data is copied a server passes over it

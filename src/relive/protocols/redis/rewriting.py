@@ -21,18 +21,18 @@ def with_value(call: Call, value: Any) -> Call | None:
 def with_error(call: Call, text: str) -> Call | None:
     """The call answered with an error of the server's, such as ``OOM command not allowed``."""
     words = " ".join(text.split()) or "ERR"
-    told = {"error": {"type": "redis.exceptions.ResponseError", "args": {"$": ["tuple", [words]]}}}
-    return _with(call, (b"-", words.encode("utf-8", "replace")), told)
+    answer = {"error": {"type": "redis.exceptions.ResponseError", "args": {"$": ["tuple", [words]]}}}
+    return _with(call, (b"-", words.encode("utf-8", "replace")), answer)
 
 
-def _with(call: Call, said: Said, told: Any) -> Call | None:
+def _with(call: Call, said: Said, answer: Any) -> Call | None:
     if call.asked.get("transaction") or call.extra.get("push"):
         return None
     data = encode(said, 3 if call.extra.get("version") == 3 else 2)
     wait = sum(piece.after_ns for piece in call.pieces) or call.end_after_ns
     return replace(
         call,
-        answer=told,
+        answer=answer,
         end=CallEnd.ANSWERED,
         pieces=(Timed(wait, data),),
         end_after_ns=0,

@@ -45,12 +45,12 @@ class Opening:
 
     def fields(self) -> dict[str, Any]:
         """Of the event dialogue-opened."""
-        told: dict[str, Any] = {"to": self.to, "origin": self.origin, "connect_ns": self.connect_ns}
+        content: dict[str, Any] = {"to": self.to, "origin": self.origin, "connect_ns": self.connect_ns}
         if self.tls is not None:
-            told["tls"] = self.tls.value
+            content["tls"] = self.tls.value
         if self.bases is not None and self.tls is not Tls.OPENED:  # those count what is on the wire
-            told |= {"up_base": self.bases[0], "down_base": self.bases[1]}
-        return told
+            content |= {"up_base": self.bases[0], "down_base": self.bases[1]}
+        return content
 
     def record(self, writer: RecordingWriter) -> None:
         """Record that it was opened."""

@@ -36,7 +36,7 @@ class _Port:
 
     Attributes:
         asked: questions by (name server, number of the question): when (monotonic, wall [ns]), and the question.
-        refused: the last packet to each destination, which an error quotes.
+        sent: the last packet to each destination, which an error quotes.
     """
 
     sock: socket.socket

@@ -64,9 +64,9 @@ class _Known:
 
     def packed(self) -> bytes:
         one = self.opening
-        told: list[Any] = [self.said, self.places]
+        fields: list[Any] = [self.said, self.places]
         if one is not None:
-            told += [
+            fields += [
                 one.number,
                 one.to,
                 one.origin,
@@ -75,7 +75,7 @@ class _Known:
                 one.bases,
                 one.tls and one.tls.value,
             ]
-        packed: bytes = msgpack.packb(told)
+        packed: bytes = msgpack.packb(fields)
         return packed
 
     @classmethod

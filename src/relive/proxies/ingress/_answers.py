@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from relive.proxies.ingress._flight import BodyKeeper, Flight
 from relive.proxies.ingress._traffic import Traffic
 from relive.recording.events import EventKind
-from relive.recording.http1 import AnswerFramer, AnswerHead, Body, Cut, End, Piece, Stream, Violation
+from relive.recording.http1 import AnswerFramer, AnswerHead, Body, Cut, MessageEnd, Piece, Stream, Violation
 
 __all__ = ["AnswerSide"]
 
@@ -97,13 +97,13 @@ class AnswerSide:
         return self._stream.summary(prefix) if self._stream is not None else {}
 
     def _handle_piece(self, piece: Piece) -> None:
-        if not self._connection.flights and isinstance(piece, (Body, AnswerHead, End)):
+        if not self._connection.flights and isinstance(piece, (Body, AnswerHead, MessageEnd)):
             return  # the answer to a request that we have refused in its middle
         if isinstance(piece, Body):
             self._handle_body(piece.raw)
         elif isinstance(piece, AnswerHead):
             self._handle_head(piece)
-        elif isinstance(piece, End):
+        elif isinstance(piece, MessageEnd):
             self._end_answer()
         elif isinstance(piece, Stream):
             self._handle_stream(piece.raw)

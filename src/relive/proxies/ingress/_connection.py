@@ -30,7 +30,7 @@ from relive.proxies.ingress.takeover import OWN_ADDRESS
 from relive.proxies.marks import Mark
 from relive.proxies.service_socket import Dialer, ServiceSocket
 from relive.recording.events import EventKind
-from relive.recording.http1 import Body, End, RequestHead, Stream, Violation
+from relive.recording.http1 import Body, MessageEnd, RequestHead, Stream, Violation
 
 __all__ = ["ClientConnection"]
 
@@ -417,7 +417,7 @@ class ClientConnection(asyncio.Protocol):
         elif isinstance(piece, Body):
             self._requests.record_body(piece.raw)
             out.append(piece.raw)
-        elif isinstance(piece, End):
+        elif isinstance(piece, MessageEnd):
             self._requests.end()
         elif isinstance(piece, Stream):
             self._requests.record_stream(piece.raw)

@@ -26,7 +26,7 @@ from relive.proxies.ingress._speech import Speech, speech_of
 from relive.proxies.ingress._traffic import ProxiedConnection, Traffic
 from relive.proxies.ingress.options import ProxyOptions
 from relive.recording.events import EventKind
-from relive.recording.http1 import Body, End, RequestHead, Stream, Violation
+from relive.recording.http1 import Body, MessageEnd, RequestHead, Stream, Violation
 from relive.recording.writer import AUTO_FLUSH_BYTES, RecordingWriter
 
 __all__ = ["ObservedConnection", "ObservedTraffic", "ObservedWriter"]
@@ -430,7 +430,7 @@ class ObservedConnection:
             self._answers.expect(flight.method)
         elif isinstance(piece, Body):
             self._requests.record_body(piece.raw)
-        elif isinstance(piece, End):
+        elif isinstance(piece, MessageEnd):
             self._requests.end()
         elif isinstance(piece, Stream):
             self._requests.record_stream(piece.raw)

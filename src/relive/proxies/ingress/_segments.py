@@ -88,19 +88,19 @@ def _read(block: bytes, begin: int, end: int, wall_ns: int, port: int) -> Segmen
     if block[begin] >> 4 == 4:
         head = begin + (block[begin] & 15) * 4
         size = int.from_bytes(block[begin + 2 : begin + 4], "big") or end - begin  # 0: larger than 64 KiB
-        origin, goal = block[begin + 12 : begin + 16], block[begin + 16 : begin + 20]
+        origin, destination = block[begin + 12 : begin + 16], block[begin + 16 : begin + 20]
     else:
         head = begin + _V6_BYTES
         length = int.from_bytes(block[begin + 4 : begin + 6], "big")
         size = length + _V6_BYTES if length else end - begin
-        origin, goal = block[begin + 8 : begin + 24], block[begin + 24 : begin + 40]
+        origin, destination = block[begin + 8 : begin + 24], block[begin + 24 : begin + 40]
     source, target, sequence, acknowledged, words, flags = _TCP.unpack_from(block, head)
     data_at = head + (words >> 4) * 4
     whole = begin + size
     if data_at > whole or data_at < head + _TCP_LEAST or port not in (target, source):
         return None
     from_client = target == port
-    ends = Ends(origin, source, goal) if from_client else Ends(goal, target, origin)
+    ends = Ends(origin, source, destination) if from_client else Ends(destination, target, origin)
     data = block[data_at : min(whole, end)]
     return Segment(
         wall_ns, ends, from_client, sequence, acknowledged, flags, data, max(0, whole - max(end, data_at))

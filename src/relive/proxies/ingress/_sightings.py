@@ -15,17 +15,17 @@ Crossed = Mapping[Ends, tuple[int, int]]
 """Of each connection that a commit has: TCP sequence numbers of the first bytes of client and service that it has not."""
 
 
-def read_crossed(told: object) -> dict[Ends, tuple[int, int]]:
+def read_crossed(listed: object) -> dict[Ends, tuple[int, int]]:
     """What an agent says of it: lists of the client's address, its port, the service's address, and the numbers.
 
     Raises:
         ValueError, TypeError: it is nothing of the kind.
     """
-    if not isinstance(told, list):
+    if not isinstance(listed, list):
         raise TypeError("no list")
     return {
         Ends(_packed(client), int(port), _packed(service)): (int(next_up), int(next_down))
-        for client, port, service, next_up, next_down in told
+        for client, port, service, next_up, next_down in listed
     }
 
 

@@ -67,18 +67,18 @@ class PacketSpool:
             ) from error
         assert self._process.stdout is not None
         assert self._process.stdin is not None
-        self._told, self._ask = self._process.stdout.fileno(), self._process.stdin.fileno()
-        os.set_blocking(self._told, False)
+        self._output, self._ask = self._process.stdout.fileno(), self._process.stdin.fileno()
+        os.set_blocking(self._output, False)
         os.set_blocking(self._ask, False)
 
     def fileno(self) -> int:
         """Readable when there may be more blocks, and when the process has ended."""
-        return self._told
+        return self._output
 
     def hear(self) -> bool:
         """Take in what made ``fileno`` readable; False: the process has ended."""
         with contextlib.suppress(BlockingIOError):
-            return bool(os.read(self._told, 4096))
+            return bool(os.read(self._output, 4096))
         return True
 
     def look_now(self) -> None:

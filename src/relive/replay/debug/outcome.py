@@ -76,8 +76,8 @@ class Sending:
         answer = replayed_answer(self._answer, read_log(self.branch.log("stderr"), self._log_from))
         came, played = self.watch.complete_outcome(answer, self.stage)
         verdict = compare(self.recorded, came, usual=self.usual)
-        told = {"played": played, "inside": [*verdict.inside, *self.watch.troubles()]}
-        return DebugOutcome(recorded=self.recorded, came=came, verdict=verdict.model_copy(update=told))
+        update = {"played": played, "inside": [*verdict.inside, *self.watch.troubles()]}
+        return DebugOutcome(recorded=self.recorded, came=came, verdict=verdict.model_copy(update=update))
 
     def _run(self) -> None:
         with contextlib.suppress(OSError):  # the branch was stopped meanwhile

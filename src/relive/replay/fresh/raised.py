@@ -25,10 +25,10 @@ def _one_raised(event: Event) -> Raised:
     with contextlib.suppress(RecordingError):
         if event.data:
             return Raised.of(read_package(event.data))
-    told = event.fields
+    fields = event.fields
     at: dict[str, object] = {}
-    match told.get("at"):
+    match fields.get("at"):
         case (str(file), int(line), str(function)):
             at = {"file": file, "line": line, "function": function}
-    words = {name: str(told.get(name, "")) for name in ("type", "text", "fingerprint")}
+    words = {name: str(fields.get(name, "")) for name in ("type", "text", "fingerprint")}
     return Raised.model_validate({**words, **at})

@@ -98,7 +98,7 @@ def _place(event: Event) -> int:
 
 
 def _write(path: Path, header: Mapping[str, object], events: Iterable[Event]) -> None:
-    told = (event for event in events if not is_within_a_call(event))
-    lines: Sequence[str] = [json.dumps(header), *(event_line(event) for event in told)]
+    kept = (event for event in events if not is_within_a_call(event))
+    lines: Sequence[str] = [json.dumps(header), *(event_line(event) for event in kept)]
     path.write_text("\n".join(lines) + "\n")
     path.chmod(0o644)

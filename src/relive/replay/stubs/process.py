@@ -30,7 +30,7 @@ from relive.replay.stubs.report import misses_of_stubs
 from relive.replay.stubs.server import StubServer
 from relive.replay.stubs.speed import Speed
 from relive.sandbox.branch import Branch
-from relive.sandbox.endpoints import Ends
+from relive.sandbox.endpoints import OpenedEndpoints
 
 __all__ = ["answer_branch", "stubs_log"]
 
@@ -44,7 +44,7 @@ class _Order:
     """What the process has to do."""
 
     plan: StubPlan
-    ends: Ends
+    ends: OpenedEndpoints
     init: int
     speed: float
     own_ports: frozenset[int]

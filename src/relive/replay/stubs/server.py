@@ -28,7 +28,7 @@ from relive.replay.stubs.conversation import Conversation
 from relive.replay.stubs.plan import StubEndpoint, StubPlan
 from relive.replay.stubs.speed import Speed
 from relive.replay.stubs.transport import StubAuthority, TlsTransport, Transport
-from relive.sandbox.endpoints import Address, Door, Ends, plain_address, set_door
+from relive.sandbox.endpoints import Address, Door, OpenedEndpoints, plain_address, set_door
 
 __all__ = ["StubServer"]
 
@@ -79,7 +79,7 @@ class StubServer:
     def __init__(
         self,
         plan: StubPlan,
-        ends: Ends,
+        ends: OpenedEndpoints,
         known: ProtocolRegistry,
         *,
         init: int,
@@ -115,7 +115,7 @@ class StubServer:
         self._names: dict[Address, socket.socket] = {}
         self._adopt_ends(ends)
 
-    def _adopt_ends(self, ends: Ends) -> None:
+    def _adopt_ends(self, ends: OpenedEndpoints) -> None:
         for address, why in ends.untaken.items():
             self._note(f"nobody answers at {address[0]}:{address[1]}: {why}")
         self._continued = [(_own(descriptor), name) for name, descriptor in ends.continued.items()]

@@ -92,9 +92,9 @@ def _contents(operation: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _kinds(of: dict[str, Any]) -> str:
-    told = []
+    shown = []
     for kind, content in of.get("content", {}).items():
         name = str(content.get("schema", {}).get("$ref", "")).rpartition("/")[2]
         link = f' <a href="#{escape(name, quote=True)}">{escape(name)}</a>' if name else ""
-        told.append(f"<code>{escape(kind)}</code>{link}")
-    return ", ".join(told)
+        shown.append(f"<code>{escape(kind)}</code>{link}")
+    return ", ".join(shown)

@@ -17,7 +17,7 @@ from relive.store.pages.mapped import unmap_pages
 from relive.store.pages.packfile import FrameKind
 from relive.store.pages.page_diff import Numbers, Pages
 from relive.store.pages.placement import FramePlace
-from relive.store.pages.places import Places
+from relive.store.pages.places import FilePlaces
 from relive.store.pages.table import ContentTable, Dictionaries, PageTable
 from relive.store.pages.xor_bases import XorBases
 
@@ -47,7 +47,7 @@ class KnownContents:
 
     contents: ContentTable
     prints: Mapping[str, bytes]
-    places: Places
+    places: FilePlaces
 
     @classmethod
     def none(cls) -> KnownContents:
@@ -59,7 +59,7 @@ class KnownContents:
         cls, contents: ContentTable, prints: Mapping[str, bytes], layers: Sequence[Layer]
     ) -> KnownContents:
         """Those that the layers name."""
-        return cls(contents, prints, Places(layers, contents))
+        return cls(contents, prints, FilePlaces(layers, contents))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ from relive.model.commit import Layer
 from relive.store.pages.page_diff import Numbers
 from relive.store.pages.table import ContentTable
 
-__all__ = ["Places"]
+__all__ = ["FilePlaces"]
 
 
-class Places:
+class FilePlaces:
     """The contents of files by the point of their layer and their path there. Only within the process that made it."""
 
     def __init__(self, layers: Sequence[Layer], contents: ContentTable) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from relive.errors import UsageError
 from relive.kernel.sklookup import PASSED
 from relive.model.watched import WatchSpec
-from relive.watching.state import Health
+from relive.watching.state import HealthCheck
 
 __all__ = ["Answering", "answering_of", "check_url"]
 
@@ -52,12 +52,12 @@ class Answering:
 
     def __init__(self, url: str, source: str | None) -> None:
         self._url = url
-        self._health = Health("starting", 0, "", INTERVAL, None)
+        self._health = HealthCheck("starting", 0, "", INTERVAL, None)
         # The service itself is meant, and no proxy on the way to it.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _From(source))
 
     @property
-    def health(self) -> Health:
+    def health(self) -> HealthCheck:
         """As it was at the last check."""
         return self._health
 
@@ -66,7 +66,7 @@ class Answering:
         trouble = self._ask()
         streak = self._health.streak + 1 if trouble else 0
         status = "healthy" if not trouble else "unhealthy" if streak >= STREAK else self._health.status
-        self._health = Health(status, streak, trouble, INTERVAL, time.time())
+        self._health = HealthCheck(status, streak, trouble, INTERVAL, time.time())
 
     def _ask(self) -> str:
         """What was wrong; empty when nothing was."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from relive.kernel import procfs
 from relive.kernel.sockdiag import listening_ports
-from relive.watching.state import ContainerState, Health
+from relive.watching.state import ContainerState, HealthCheck
 
 __all__ = ["ended_state", "is_python", "life_of", "name_of", "read_life", "running_state"]
 
@@ -50,7 +50,7 @@ def running_state(
     identifier: str,
     name: str,
     target: str,
-    health: Health | None,
+    health: HealthCheck | None,
     restarts: int = 0,
     logs: str,
     has_group: bool,

@@ -6,20 +6,16 @@ import subprocess
 import sys
 from collections.abc import Mapping
 
-from relive.agent.commits.dumper import Dumper
 from relive.agent.failures.log_files import find_logs
-from relive.config import Settings
 from relive.errors import HostIncapable, TargetUnknown, ToolMissing
 from relive.kernel import procfs
-from relive.model.capsule import LifePaths
 from relive.model.watched import WatchSpec
 from relive.watching.engine import Output, OutputTarget
 from relive.watching.output import OutputFollower
-from relive.watching.processes.answering import answering_of
+from relive.watching.processes.host_engine import HostEngine
 from relive.watching.processes.output import FileOutput
 from relive.watching.processes.running import ended_state, running_state
-from relive.watching.processes.taking import ProcessDumper
-from relive.watching.state import ContainerState, Health
+from relive.watching.state import ContainerState, HealthCheck
 
 __all__ = ["Units", "read_unit"]
 
@@ -32,20 +28,10 @@ _EXITED = 1  # CLD_EXITED; what else an end is (CLD_KILLED, CLD_DUMPED) has a si
 _JOURNALED = frozenset({"journal", "journal+console", "syslog", "syslog+console", "kmsg", "inherit"})
 
 
-class Units:
-    """See ``Engine``.
-
-    Args:
-        spec: what the watch was asked for; None before there is one.
-        called: what a unit is called; None: as systemd names it, without ``.service``.
-    """
+class Units(HostEngine):
+    """See ``Engine``."""
 
     name = "unit"
-
-    def __init__(self, spec: WatchSpec | None = None, called: str | None = None) -> None:
-        self._spec = spec
-        self._called = called
-        self._answering = answering_of(spec)
 
     def inspect(self, container: str) -> ContainerState:
         """See ``Engine``."""
@@ -55,19 +41,6 @@ class Units:
             health=self._answering.health if self._answering is not None else None,
             spec=self._spec,
         )
-
-    def image_environment(self, image: str) -> Mapping[str, str]:
-        """See ``Engine``: there are no images."""
-        raise TargetUnknown(f"there is no image {image!r}", cause="units have none")
-
-    def check_health(self, container: str) -> None:
-        """See ``Engine``."""
-        if self._answering is not None:
-            self._answering.check()
-
-    def last_exit(self, container: str, since: str) -> int | None:
-        """See ``Engine``: systemd tells only of the last end, and another start has begun since."""
-        return None
 
     def output(self, container: str, target: OutputTarget) -> Output:
         """See ``Engine``: files where there are some, else the journal."""
@@ -80,17 +53,12 @@ class Units:
             )
         return FileOutput(lambda: find_logs(self.inspect(container).pid, self._spec), target)
 
-    def taker(self, settings: Settings, container: str, name: str, paths: LifePaths) -> Dumper:
-        """See ``Engine``."""
-        files = self._spec.files if self._spec is not None else []
-        return ProcessDumper(settings, lambda: self.inspect(container).pid, name, container, paths, files)
-
 
 def read_unit(
     shown: Mapping[str, str],
     *,
     called: str | None = None,
-    health: Health | None = None,
+    health: HealthCheck | None = None,
     spec: WatchSpec | None = None,
 ) -> ContainerState:
     """How a unit is, of what ``systemctl show`` says.

@@ -155,11 +155,9 @@ class Representer:
             if plain in mro:
                 return f"{type_name(kind)}({self._text(make(value), depth, secret)})"
         if _type_module(kind) in _TOLD:
-            told = pack(value, 1)
-            if type(told) is dict and told["$"][0] != "opaque":
-                return (
-                    f"{type_name(kind)}({', '.join(self._text(part, 1, secret) for part in told['$'][1:2])})"
-                )
+            packed = pack(value, 1)
+            if type(packed) is dict and packed["$"][0] != "opaque":
+                return f"{type_name(kind)}({', '.join(self._text(part, 1, secret) for part in packed['$'][1:2])})"
         return self._of_object(value, kind, mro, depth, secret)
 
     def _of_dict(self, value: Any, kind: type, depth: int, secret: bool) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional
 __all__ = ["of"]
 
 _COMMIT = re.compile("[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_PACKED = 16 << 20  # [bytes] a longer packed-refs is not looked into
+_PACKED = 16 << 20  # [bytes] of a file that are looked into, such as packed-refs
 _known: Dict[str, Optional[Dict[str, Any]]] = {}
 
 

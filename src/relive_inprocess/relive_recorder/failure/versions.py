@@ -31,9 +31,9 @@ def _version(name: str, module: object) -> Optional[str]:
     file = held.get("__file__") if type(held) is dict else None
     if type(file) is not str or not ("/site-packages/" in file or "/dist-packages/" in file):
         return None
-    told = held.get("__version__") if type(held) is dict else None
-    if type(told) is str:
-        return told[:100]
+    declared = held.get("__version__") if type(held) is dict else None
+    if type(declared) is str:
+        return declared[:100]
     try:
         from importlib.metadata import version
 

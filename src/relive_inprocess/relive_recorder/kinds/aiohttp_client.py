@@ -10,10 +10,10 @@ import sys
 from typing import Any, Dict, List, Optional, Tuple
 
 from relive_recorder import context
-from relive_recorder.calls import Kept, NoAnswer
+from relive_recorder.calls import KeptAnswer, NoAnswer
 from relive_recorder.guard import attempt
 from relive_recorder.kinds.http_exchange import (
-    Exchange,
+    HttpExchange,
     answer_of,
     error_of,
     forget,
@@ -27,7 +27,7 @@ from relive_recorder.wire import in_pieces
 __all__ = ["change"]
 
 _EXCHANGE = "_relive_exchange"
-_reading: Dict[int, Exchange] = {}  # by id of the stream that is being read; see _Watch
+_reading: Dict[int, HttpExchange] = {}  # by id of the stream that is being read; see _Watch
 
 
 def change() -> None:
@@ -51,7 +51,7 @@ def _aiohttp(name: str) -> Any:
     return sys.modules[f"aiohttp.{name}"]
 
 
-def _asks(exchange: Exchange, request: Any) -> None:
+def _asks(exchange: HttpExchange, request: Any) -> None:
     exchange.asks(
         request.method, str(request.url.with_fragment(None)), list(request.headers.items()), _body(request)
     )
@@ -73,7 +73,7 @@ def _connect(real: Any) -> Any:
     @functools.wraps(real)
     async def connect(self: Any, req: Any, *given: Any, **named: Any) -> Any:
         mode = recorder.mode()
-        exchange = attempt(Exchange) if mode in (RECORD, REPLAY) else None
+        exchange = attempt(HttpExchange) if mode in (RECORD, REPLAY) else None
         if exchange is None:
             return await real(self, req, *given, **named)
         attempt(_asks, exchange, req)
@@ -102,7 +102,7 @@ def _connect(real: Any) -> Any:
     return connect
 
 
-async def _cancelled_again(exchange: Exchange, kept: Kept) -> None:
+async def _cancelled_again(exchange: HttpExchange, kept: KeptAnswer) -> None:
     """Of a call that was cancelled while it waited for a connection."""
     try:
         await until_cancelled(kept)
@@ -147,7 +147,7 @@ def _start(real: Any) -> Any:
     return start
 
 
-def _brought_back(exchange: Exchange) -> Optional[Kept]:
+def _brought_back(exchange: HttpExchange) -> Optional[KeptAnswer]:
     """The recorded answer to a call that was under way when the commit was taken."""
     if recorder.mode() != REPLAY or exchange.is_played:
         return None
@@ -160,7 +160,7 @@ def _brought_back(exchange: Exchange) -> Optional[Kept]:
 class _Watch:
     """Lies in an answer, and goes with it."""
 
-    def __init__(self, exchange: Exchange, stream: Any) -> None:
+    def __init__(self, exchange: HttpExchange, stream: Any) -> None:
         self.exchange = exchange
         self._stream = stream
         _reading[id(stream)] = exchange
@@ -173,7 +173,7 @@ class _Watch:
         self.let_go()
 
 
-def _watch(response: Any, exchange: Exchange) -> None:
+def _watch(response: Any, exchange: HttpExchange) -> None:
     headers = [
         (name.decode("latin-1"), value.decode("utf-8", "replace")) for name, value in response.raw_headers
     ]
@@ -213,12 +213,12 @@ def _taking(real: Any) -> Any:
     return _read_nowait_chunk
 
 
-def _took(stream: Any, exchange: Exchange, data: bytes) -> None:
+def _took(stream: Any, exchange: HttpExchange, data: bytes) -> None:
     exchange.got(bytes(data))
     _end_if_read(stream, exchange)
 
 
-def _end_if_read(stream: Any, exchange: Exchange) -> None:
+def _end_if_read(stream: Any, exchange: HttpExchange) -> None:
     if stream.at_eof() and stream.exception() is None:
         _reading.pop(id(stream), None)
         exchange.ended()
@@ -268,7 +268,7 @@ def _breaking(real: Any) -> Any:
 # -- replay --------------------------------------------------------------------------------------------------------
 
 
-def _played_connection(connector: Any, request: Any, exchange: Exchange, kept: Kept) -> Any:
+def _played_connection(connector: Any, request: Any, exchange: HttpExchange, kept: KeptAnswer) -> Any:
     import asyncio
 
     if "answer" not in kept.fields and kept.fields.get("stage") == "connect":
@@ -284,7 +284,7 @@ def _played_connection(connector: Any, request: Any, exchange: Exchange, kept: K
     return connection
 
 
-def _played_protocol(loop: Any, kept: Kept) -> Any:
+def _played_protocol(loop: Any, kept: KeptAnswer) -> Any:
     """A ``ResponseHandler`` that has the recorded answer ready."""
     protocol = _protocol_class()(loop)
     protocol.kept = kept
@@ -296,7 +296,7 @@ def _played_protocol(loop: Any, kept: Kept) -> Any:
 @functools.lru_cache(maxsize=None)
 def _protocol_class() -> Any:
     class PlayedProtocol(_aiohttp("client_proto").ResponseHandler):  # type: ignore[misc]
-        kept: Kept
+        kept: KeptAnswer
 
         async def read(self) -> Tuple[Any, Any]:
             if "answer" not in self.kept.fields:
@@ -351,7 +351,7 @@ def _transport_class() -> Any:
     return PlayedTransport
 
 
-def _message(kept: Kept) -> Any:
+def _message(kept: KeptAnswer) -> Any:
     multidict = sys.modules["multidict"]
     status, reason, headers = answer_of(kept)
     raw: List[Tuple[bytes, bytes]] = [
@@ -366,7 +366,7 @@ def _message(kept: Kept) -> Any:
     return message(version, status, reason, many, tuple(raw), True, encoding, False, chunked)
 
 
-def _stream(protocol: Any, loop: Any, kept: Kept) -> Any:
+def _stream(protocol: Any, loop: Any, kept: KeptAnswer) -> Any:
     if not kept.data and "error" not in kept.fields and kept.fields.get("whole", True):
         return _aiohttp("streams").EMPTY_PAYLOAD
     stream = _aiohttp("streams").StreamReader(protocol, 1 << 30, loop=loop)

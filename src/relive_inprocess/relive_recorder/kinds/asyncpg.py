@@ -14,7 +14,7 @@ import struct
 import sys
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from relive_recorder.calls import Kept, NoAnswer, through_async
+from relive_recorder.calls import KeptAnswer, NoAnswer, through_async
 from relive_recorder.guard import attempt
 from relive_recorder.kinds.query import Query, asked_of, encoded_rows, is_watching, rows_again
 from relive_recorder.recorder import REPLAY, recorder
@@ -81,7 +81,7 @@ class _StatusQuery(Query):
         encoded["transaction"] = self.protocol.is_in_transaction()
         return encoded
 
-    def rebuild_error(self, kept: Kept) -> BaseException:
+    def rebuild_error(self, kept: KeptAnswer) -> BaseException:
         encoded = kept.fields["error"]
         self.protocol._relive_state = bool(encoded.get("transaction"))
         error = super().rebuild_error(kept)
@@ -98,7 +98,7 @@ class _StatusQuery(Query):
             answer["status"] = recorder.scrubber.packed(pack(value))
         return answer, b"", {}
 
-    def again(self, kept: Kept) -> Any:
+    def again(self, kept: KeptAnswer) -> Any:
         self.protocol._relive_state = bool(kept.fields["answer"].get("transaction"))
         return unpack(kept.fields["answer"].get("status"))
 
@@ -126,7 +126,7 @@ class _Fetched(_StatusQuery):
         answer.update(fields)
         return answer, data, more
 
-    def again(self, kept: Kept) -> Any:
+    def again(self, kept: KeptAnswer) -> Any:
         answer = kept.fields["answer"]
         self.protocol._relive_state = bool(answer.get("transaction"))
         rows = None
@@ -353,7 +353,7 @@ class _Prepared(_StatusQuery):
         }
         return answer, b"", {}
 
-    def again(self, kept: Kept) -> Any:
+    def again(self, kept: KeptAnswer) -> Any:
         super().again(kept)
         return _Statement(self.query, self.record_class, kept.fields["answer"])
 
@@ -455,7 +455,7 @@ class _Connected(Query):
         parameters = {name: getattr(settings, name, None) for name in _PARAMETERS}
         return {"parameters": parameters, "backend_pid": value._protocol.get_server_pid()}, b"", {}
 
-    def again(self, kept: Kept) -> Any:
+    def again(self, kept: KeptAnswer) -> Any:
         return self.made(kept.fields["answer"])
 
     def made(self, encoded: Dict[str, Any]) -> Any:

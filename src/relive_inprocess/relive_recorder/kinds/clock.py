@@ -35,12 +35,12 @@ def install() -> None:
     for name in _SOURCES:
         real = getattr(time, name)
         source = f"time.{name}"
-        told = _reading(source, real)
+        wrapper = _reading(source, real)
         if quick.module is not None:
             begin = _begin(source).encode("ascii")
-            parts = begin, real, told, functools.partial(_emit, source), recorder, verdicts
-            told = quick.module.clock(name, time, real.__doc__ or "", parts)
-        setattr(time, name, told)
+            parts = begin, real, wrapper, functools.partial(_emit, source), recorder, verdicts
+            wrapper = quick.module.clock(name, time, real.__doc__ or "", parts)
+        setattr(time, name, wrapper)
     for name, place in _OF_NOW.items():
         setattr(time, name, _OfNow(name, place))
 

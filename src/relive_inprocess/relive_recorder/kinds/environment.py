@@ -44,11 +44,11 @@ def install() -> None:
         attempt(_emit, key, value)
         return value
 
-    told: Any = __getitem__
+    wrapper: Any = __getitem__
     if quick.module is not None:  # it lets the reads of libraries through
-        parts = real, told, os.environ, _ITEMS, _VALUES, _PASSING, installed
-        told = quick.module.environment(environ, *parts)
-    environ.__getitem__ = told  # type: ignore[method-assign]
+        parts = real, wrapper, os.environ, _ITEMS, _VALUES, _PASSING, installed
+        wrapper = quick.module.environment(environ, *parts)
+    environ.__getitem__ = wrapper  # type: ignore[method-assign]
 
 
 def _emit(name: str, value: Any) -> None:

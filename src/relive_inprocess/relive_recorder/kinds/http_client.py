@@ -11,7 +11,7 @@ from http.client import HTTPMessage
 from typing import Any, Callable, Iterator
 
 from relive_recorder.guard import attempt
-from relive_recorder.kinds.http_exchange import Exchange, described, error_of
+from relive_recorder.kinds.http_exchange import HttpExchange, described, error_of
 from relive_recorder.kinds.http_line import STATE, Line, line_of
 from relive_recorder.kinds.http_noting import NotingFile
 from relive_recorder.kinds.http_played import PlayedSocket
@@ -87,7 +87,7 @@ def _change_connect(connection: Any) -> None:
 
 def _connect_failed(connection: Any, line: Line, error: BaseException) -> None:
     """A connection that was opened ahead, for a request that was never sent (urllib3, to TLS servers)."""
-    exchange = Exchange()
+    exchange = HttpExchange()
     method, target, headers, body = line.expected
     exchange.asks(method, _url(connection, target), headers, _known(body))
     exchange.failed(error, "connect")
@@ -203,7 +203,7 @@ def _known(body: Any) -> Any:
     return {"stream": type(body).__name__}
 
 
-def _asks(connection: Any, line: Line) -> Exchange:
+def _asks(connection: Any, line: Line) -> HttpExchange:
     """The exchange, told what is asked as far as it was sent (or is going to be)."""
     wire, exchange = line.wire, line.exchange
     assert wire is not None and exchange is not None

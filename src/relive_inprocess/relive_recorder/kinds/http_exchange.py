@@ -19,15 +19,15 @@ import time
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from relive_recorder import bodies
-from relive_recorder.calls import Channel, Kept, NoAnswer, describe_error
+from relive_recorder.calls import Channel, KeptAnswer, NoAnswer, describe_error
 from relive_recorder.guard import attempt
 from relive_recorder.kinds import s3
 from relive_recorder.kinds.headers import VOLATILE
 from relive_recorder.recorder import RECORD, REPLAY, recorder
 from relive_recorder.values import NotKept, unpack
-from relive_recorder.wire import Collected
+from relive_recorder.wire import CollectedBody
 
-__all__ = ["Exchange", "asked_of", "patience", "settle", "until_cancelled", "was_cancelled"]
+__all__ = ["HttpExchange", "asked_of", "patience", "settle", "until_cancelled", "was_cancelled"]
 
 _mono = time.monotonic_ns
 # Of whose errors the text may be asked: their __str__ is known.
@@ -46,7 +46,7 @@ class _S3Channel(Channel):
 
 _HTTP, _S3 = _HttpChannel(), _S3Channel()
 _LEAST_PATIENCE, _SLOWER = 1.0, 3.0  # [s], and times what it had taken
-_unread: "Dict[int, List[Exchange]]" = {}  # by request: answers of which it has the head
+_unread: "Dict[int, List[HttpExchange]]" = {}  # by request: answers of which it has the head
 
 
 def asked_of(
@@ -73,7 +73,7 @@ def asked_of(
     return (_HTTP if operation is None else _S3), asked, volatile
 
 
-class Exchange:
+class HttpExchange:
     """A call from its beginning to the end of its answer's body; it becomes one event, once.
 
     Not for two threads at once. Its methods are called under ``guard.attempt``: they may raise.
@@ -99,9 +99,9 @@ class Exchange:
         self._headed = 0
         self._about: Optional[Tuple[Channel, Dict[str, Any], Dict[str, Any]]] = None
         self._answer: Optional[Dict[str, Any]] = None
-        self._body = Collected(recorder.options.body_bytes)
+        self._body = CollectedBody(recorder.options.body_bytes)
         self._more: Dict[str, Any] = {}
-        self._kept: Optional[Kept] = None
+        self._kept: Optional[KeptAnswer] = None
         self._request = context.here().number
         self._done = False
         self.is_played = is_played
@@ -119,7 +119,7 @@ class Exchange:
         """What is asked, when all of it is known."""
         self._about = asked_of(method, url, headers, body)
 
-    def find(self) -> Optional[Kept]:
+    def find(self) -> Optional[KeptAnswer]:
         """In a replay: the recorded answer to it; see ``Channel.find``."""
         assert self._about is not None
         kept = self._about[0].find(self._about[1])
@@ -238,7 +238,7 @@ def _scrub_encoded(body: bytes, encoding: str) -> bytes:
     return packer.compress(scrubbed) + packer.flush()
 
 
-def error_of(kept: Kept, **attributes: Any) -> BaseException:
+def error_of(kept: KeptAnswer, **attributes: Any) -> BaseException:
     """The recorded error again, with the attributes its class sets itself (such as ``conn``).
 
     Its ``__init__`` is not called: those of the libraries want other arguments than instances remember.
@@ -270,7 +270,7 @@ def error_of(kept: Kept, **attributes: Any) -> BaseException:
     return error
 
 
-def answer_of(kept: Kept) -> Tuple[int, str, List[Tuple[str, str]]]:
+def answer_of(kept: KeptAnswer) -> Tuple[int, str, List[Tuple[str, str]]]:
     """(status, reason, headers) of a recorded answer; may raise KeyError, TypeError, ValueError."""
     answer = kept.fields["answer"]
     return (
@@ -280,7 +280,7 @@ def answer_of(kept: Kept) -> Tuple[int, str, List[Tuple[str, str]]]:
     )
 
 
-def described(body: Collected) -> Any:
+def described(body: CollectedBody) -> Any:
     """A request's body, for ``asked``."""
     if body.digest() is not None:
         return {"bytes": body.length, "blake2b": body.digest()}
@@ -298,18 +298,18 @@ def settle(request: int) -> None:
             attempt(exchange.ended, False)
 
 
-def was_cancelled(kept: Kept) -> bool:
+def was_cancelled(kept: KeptAnswer) -> bool:
     """The service itself gave the call up, by a time-out of its own or by cancelling the task."""
     return str(kept.fields.get("error", {}).get("type")).rpartition(".")[2] == "CancelledError"
 
 
-def patience(kept: Kept) -> float:
+def patience(kept: KeptAnswer) -> float:
     """Seconds to wait for the service to give a call up again that it had given up; more than it took then."""
     took = kept.fields.get("ns", 0) + kept.fields.get("body_ns", 0)
     return _LEAST_PATIENCE + _SLOWER * float(took) / 1e9
 
 
-async def until_cancelled(kept: Kept) -> None:
+async def until_cancelled(kept: KeptAnswer) -> None:
     """Give no answer, so that whoever had cancelled the call does it again; a cancellation after ``patience`` if nobody does."""
     import asyncio
 
@@ -317,7 +317,7 @@ async def until_cancelled(kept: Kept) -> None:
     raise asyncio.CancelledError
 
 
-def forget(exchange: Optional[Exchange], whole: bool = False) -> None:
+def forget(exchange: Optional[HttpExchange], whole: bool = False) -> None:
     """As ``ended``, for whoever lets go of it without knowing."""
     if exchange is not None and not exchange.is_done:
         attempt(exchange.ended, whole)

@@ -2,8 +2,8 @@
 
 from typing import Any, List, Optional
 
-from relive_recorder.calls import Kept
-from relive_recorder.kinds.http_exchange import Exchange
+from relive_recorder.calls import KeptAnswer
+from relive_recorder.kinds.http_exchange import HttpExchange
 from relive_recorder.recorder import recorder
 from relive_recorder.wire import RequestOnWire
 
@@ -34,16 +34,16 @@ class Line:
 
     def forget(self) -> None:
         self.wire: Optional[RequestOnWire] = None
-        self.exchange: Optional[Exchange] = None
+        self.exchange: Optional[HttpExchange] = None
         self.sent: List[bytes] = []
-        self.kept: Optional[Kept] = None
+        self.kept: Optional[KeptAnswer] = None
         self.is_real = False
         self.trouble: Optional[BaseException] = None
 
     def begin(self) -> None:
         if self.wire is None:
             self.wire = RequestOnWire(recorder.options.body_bytes)
-            self.exchange = Exchange()
+            self.exchange = HttpExchange()
 
 
 def line_of(connection: Any) -> Line:

@@ -4,7 +4,7 @@ import io
 from typing import Any, Optional
 
 from relive_recorder.guard import attempt
-from relive_recorder.kinds.http_exchange import Exchange, forget
+from relive_recorder.kinds.http_exchange import HttpExchange, forget
 from relive_recorder.kinds.http_played import PlayedFile
 from relive_recorder.recorder import REPLAY, recorder
 from relive_recorder.wire import Dechunker
@@ -15,7 +15,7 @@ __all__ = ["NotingFile"]
 class NotingFile:
     """Stands for the file that an ``HTTPResponse`` reads from, and notes what is read."""
 
-    def __init__(self, file: Any, exchange: Exchange, chunked: bool, length: Optional[int]) -> None:
+    def __init__(self, file: Any, exchange: HttpExchange, chunked: bool, length: Optional[int]) -> None:
         self._file = file
         self._exchange = exchange
         self._left = length

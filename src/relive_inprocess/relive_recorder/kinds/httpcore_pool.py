@@ -8,10 +8,10 @@ import functools
 from typing import Any, AsyncIterator, Dict, Iterator, List, Optional, Tuple
 
 from relive_recorder import context
-from relive_recorder.calls import Kept, NoAnswer
+from relive_recorder.calls import KeptAnswer, NoAnswer
 from relive_recorder.guard import attempt
 from relive_recorder.kinds.http_exchange import (
-    Exchange,
+    HttpExchange,
     answer_of,
     described,
     error_of,
@@ -20,7 +20,7 @@ from relive_recorder.kinds.http_exchange import (
     was_cancelled,
 )
 from relive_recorder.recorder import RECORD, REPLAY, recorder
-from relive_recorder.wire import Collected, in_pieces
+from relive_recorder.wire import CollectedBody, in_pieces
 
 __all__ = ["change"]
 
@@ -95,7 +95,7 @@ class _Call:
 
     def __init__(self, request: Any) -> None:
         self._request = request
-        self.exchange = Exchange()
+        self.exchange = HttpExchange()
         self.sent = request.stream = _Sent(request.stream)
         self._mode = recorder.mode()
 
@@ -118,12 +118,12 @@ class _Call:
             request.method.decode("ascii"), text, _text(request.headers), described(self.sent.body)
         )
 
-    def find(self) -> Optional[Kept]:
+    def find(self) -> Optional[KeptAnswer]:
         """As ``Channel.find``."""
         attempt(self._asks)
         return self.exchange.find()
 
-    def brought_back(self, error: BaseException) -> Optional[Kept]:
+    def brought_back(self, error: BaseException) -> Optional[KeptAnswer]:
         """The recorded answer to a call that was under way when the commit was taken; else its error is recorded."""
         if self._mode == RECORD and recorder.mode() == REPLAY:
             try:
@@ -154,7 +154,7 @@ class _Call:
         )
         response.stream = _Noting(response.stream, self.exchange)
 
-    async def cancelled_again(self, kept: Kept) -> None:
+    async def cancelled_again(self, kept: KeptAnswer) -> None:
         """As ``until_cancelled``, with the event that tells of it."""
         try:
             await until_cancelled(kept)
@@ -162,7 +162,7 @@ class _Call:
             attempt(self.exchange.failed, error, str(kept.fields.get("stage", "answer")))
             raise
 
-    def play(self, kept: Kept) -> Any:
+    def play(self, kept: KeptAnswer) -> Any:
         """The recorded answer as a ``Response``; raises the recorded error."""
         if "answer" not in kept.fields:
             error = error_of(kept)
@@ -196,7 +196,7 @@ class _Sent:
     def __init__(self, stream: Any) -> None:
         self._stream = stream
         self._held: Optional[List[bytes]] = None
-        self.body = Collected(recorder.options.body_bytes)
+        self.body = CollectedBody(recorder.options.body_bytes)
         self.call: Any = None
 
     def read_all(self) -> None:
@@ -254,7 +254,7 @@ class _Sent:
 class _Noting:
     """Stands for an answer's stream, and notes what is read from it."""
 
-    def __init__(self, stream: Any, exchange: Exchange) -> None:
+    def __init__(self, stream: Any, exchange: HttpExchange) -> None:
         self._stream = stream
         self._exchange = exchange
 
@@ -317,7 +317,7 @@ class _Noting:
 class _Played:
     """A recorded body, and then the recorded error if there was one."""
 
-    def __init__(self, kept: Kept, error: Optional[BaseException]) -> None:
+    def __init__(self, kept: KeptAnswer, error: Optional[BaseException]) -> None:
         self._pieces = in_pieces(kept.data, kept.fields.get("pieces"))
         self._error = error
 

@@ -7,7 +7,7 @@ types' numbers. So in a replay psycopg itself turns them into values, with the a
 import sys
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
-from relive_recorder.calls import Kept
+from relive_recorder.calls import KeptAnswer
 from relive_recorder.kinds.query import rows_again
 from relive_recorder.values import pack, unpack
 
@@ -181,12 +181,12 @@ class PlayedResult:
         return _wire(self._rows[row][field], self._encoding)
 
 
-def played_results(kept: Kept, encoding: str) -> List[PlayedResult]:
+def played_results(kept: KeptAnswer, encoding: str) -> List[PlayedResult]:
     """All results of one recorded query."""
     answer = kept.fields["answer"]
     played = [PlayedResult(answer, rows_again(kept, answer), encoding)]
     for one in answer.get("then", ()):
-        played.append(PlayedResult(one, rows_again(Kept({}, b""), one), encoding))
+        played.append(PlayedResult(one, rows_again(KeptAnswer({}, b""), one), encoding))
     return played
 
 

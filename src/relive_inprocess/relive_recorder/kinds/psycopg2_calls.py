@@ -3,12 +3,12 @@
 import sys
 from typing import Any, Dict, List, Optional, Tuple
 
-from relive_recorder.calls import Kept, NoAnswer
+from relive_recorder.calls import KeptAnswer, NoAnswer
 from relive_recorder.kinds.query import Query, RowsLater, encoded_rows, packed_row, rows_again
 from relive_recorder.recorder import recorder
 from relive_recorder.values import pack, unpack
 
-__all__ = ["Connected", "Ended", "Executed", "Result", "database_of"]
+__all__ = ["Connected", "CursorResult", "ExecutedQuery", "TransactionEnd", "database_of"]
 
 _BYTEA = 17
 _PARAMETERS = ("server_encoding", "client_encoding", "TimeZone", "DateStyle", "server_version")
@@ -36,10 +36,10 @@ class Connected(Query):
         }
         return encoded, b"", {}
 
-    def again(self, kept: Kept) -> Any:
+    def again(self, kept: KeptAnswer) -> Any:
         return self.made(kept.fields["answer"])
 
-    def rebuild_error(self, kept: Kept) -> BaseException:
+    def rebuild_error(self, kept: KeptAnswer) -> BaseException:
         return _error_again(super().rebuild_error(kept), kept.fields["error"])
 
     def made(self, encoded: Dict[str, Any]) -> Any:
@@ -50,7 +50,7 @@ class Connected(Query):
         return connection
 
 
-class Executed(Query):
+class ExecutedQuery(Query):
     """A query of a cursor, which is the value; its answer comes back into it."""
 
     system = "postgresql"
@@ -100,7 +100,7 @@ class Executed(Query):
     def ended(self, tag: str, goes_on: bool) -> Optional[Dict[str, Any]]:
         return {"rowcount": -1, "transaction": 2 if goes_on else 0, "status": tag}
 
-    def again(self, kept: Kept) -> Any:
+    def again(self, kept: KeptAnswer) -> Any:
         answer = kept.fields["answer"]
         rows = rows_again(kept, answer) if "columns" in answer else []
         binary = [number for number, one in enumerate(answer.get("types", ())) if one[0] == _BYTEA]
@@ -111,13 +111,13 @@ class Executed(Query):
                 if again[number] is not None:
                     again[number] = memoryview(again[number])
             values.append(again)
-        self.cursor._relive_played = Result(answer, values)
+        self.cursor._relive_played = CursorResult(answer, values)
         self.cursor.connection._relive_state = answer.get("transaction", 0)
         return None
 
-    def rebuild_error(self, kept: Kept) -> BaseException:
+    def rebuild_error(self, kept: KeptAnswer) -> BaseException:
         error = kept.fields["error"]
-        self.cursor._relive_played = Result({"rowcount": -1}, [])
+        self.cursor._relive_played = CursorResult({"rowcount": -1}, [])
         self.cursor.connection._relive_state = error.get("transaction", 0)
         return _error_again(super().rebuild_error(kept), error)
 
@@ -127,13 +127,13 @@ def _error_again(error: BaseException, encoded: Dict[str, Any]) -> BaseException
         from importlib import import_module
 
         import_module("psycopg2.errors")
-        error = Query().rebuild_error(Kept({"error": encoded}, b""))
+        error = Query().rebuild_error(KeptAnswer({"error": encoded}, b""))
     if encoded.get("pgcode") is not None and hasattr(error, "__setstate__"):
         error.__setstate__({"pgcode": encoded["pgcode"], "pgerror": unpack(encoded["pgerror"])})
     return error
 
 
-class Result:
+class CursorResult:
     """What a cursor holds in a replay."""
 
     __slots__ = ("answer", "at", "rows")
@@ -152,7 +152,7 @@ class Result:
         )
 
 
-class Ended(Executed):
+class TransactionEnd(ExecutedQuery):
     """COMMIT and its like: of a connection, not a cursor."""
 
     def __init__(self, connection: Any) -> None:
@@ -167,10 +167,10 @@ class Ended(Executed):
     def recorded(self, value: Any, seq: int) -> None:
         pass
 
-    def again(self, kept: Kept) -> Any:
+    def again(self, kept: KeptAnswer) -> Any:
         self.connection._relive_state = kept.fields["answer"].get("transaction", 0)
 
-    def rebuild_error(self, kept: Kept) -> BaseException:
+    def rebuild_error(self, kept: KeptAnswer) -> BaseException:
         return _error_again(Query.rebuild_error(self, kept), kept.fields["error"])
 
 

@@ -5,7 +5,7 @@ from typing import Any, Callable, Dict, Optional
 
 from relive_recorder.calls import through
 from relive_recorder.guard import attempt
-from relive_recorder.kinds.psycopg2_calls import Ended, database_of
+from relive_recorder.kinds.psycopg2_calls import TransactionEnd, database_of
 from relive_recorder.kinds.query import asked_of, is_watching
 from relive_recorder.recorder import REPLAY, recorder
 
@@ -60,7 +60,7 @@ def connection_class(real: Any, real_cursor: Any, cursor: Any) -> Any:
             asked = attempt(asked_of, "postgresql", database_of(self), statement)
             if asked is None:
                 return perform()
-            through(Ended(self), asked, perform)
+            through(TransactionEnd(self), asked, perform)
             return None
 
         def commit(self) -> None:

@@ -5,7 +5,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 from relive_recorder.calls import through
 from relive_recorder.guard import attempt
-from relive_recorder.kinds.psycopg2_calls import Executed, Result, database_of
+from relive_recorder.kinds.psycopg2_calls import CursorResult, ExecutedQuery, database_of
 from relive_recorder.kinds.query import asked_of, is_watching
 from relive_recorder.recorder import REPLAY, recorder
 from relive_recorder.values import pack
@@ -17,7 +17,7 @@ def cursor_class(real: Any) -> Any:
     """The subclass of psycopg2's cursor that takes its place."""
 
     class Cursor(real):  # type: ignore[misc]
-        _relive_played: Optional[Result] = None
+        _relive_played: Optional[CursorResult] = None
         _relive_later: Any = None
 
         def execute(self, query: Any, vars: Any = None) -> None:
@@ -103,7 +103,7 @@ def cursor_class(real: Any) -> Any:
             if self._relive_played is None:
                 real.close(self)
 
-    Cursor.description = _played("description", real, Result.description)
+    Cursor.description = _played("description", real, CursorResult.description)
     Cursor.rowcount = _played("rowcount", real, lambda played: played.answer.get("rowcount", -1))
     Cursor.statusmessage = _played("statusmessage", real, lambda played: played.answer.get("status"))
     Cursor.lastrowid = _played("lastrowid", real, lambda played: played.answer.get("lastrowid", 0))
@@ -146,9 +146,9 @@ def _execute(cursor: Any, query: Any, given: Any, many: bool, perform: Callable[
         return perform()  # type: ignore[no-any-return]
     played = recorder.mode() == REPLAY
     if played and cursor.name is not None:
-        raise Executed(cursor).broken("rows of named cursors are not answered in a replay")
+        raise ExecutedQuery(cursor).broken("rows of named cursors are not answered in a replay")
     _begin(connection)
-    return through(Executed(cursor), asked, perform)  # type: ignore[no-any-return]
+    return through(ExecutedQuery(cursor), asked, perform)  # type: ignore[no-any-return]
 
 
 def _begin(connection: Any) -> None:

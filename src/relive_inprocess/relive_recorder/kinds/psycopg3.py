@@ -14,7 +14,7 @@ import functools
 import sys
 from typing import Any, Callable, Dict, Generator, List, Optional, Tuple
 
-from relive_recorder.calls import Kept, NoAnswer, through, through_async, through_steps
+from relive_recorder.calls import KeptAnswer, NoAnswer, through, through_async, through_steps
 from relive_recorder.guard import attempt
 from relive_recorder.kinds.pgplayed import (
     PlayedResult,
@@ -81,7 +81,7 @@ class _Postgres(Query):
             encoded["transaction"] = int(self.connection.pgconn.transaction_status)
         return encoded
 
-    def rebuild_error(self, kept: Kept) -> BaseException:
+    def rebuild_error(self, kept: KeptAnswer) -> BaseException:
         error = kept.fields["error"]
         if self.connection is not None and "transaction" in error:
             self.connection.pgconn.transaction_status = error["transaction"]
@@ -132,7 +132,7 @@ class _Postgres(Query):
         answer["transaction"] = int(pgconn.transaction_status)
         return answer, data, more
 
-    def results_again(self, kept: Kept) -> List[PlayedResult]:
+    def results_again(self, kept: KeptAnswer) -> List[PlayedResult]:
         """The results again, with the connection in the state it was in after them."""
         pgconn, answer = self.connection.pgconn, kept.fields["answer"]
         pgconn.transaction_status = answer.get("transaction", 0)
@@ -164,7 +164,7 @@ class _Executed(_Postgres):
             answer["rowcount"] = cursor._rowcount
         return answer, data, more
 
-    def again(self, kept: Kept) -> Any:
+    def again(self, kept: KeptAnswer) -> Any:
         cursor, results = self.cursor, self.results_again(kept)
         _empty(cursor)
         if "columns" in kept.fields["answer"] or "execution" in kept.fields["answer"]:
@@ -179,7 +179,7 @@ class _Executed(_Postgres):
             cursor._rowcount = kept.fields["answer"].get("rowcount", -1)
         return None
 
-    def rebuild_error(self, kept: Kept) -> BaseException:
+    def rebuild_error(self, kept: KeptAnswer) -> BaseException:
         _empty(self.cursor)
         return super().rebuild_error(kept)
 
@@ -190,7 +190,7 @@ class _Commanded(_Postgres):
     def encode(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
         return self.encoded_results([] if value is None else [value])
 
-    def again(self, kept: Kept) -> Any:
+    def again(self, kept: KeptAnswer) -> Any:
         return self.results_again(kept)[0]
 
 
@@ -403,7 +403,7 @@ class _Connected(Query):
         encoded["protocol_version"] = pgconn.protocol_version
         return recorder.scrubber.packed(encoded), b"", {}
 
-    def again(self, kept: Kept) -> Any:
+    def again(self, kept: KeptAnswer) -> Any:
         return self.make(kept.fields["answer"])
 
 

@@ -12,7 +12,7 @@ import functools
 import sys
 from typing import Any, Callable, Dict, Optional, Tuple
 
-from relive_recorder.calls import Kept, NoAnswer, through
+from relive_recorder.calls import KeptAnswer, NoAnswer, through
 from relive_recorder.guard import attempt
 from relive_recorder.kinds.query import (
     Query,
@@ -124,7 +124,7 @@ class _Said(Query):
     def encode_error(self, error: BaseException) -> Dict[str, Any]:
         return {**super().encode_error(error), "server_status": getattr(self.connection, "server_status", 0)}
 
-    def rebuild_error(self, kept: Kept) -> BaseException:
+    def rebuild_error(self, kept: KeptAnswer) -> BaseException:
         self.connection.server_status = kept.fields["error"].get("server_status", 0)
         return super().rebuild_error(kept)
 
@@ -135,7 +135,7 @@ class _Said(Query):
     def encode(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
         return {"server_status": self.connection.server_status}, b"", {}
 
-    def again(self, kept: Kept) -> Any:
+    def again(self, kept: KeptAnswer) -> Any:
         self.connection.server_status = kept.fields["answer"].get("server_status", 0)
 
 
@@ -177,7 +177,7 @@ class _Queried(_Said):
             result = self.connection._result
             result._relive_later = RowsLater(seq, [column[0] for column in result.description or ()])
 
-    def again(self, kept: Kept) -> Any:
+    def again(self, kept: KeptAnswer) -> Any:
         super().again(kept)
         answer, connection = kept.fields["answer"], self.connection
         if self.unbuffered and "columns" in answer:
@@ -311,7 +311,7 @@ class _Connected(_Said):
         encoded["host_info"] = self.connection.host_info
         return encoded, b"", {}
 
-    def again(self, kept: Kept) -> Any:
+    def again(self, kept: KeptAnswer) -> Any:
         self.pretend(kept.fields["answer"])
 
     def pretend(self, encoded: Dict[str, Any]) -> None:

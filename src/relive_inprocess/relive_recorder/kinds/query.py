@@ -17,7 +17,7 @@ import re
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from relive_recorder import bodies
-from relive_recorder.calls import Channel, Kept, NoAnswer
+from relive_recorder.calls import Channel, KeptAnswer, NoAnswer
 from relive_recorder.guard import attempt
 from relive_recorder.kinds.sql_names import secret_parameters, without_literals
 from relive_recorder.kinds.transactions import transaction_end
@@ -79,24 +79,24 @@ class Query(Channel):
         """
         return None
 
-    def simulated(self, asked: Dict[str, Any]) -> Optional[Kept]:
+    def simulated(self, asked: Dict[str, Any]) -> Optional[KeptAnswer]:
         """As ``Channel.simulated``: what begins and ends transactions."""
         known = transaction_end(asked.get("statement")) if not asked.get("parameters") else None
         answer = self.ended(*known) if known is not None else None
-        return Kept({"answer": answer, "simulated": True}, b"") if answer is not None else None
+        return KeptAnswer({"answer": answer, "simulated": True}, b"") if answer is not None else None
 
-    def find(self, asked: Dict[str, Any]) -> Optional[Kept]:
+    def find(self, asked: Dict[str, Any]) -> Optional[KeptAnswer]:
         """As ``Channel.find``, but a miss is raised as the library's own error."""
         try:
             return super().find(asked)
         except NoAnswer as miss:
             raise self.broken(str(miss)) from miss
 
-    def again(self, kept: Kept) -> Any:
+    def again(self, kept: KeptAnswer) -> Any:
         """What ``rebuild`` gives, which here may raise ``NotKept``."""
         return super().rebuild(kept)
 
-    def rebuild(self, kept: Kept) -> Any:
+    def rebuild(self, kept: KeptAnswer) -> Any:
         """The value again; what was not kept is an error of the library."""
         try:
             return self.again(kept)
@@ -310,7 +310,7 @@ def gather(packed: Any, texts: List[str]) -> int:
     return 8
 
 
-def rows_again(kept: Kept, answer: Dict[str, Any]) -> List[List[Any]]:
+def rows_again(kept: KeptAnswer, answer: Dict[str, Any]) -> List[List[Any]]:
     """The rows that ``encoded_rows`` told, still packed.
 
     Raises:

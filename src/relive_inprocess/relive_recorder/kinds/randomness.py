@@ -107,7 +107,7 @@ def _as(function: Any, real: Any) -> Any:
 
 
 def _in_c(
-    told: Callable[..., Any],
+    wrapper: Callable[..., Any],
     real: Callable[..., Any],
     source: str,
     known: Dict[str, bool],
@@ -117,10 +117,10 @@ def _in_c(
     it is (False); ``others``: it is for all that are not in there.
     """
     if quick.module is None:
-        return told
+        return wrapper
     tell = functools.partial(attempt, _emit, source)
-    parts = b'{"source":"%b","value":' % source.encode("ascii"), real, told, tell, recorder, known
-    return _as(_draw_kind()(parts, others), told)  # type: ignore[no-any-return]
+    parts = b'{"source":"%b","value":' % source.encode("ascii"), real, wrapper, tell, recorder, known
+    return _as(_draw_kind()(parts, others), wrapper)  # type: ignore[no-any-return]
 
 
 @functools.lru_cache(maxsize=None)

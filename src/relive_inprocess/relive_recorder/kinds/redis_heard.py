@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from relive_recorder import bodies
-from relive_recorder.calls import Channel, Kept, NoAnswer, describe_error
+from relive_recorder.calls import Channel, KeptAnswer, NoAnswer, describe_error
 from relive_recorder.kinds.query import gather
 from relive_recorder.kinds.redis_names import is_telling, without_secrets
 from relive_recorder.recorder import recorder
@@ -173,13 +173,13 @@ class RedisCall(Channel):
                 )
         return said
 
-    def find(self, asked: Dict[str, Any]) -> Optional[Kept]:
+    def find(self, asked: Dict[str, Any]) -> Optional[KeptAnswer]:
         try:
             return super().find(asked)
         except NoAnswer as miss:
             raise broken(str(miss)) from miss
 
-    def rebuild(self, kept: Kept) -> Any:
+    def rebuild(self, kept: KeptAnswer) -> Any:
         try:
             said = kept.fields["answer"]
             if kept.fields.get("answer_in_data"):
@@ -236,5 +236,5 @@ def _said_again(encoded: Any) -> Any:
     if type(encoded) is list:
         return [_said_again(one) for one in encoded]
     if type(encoded) is dict and "error" in encoded:
-        return Channel().rebuild_error(Kept(encoded, b""))
+        return Channel().rebuild_error(KeptAnswer(encoded, b""))
     return unpack(encoded)

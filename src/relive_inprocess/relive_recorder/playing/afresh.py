@@ -18,7 +18,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from relive_recorder import calls, context
 from relive_recorder.playing.answer_index import content
-from relive_recorder.playing.answers import Answers, Recorded
+from relive_recorder.playing.answers import Answers, RecordedEvent
 from relive_recorder.playing.player import Player, play, read_or_none
 from relive_recorder.playing.recognising import RecordedRequests
 from relive_recorder.recorder import recorder
@@ -45,15 +45,15 @@ def begin(names: List[str]) -> None:
 class _Beginning:
     """What recorded processes asked before; each answer is there as often as it is wanted."""
 
-    def __init__(self, events: List[Recorded]) -> None:
-        self._left: Dict[Any, List[Recorded]] = {}
+    def __init__(self, events: List[RecordedEvent]) -> None:
+        self._left: Dict[Any, List[RecordedEvent]] = {}
         for event in reversed(events):
             if "asked" in event.fields:
                 self._left.setdefault((event.kind, content(event.fields["asked"], is_alike=True)), []).append(
                     event
                 )
 
-    def call(self, kind: str, asked: Any) -> Optional[Recorded]:
+    def call(self, kind: str, asked: Any) -> Optional[RecordedEvent]:
         row = self._left.get((kind, content(asked, is_alike=True)))
         if not row:
             return None
@@ -71,7 +71,7 @@ class FreshPlayer(Player):
         self._judged = request.judged if request is not None else 0
         self._recorded_requests = _SimilarRequests(events)
 
-    def find(self, channel: calls.Channel, asked: Dict[str, Any]) -> Optional[calls.Kept]:
+    def find(self, channel: calls.Channel, asked: Dict[str, Any]) -> Optional[calls.KeptAnswer]:
         """See ``Channel.find``."""
         if self._judged not in (0, context.here().number):
             kept = self._from_beginning(channel.kind, asked) or channel.simulated(asked)
@@ -96,7 +96,7 @@ class FreshPlayer(Player):
             self._miss(channel.kind, asked, nearest)
         return simulated
 
-    def _from_beginning(self, kind: str, asked: Dict[str, Any]) -> Optional[calls.Kept]:
+    def _from_beginning(self, kind: str, asked: Dict[str, Any]) -> Optional[calls.KeptAnswer]:
         with self._asking:
             recorded = self._beginning.call(kind, asked)
             return self._kept(recorded) if recorded is not None else None
@@ -115,7 +115,7 @@ class FreshPlayer(Player):
 class _SimilarRequests(RecordedRequests):
     """Knows a request also by a target in which other placeholders stand."""
 
-    def claim(self, about: Dict[str, Any]) -> Optional[Recorded]:
+    def claim(self, about: Dict[str, Any]) -> Optional[RecordedEvent]:
         known = super().claim(about)
         if known is not None:
             return known

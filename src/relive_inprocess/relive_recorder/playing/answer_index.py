@@ -6,7 +6,7 @@ import collections
 import json
 from typing import Any, Deque, Dict, Iterable, Iterator, List, Optional, Tuple
 
-from relive_recorder.playing.answers import Recorded
+from relive_recorder.playing.answers import RecordedEvent
 
 __all__ = ["AnswerIndex", "Entry", "content"]
 
@@ -19,7 +19,7 @@ class Entry:
 
     __slots__ = ("recorded", "used")
 
-    def __init__(self, recorded: Recorded) -> None:
+    def __init__(self, recorded: RecordedEvent) -> None:
         self.recorded = recorded
         self.used = False
 
@@ -54,7 +54,7 @@ class AnswerIndex:
         self._kinds: Dict[str, List[Entry]] = {}
         self._readings: Dict[Tuple[int, int, str, str], Deque[Any]] = {}
 
-    def fill(self, events: Iterable[Recorded], *, renumbered: Optional[int] = None) -> None:
+    def fill(self, events: Iterable[RecordedEvent], *, renumbered: Optional[int] = None) -> None:
         """Put them in; ``renumbered``: the number of their request, instead of the one they have."""
         for event in events:
             request = event.request if renumbered is None else renumbered
@@ -69,7 +69,9 @@ class AnswerIndex:
                 at = request, event.lane, event.kind, fields["source"]
                 self._readings.setdefault(at, collections.deque()).append(fields["value"])
 
-    def call(self, request: int, lane: int, kind: str, asked: Any, *, anywhere: bool) -> Optional[Recorded]:
+    def call(
+        self, request: int, lane: int, kind: str, asked: Any, *, anywhere: bool
+    ) -> Optional[RecordedEvent]:
         """The first such call of that lane, else of that request, else, if ``anywhere``, of all. It is used then."""
         key = kind, content(asked, is_alike=self._is_alike)
         places: List[Tuple[Any, ...]] = [(request, lane, *key), (request, *key)]
@@ -89,7 +91,7 @@ class AnswerIndex:
         row = self._readings.get((request, lane, kind, source))
         return (row.popleft(),) if row else ()
 
-    def candidates(self, request: int, lane: int, kind: str, asked: Any = None) -> Iterator[Recorded]:
+    def candidates(self, request: int, lane: int, kind: str, asked: Any = None) -> Iterator[RecordedEvent]:
         """Calls of a kind that were not used yet, those of the lane first, then of the request; not more than 64.
 
         Args:

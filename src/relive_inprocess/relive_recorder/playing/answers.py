@@ -32,7 +32,7 @@ from typing import Any, Dict, List, Tuple
 __all__ = [
     "STARTED",
     "Answers",
-    "Recorded",
+    "RecordedEvent",
     "Refused",
     "Started",
     "read_answers",
@@ -52,7 +52,7 @@ class Refused(ValueError):
     """What lies there is no file of answers, or is too large."""
 
 
-class Recorded:
+class RecordedEvent:
     """One recorded event; ``data`` in base64."""
 
     __slots__ = ("data", "fields", "kind", "lane", "own_seq", "request")
@@ -76,7 +76,7 @@ class Answers:
         events: in the order of their seq.
     """
 
-    def __init__(self, header: Any, events: List[Recorded]) -> None:
+    def __init__(self, header: Any, events: List[RecordedEvent]) -> None:
         _demand(type(header) is dict and header.get("format") == "relive-answers", "it has no header")
         _demand(header.get("version") == VERSION, f"its version is {header.get('version')!r}")
         self.policy: Dict[str, str] = header.get("policy", {})
@@ -102,13 +102,13 @@ class Started:
         commands: (file, command line) of each, in order.
     """
 
-    def __init__(self, told: Any) -> None:
-        _demand(type(told) is dict, "it is no object")
-        listed = told.pop("started", [])
+    def __init__(self, header: Any) -> None:
+        _demand(type(header) is dict, "it is no object")
+        listed = header.pop("started", [])
         _demand(type(listed) is list and len(listed) <= _MOST_CHILDREN, "its processes")
         _demand(all(_is_started(one) for one in listed), "a process of it is none")
         self.commands: List[Tuple[str, List[str]]] = [(name, words) for name, words in listed]
-        self._header = told
+        self._header = header
         self.nothing()
 
     def nothing(self) -> Answers:
@@ -156,13 +156,13 @@ def read_body(directory: str, name: Any) -> bytes:
     return _read(f"{directory}/{name}", _LONGEST_BODY)
 
 
-def _event(line: Any) -> Recorded:
+def _event(line: Any) -> RecordedEvent:
     _demand(type(line) is list and len(line) == 6, "a line is no event")
     own_seq, kind, lane, request, fields, data = line
     numbers = all(type(one) is int and 0 <= one < 1 << 63 for one in (own_seq, lane, request))
     texts = type(kind) is str and type(fields) is dict and type(data) is str
     _demand(numbers and texts, "a line is no event")
-    return Recorded(own_seq, kind, lane, request, fields, data)
+    return RecordedEvent(own_seq, kind, lane, request, fields, data)
 
 
 def _is_name(name: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 
 from relive_recorder import calls, context
 from relive_recorder.playing.answer_index import AnswerIndex
-from relive_recorder.playing.answers import Answers, Recorded, Refused, read_answers, read_body
+from relive_recorder.playing.answers import Answers, RecordedEvent, Refused, read_answers, read_body
 from relive_recorder.playing.clocks import Clocks
 from relive_recorder.playing.difference import differing
 from relive_recorder.playing.joining import Joined
@@ -42,13 +42,13 @@ class Player:
         self._index.fill(events)
         self._recorded_requests = RecordedRequests(events)
         self._elsewhere: Optional[List[RecordedRequests]] = None
-        self._of: Dict[int, List[Recorded]] = {}
+        self._of: Dict[int, List[RecordedEvent]] = {}
         self._unknown: Set[int] = set()
         recorder.requests = max([recorder.requests, *(event.request for event in events)])
 
     # -- calls and readings --------------------------------------------------------------------------------------
 
-    def find(self, channel: calls.Channel, asked: Dict[str, Any]) -> Optional[calls.Kept]:
+    def find(self, channel: calls.Channel, asked: Dict[str, Any]) -> Optional[calls.KeptAnswer]:
         """See ``Channel.find``."""
         request, lane = context.here().number, context.lane()
         with self._asking:
@@ -72,7 +72,7 @@ class Player:
         with self._asking:
             self._index.call(request, lane, channel.kind, asked, anywhere=request == 0)
 
-    def _kept(self, recorded: Recorded) -> Optional[calls.Kept]:
+    def _kept(self, recorded: RecordedEvent) -> Optional[calls.KeptAnswer]:
         """None when its body is not there, or is none."""
         try:
             name = recorded.fields.get("file")
@@ -80,7 +80,7 @@ class Player:
         except (OSError, ValueError) as fault:
             recorder.emit("note", {"about": "answers", "text": f"a recorded body is not there: {fault}"})
             return None
-        return calls.Kept(recorded.fields, data)
+        return calls.KeptAnswer(recorded.fields, data)
 
     def _nearest(self, request: int, lane: int, kind: str, asked: Any) -> Optional[Dict[str, Any]]:
         """The recorded call that differs least, and where: of queries only of the same statement."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Tuple
 
-from relive_recorder.playing.answers import Recorded
+from relive_recorder.playing.answers import RecordedEvent
 
 __all__ = ["RecordedRequests"]
 
@@ -12,12 +12,12 @@ __all__ = ["RecordedRequests"]
 class RecordedRequests:
     """Recorded requests that have not come again yet. Not for two threads at once."""
 
-    def __init__(self, events: List[Recorded]) -> None:
+    def __init__(self, events: List[RecordedEvent]) -> None:
         self._left = [event for event in events if event.kind == "handling-started" and event.request > 0]
 
-    def claim(self, about: Dict[str, Any]) -> Optional[Recorded]:
+    def claim(self, about: Dict[str, Any]) -> Optional[RecordedEvent]:
         """The recorded request of the same method, target and body; of several that of the same peer and headers, or the first."""
-        best: Optional[Tuple[int, Recorded]] = None
+        best: Optional[Tuple[int, RecordedEvent]] = None
         for event in self._left:
             likeness = _likeness(event, about)
             if likeness is not None and (best is None or likeness > best[0]):
@@ -28,7 +28,7 @@ class RecordedRequests:
         return best[1]
 
 
-def _likeness(event: Recorded, about: Dict[str, Any]) -> Optional[int]:
+def _likeness(event: RecordedEvent, about: Dict[str, Any]) -> Optional[int]:
     """How much beside the content is equal; None: the content is another one."""
     fields = event.fields
     if any(fields.get(name) != about.get(name) for name in ("method", "target")):

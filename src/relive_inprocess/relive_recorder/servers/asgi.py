@@ -74,7 +74,7 @@ def _gunicorn(module: Any) -> None:
 
 
 def _wrap_attribute(holder: Any, name: str) -> None:
-    setattr(holder, name, Recorded(getattr(holder, name)))
+    setattr(holder, name, RecordedAsgi(getattr(holder, name)))
 
 
 def _starlette(module: Any) -> None:
@@ -86,7 +86,7 @@ def _starlette(module: Any) -> None:
         if context.here().number:  # as under every server that is known
             await call(self, scope, receive, send)
         else:
-            await Recorded(functools.partial(call, self))(scope, receive, send)
+            await RecordedAsgi(functools.partial(call, self))(scope, receive, send)
 
     module.Starlette.__call__ = call_recorded
 
@@ -112,7 +112,7 @@ def _failing(error: BaseException) -> None:
         handling.failed(error)
 
 
-class Recorded:
+class RecordedAsgi:
     """An application with the recorder before it; everything else of it is as it was."""
 
     def __init__(self, app: Any) -> None:

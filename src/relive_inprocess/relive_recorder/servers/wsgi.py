@@ -79,7 +79,7 @@ def _wrap_attribute(holder: Any, name: str) -> None:
 
 
 def _wrapped(app: Any) -> Any:
-    return app if type(app) is Recorded else Recorded(app)
+    return app if type(app) is RecordedWsgi else RecordedWsgi(app)
 
 
 def _flask(module: Any) -> None:
@@ -120,7 +120,7 @@ def _failing(error: Any) -> None:
         handling.failed(error)
 
 
-class Recorded:
+class RecordedWsgi:
     """An application with the recorder before it; everything else of it is as it was."""
 
     def __init__(self, app: Any) -> None:

@@ -20,16 +20,16 @@ from relive.incidents.report.masking import Mask
 from relive.inspection.python.masking import masked_text
 from relive.model.value import Value
 from relive.replay.debug.outcome import DebugOutcome
-from relive.stepping.live import Breakpoint, Goal, LiveRequest, Stop
+from relive.stepping.live import Breakpoint, LiveRequest, Stop, StopTarget
 
-__all__ = ["Frame", "Timeline", "Variable"]
+__all__ = ["StackFrame", "SteppingSession", "Variable"]
 
 V = TypeVar("V", bound=Value)
 _FRAMES, _LOCALS = 200, 500
 _TRIES = 20  # replays for the worker of the recording to get the request: of four workers it does but for 3 in 1000 times
 
 
-class Frame(Value):
+class StackFrame(Value):
     """``own``: of the service's own code."""
 
     file: str
@@ -39,7 +39,7 @@ class Frame(Value):
 
 
 class _Stack(Value):
-    frames: list[Frame]
+    frames: list[StackFrame]
 
 
 class _Source(Value):
@@ -80,11 +80,11 @@ class Variable:
 
 
 @dataclass(slots=True)
-class Timeline:
+class SteppingSession:
     """A debugger's session. ``close`` it.
 
     Args:
-        restored: a branch that runs to a goal.
+        restored: a branch that runs to a target.
         limit: seconds for the request to come to a stop.
         is_ahead: keep a live checkpoint.
         mask: of what the service's memory and source say; its owner has it learn the secrets that are known elsewhere.
@@ -96,7 +96,7 @@ class Timeline:
         bookmarks: positions by name.
     """
 
-    restored: Callable[[Goal, list[Breakpoint], list[str]], LiveRequest]
+    restored: Callable[[StopTarget, list[Breakpoint], list[str]], LiveRequest]
     limit: float = 60.0
     is_ahead: bool = False
     mask: Mask = field(default_factory=Mask)
@@ -122,27 +122,27 @@ class Timeline:
         if self.stop is not None and self.stop.position == position:
             return self.stop
         if self._live is not None and self.stop is not None and self.stop.position < position:
-            self._live.go(Goal("position", position), self.breakpoints, self.watches)
-        elif self._take_spare(position):
+            self._live.go(StopTarget("position", position), self.breakpoints, self.watches)
+        elif self._switch_to_spare(position):
             if self.stop is not None and self.stop.position == position:
                 return self._checked(self.stop)
             assert self._live is not None
-            self._live.go(Goal("position", position), self.breakpoints, self.watches)
+            self._live.go(StopTarget("position", position), self.breakpoints, self.watches)
         else:
-            return self._arrive(position, self._restore(Goal("position", position)))
+            return self._arrive(position, self._restore(StopTarget("position", position)))
         return self._arrive(position, self._live.wait(self.limit))
 
     def go_to_failure(self) -> Stop | None:
         """Stand at the line that raised what was raised last, or, where nothing was, at the request's last line."""
         if not self.last:
-            self._arrive(None, self._restore(Goal("end")))
+            self._arrive(None, self._restore(StopTarget("end")))
         return self.go_to(self.raised or self.last) if self.last else None
 
     def forward(self, how: str) -> Stop | None:
         """``how``: step, next, out, continue. None: the request has ended."""
         if self._live is None or self.stop is None:
             return None
-        self._live.go(Goal(how), self.breakpoints, self.watches)
+        self._live.go(StopTarget(how), self.breakpoints, self.watches)
         return self._arrive(None, self._live.wait(self.limit))
 
     def back(self, how: str) -> Stop | None:
@@ -170,24 +170,24 @@ class Timeline:
         here = self.stop.position
         if here <= 1:
             return None
-        stop = self._arrive(here, self._restore(Goal("position", here, scan=True)))
+        stop = self._arrive(here, self._restore(StopTarget("position", here, scan=True)))
         if stop is None or stop.last_hit is None:
             return None
         return self.go_to(stop.last_hit)
 
     # -- branches --------------------------------------------------------------------------------------------------
 
-    def _restore(self, goal: Goal) -> Stop | None:
+    def _restore(self, target: StopTarget) -> Stop | None:
         self._let_go()
-        self._live, stop = self._begun(goal, self.breakpoints, self.watches)
+        self._live, stop = self._begun(target, self.breakpoints, self.watches)
         return stop
 
     def _begun(
-        self, goal: Goal, breakpoints: list[Breakpoint], watches: list[str]
+        self, target: StopTarget, breakpoints: list[Breakpoint], watches: list[str]
     ) -> tuple[LiveRequest, Stop | None]:
-        """A branch that has come to a goal, in the worker that had the request; the kernel may choose another, then again."""
+        """A branch that has come to a target, in the worker that had the request; the kernel may choose another, then again."""
         for _ in range(_TRIES):
-            live = self.restored(goal, breakpoints, watches)
+            live = self.restored(target, breakpoints, watches)
             try:
                 stop = live.wait(self.limit)
                 if stop is not None or not live.is_elsewhere():
@@ -224,7 +224,7 @@ class Timeline:
         self._make_spare()
         return stop
 
-    def _take_spare(self, position: int) -> bool:
+    def _switch_to_spare(self, position: int) -> bool:
         """Make the checkpoint the branch that is looked at, if it stands there or before."""
         spare = self._spare
         if spare is None or spare.position > position:
@@ -252,7 +252,7 @@ class Timeline:
         self._spare = _Spare(min(places), self._maker.submit(self._made, min(places)))
 
     def _made(self, position: int) -> tuple[LiveRequest, Stop]:
-        live, stop = self._begun(Goal("position", position), [], [])
+        live, stop = self._begun(StopTarget("position", position), [], [])
         if stop is None:
             live.close()
             raise _diverged(position, "the request ended before it")
@@ -274,7 +274,7 @@ class Timeline:
 
     # -- looking ---------------------------------------------------------------------------------------------------
 
-    def stack(self) -> list[Frame]:
+    def stack(self) -> list[StackFrame]:
         """Innermost first; empty where it does not stand."""
         if self.stop is None:
             return []
@@ -282,20 +282,24 @@ class Timeline:
 
     def source(self, frame: int = 0, around: int = 5) -> tuple[int, int, list[str]]:
         """(number of the first line, of the frame's line, lines)."""
-        told = self._ask("source", _Source, frame=frame, around=around)
-        return told.first, told.line, [self.mask.sentence(one) for one in told.lines]
+        answer = self._ask("source", _Source, frame=frame, around=around)
+        return answer.first, answer.line, [self.mask.sentence(one) for one in answer.lines]
 
     def variables(self, frame: int = 0) -> list[Variable]:
         """The locals of a frame, counted from the innermost one."""
         if self.stop is None:
             return []
-        told = self._ask("locals", _Locals, frame=frame, most=_LOCALS)
-        return [Variable(name, kind, masked_text(self.mask, name, text)) for name, kind, text in told.values]
+        answer = self._ask("locals", _Locals, frame=frame, most=_LOCALS)
+        return [
+            Variable(name, kind, masked_text(self.mask, name, text)) for name, kind, text in answer.values
+        ]
 
     def evaluate(self, expression: str, frame: int = 0) -> Variable:
         """Raises PlaceUnfit for what is no expression; else as ``go_to``, where its end was not awaited."""
-        told = self._ask("evaluate", _Evaluated, frame=frame, expression=expression)
-        return Variable(expression, told.type, masked_text(self.mask, expression, told.text), told.raised)
+        answer = self._ask("evaluate", _Evaluated, frame=frame, expression=expression)
+        return Variable(
+            expression, answer.type, masked_text(self.mask, expression, answer.text), answer.raised
+        )
 
     def check(self, expression: str, *, is_watched: bool) -> None:
         """Raises PlaceUnfit for a watch, or a condition, that none can be made of; nothing where no line is stood in to ask."""

@@ -11,9 +11,9 @@ import pytest
 
 from relive.errors import DebuggerSilent, PlaceUnfit, ReplayDiverged, UsageError
 from relive.incidents.report.masking import MASK
-from relive.stepping.commands import Commands
-from relive.stepping.live import Breakpoint, Goal, Stop
-from relive.stepping.timeline import Timeline
+from relive.stepping.commands import DebuggerCommands
+from relive.stepping.live import Breakpoint, Stop, StopTarget
+from relive.stepping.stepping_session import SteppingSession
 
 LINES = [10, 20, 21, 22, 11, 12]  # `handle` calls `rate_of` in its first line
 DEPTHS = [0, 1, 1, 1, 0, 0]
@@ -23,7 +23,7 @@ DEPTHS = [0, 1, 1, 1, 0, 0]
 class Fake:
     """A branch of that request. ``wrong``: another line is run at that position."""
 
-    goal: Goal
+    target: StopTarget
     breakpoints: list[Breakpoint]
     watches: list[str]
     wrong: int = 0
@@ -31,8 +31,8 @@ class Fake:
     closed: bool = False
     at: int = 0
 
-    def go(self, goal: Goal, breakpoints: list[Breakpoint], watches: list[str]) -> None:
-        self.goal, self.breakpoints = goal, breakpoints
+    def go(self, target: StopTarget, breakpoints: list[Breakpoint], watches: list[str]) -> None:
+        self.target, self.breakpoints = target, breakpoints
 
     def is_elsewhere(self) -> bool:
         return self.elsewhere
@@ -45,10 +45,10 @@ class Fake:
             self.at += 1
             line = LINES[self.at - 1] + (100 if self.at == self.wrong else 0)
             is_hit = any(one.line == line for one in self.breakpoints)
-            if self.goal.scan and is_hit and self.at < self.goal.position:
+            if self.target.scan and is_hit and self.at < self.target.position:
                 last_hit = self.at
-            how = self.goal.how
-            if (how == "position" and self.at == self.goal.position) or (
+            how = self.target.how
+            if (how == "position" and self.at == self.target.position) or (
                 how not in ("end", "position") and (is_hit or self._stops(how, began))
             ):
                 checksum = hash((self.at, self.at >= self.wrong > 0))
@@ -101,14 +101,14 @@ class Fake:
 
 
 @pytest.fixture
-def made() -> tuple[Timeline, list[Fake]]:
+def made() -> tuple[SteppingSession, list[Fake]]:
     fakes: list[Fake] = []
 
-    def restored(goal: Goal, breakpoints: list[Breakpoint], watches: list[str]) -> Any:
-        fakes.append(Fake(goal, breakpoints, watches))
+    def restored(target: StopTarget, breakpoints: list[Breakpoint], watches: list[str]) -> Any:
+        fakes.append(Fake(target, breakpoints, watches))
         return fakes[-1]
 
-    return Timeline(restored), fakes
+    return SteppingSession(restored), fakes
 
 
 def position(stop: Stop | None) -> int | None:
@@ -185,7 +185,7 @@ def test_where_the_worker_never_gets_the_request_that_is_told(made):
 
 
 def test_what_cannot_be_watched_is_refused_at_once_and_no_place_is_lost(made):
-    commands = Commands(made[0])
+    commands = DebuggerCommands(made[0])
     commands.opening()
     assert "cannot be evaluated" in commands.do("watch nope")
     assert "cannot be evaluated" in commands.do("break app.py:20 if nope")
@@ -221,7 +221,7 @@ def test_back_to_a_breakpoint_with_a_condition_is_looked_for_on_the_way(made):
     line.go_to_failure()
     line.breakpoints.append(Breakpoint("app.py", 20, "x"))
     assert position(line.back("continue")) == 2
-    assert fakes[-2].goal == Goal("position", 5, scan=True)
+    assert fakes[-2].target == StopTarget("position", 5, scan=True)
     assert line.back("continue") is None and position(line.stop) == 2
 
 
@@ -256,7 +256,7 @@ def test_an_expression_that_hangs_is_told_and_it_stands_where_it_stood(made):
 
 @pytest.fixture
 def said(made) -> Callable[[str], str]:
-    commands = Commands(made[0])
+    commands = DebuggerCommands(made[0])
     assert commands.opening().startswith("@5 app.py:11 f\n-> x")
     return commands.do
 
