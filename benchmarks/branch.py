@@ -101,7 +101,7 @@ PARTS: list[tuple[str, int, Part]] = [
     ("builder", 1, Part("relive.sandbox.branch_root:HostRoot.enter", "pivot the root")),
     ("builder", 1, Part("relive.sandbox.init_process:FirstProcess.hold", "hand over descriptors")),
     ("builder", 1, Part("relive.sandbox.builder:_Restoring.run", "CRIU, all of it")),
-    ("builder", 2, Part("relive.sandbox.branch_root:HostRoot.settle", "directory times")),
+    ("builder", 2, Part("relive.sandbox.branch_root:HostRoot.files_opened", "directory times")),
     ("builder", 2, Part("relive.sandbox.builder:prove_confined", "prove the confinement")),
     ("builder", 2, Part("relive.sandbox.builder:shift_wall_clock", "shift the clock")),
     ("builder", 2, Part("relive.sandbox.branch_root:close_proc", "close doors of /proc")),

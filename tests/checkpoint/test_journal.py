@@ -140,11 +140,11 @@ def test_control_is_what_process_1_reads(tmp_path: Path) -> None:
     with (tmp_path / "control").open("r+b") as file:
         file.write(struct.pack("=IIIIQ", 2, 1, 2, 1, 7))
     assert (control.reached, control.lost) == (2, 7)
-    assert not control.settle(0.01)
+    assert not control.wait_until_idle(0.01)
     with (tmp_path / "control").open("r+b") as file:
         file.seek(12)
         file.write(struct.pack("=I", 0))
-    assert control.settle(0.01)
+    assert control.wait_until_idle(0.01)
     assert Control(tmp_path).reached == 2  # as an agent finds it that takes over
 
 

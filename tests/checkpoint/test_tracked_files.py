@@ -61,7 +61,7 @@ class Life:
         self.files.look_frozen()
         return {
             f"{source.point.rstrip('/')}/{entry.path}": entry
-            for source, entries in self.files.settle(files or [])
+            for source, entries in self.files.complete(files or [])
             for entry, _ in entries
         }
 

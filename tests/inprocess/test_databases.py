@@ -322,7 +322,7 @@ assert type(own.cursor(OwnCursor)) is OwnCursor
 rows = own.execute("select 1 union select 2 union select 3")
 for row in rows:
     if row[0] == 2:
-        query.settle()
+        query.flush_rows()
         print("seen")
         break
 def half():
@@ -374,6 +374,19 @@ def test_rows_of_sqlite_belong_to_their_query(run_recorded, python):
     assert rows["select b from t"] == [["a"], ["b"], ["c"], ["d"], ["e"]]
     assert rows["select count(*) as n from u"] == [[1]]
     assert [2] in rows["select 1 union select 2 union select 3"]  # the one that was worked on
+
+
+def test_the_row_that_was_worked_on_is_recorded_before_the_failure(run_recorded):
+    ran = run_recorded("""
+import sqlite3
+found = sqlite3.connect(":memory:").execute("select 1 union select 2 union select 3")
+for row in found:
+    if row[0] == 2:
+        raise LookupError("this row")
+""")
+    kinds = [event.kind for event in ran.events if event.kind in (EventKind.ROWS, EventKind.FAILURE)]
+    assert kinds == [EventKind.ROWS, EventKind.FAILURE]
+    assert ran.of(EventKind.ROWS)[0].fields["rows"] == [[1], [2]]
 
 
 def test_requests_keep_apart(run_recorded):

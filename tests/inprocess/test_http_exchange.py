@@ -102,7 +102,7 @@ def waiting_for_a_connection():
         token = context.begin(context.Request(1, {{}}))
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)) as session:
             kept = await session.get(address + "/chunked")
-            http_exchange.settle(1)
+            http_exchange.report_unread(1)
             context.end(token)
             return kept.status, await given_up("/silent", session.get, lambda answer: answer.read())
     return asyncio.run(ask())

@@ -373,7 +373,7 @@ class _Dump:
             pause_us = dump_stats(self._target.name, self._staging.images).dump.frozen_time
         add_posix_locks(self._staging.images, self._locks)
         files = read_files(self._staging.images)
-        self.files.settle(files)
+        self.files.complete(files)
         write_inode_numbers(self._staging.images, self.files.inode_numbers(written_files(files)))
         if self._micro is not None and self._pause_us is None:
             self._micro.set_base(self._staging.images)

@@ -172,7 +172,7 @@ class Control:
         """How many changes could not be written down."""
         return int(_LONG.unpack_from(self._map, _LOST)[0])
 
-    def settle(self, limit: float) -> bool:
+    def wait_until_idle(self, limit: float) -> bool:
         """Wait until no call of the service waits for a base, at most so many seconds; whether that came."""
         until = time.monotonic() + limit
         while self._word(_BUSY):

@@ -85,10 +85,10 @@ class TargetFiles:
             self.open_files.discard()
             self.open_files = self._new_open_files()
 
-    def settle(self, files: list[pb.FileEntry]) -> None:
+    def complete(self, files: list[pb.FileEntry]) -> None:
         """CRIU is done: what its images say of files completes the layers."""
         if self._target.followed is not None:
-            self.layers += self._target.followed.settle(files)
+            self.layers += self._target.followed.complete(files)
 
     def forget_copies(self) -> None:
         """The commit failed: copies that were staged for it are gone; what the store has stays known."""

@@ -161,7 +161,7 @@ class FollowedFiles:
             self._small = SmallFiles(staging / f"{self._counter:08}.small")
             self._leased = leased_files()
             self._find_places()
-            self._control.settle(_SETTLE_LIMIT)
+            self._control.wait_until_idle(_SETTLE_LIMIT)
             self._control.next_epoch()
             begun_ns = time.monotonic_ns()
             opened = writable_paths(self.root)
@@ -215,7 +215,7 @@ class FollowedFiles:
             for path in sorted(again):
                 self._describe(path)
 
-    def settle(self, files: Iterable[pb.FileEntry]) -> list[tuple[EntrySource, list[ScannedEntry]]]:
+    def complete(self, files: Iterable[pb.FileEntry]) -> list[tuple[EntrySource, list[ScannedEntry]]]:
         """The service runs again, and the capture was taken: all that the commit holds, by mount point.
 
         Entries stand in the order of their paths, parents before children, each with its content if it is a file.

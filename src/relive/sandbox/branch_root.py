@@ -83,7 +83,7 @@ class BranchRoot(Protocol):
     def set_criu_options(self, options: rpc.Options, network: int) -> None:
         """Add to CRIU's options; ``network`` is a descriptor of the branch's network namespace, which CRIU inherits."""
 
-    def settle(self) -> None:
+    def files_opened(self) -> None:
         """CRIU has opened all files and removed what it made for that; nothing of the branch has run."""
 
     def release(self) -> None:
@@ -183,7 +183,7 @@ class HostRoot:
     def set_criu_options(self, options: rpc.Options, network: int) -> None:
         """Nothing: it restores into what the caller sees."""
 
-    def settle(self) -> None:
+    def files_opened(self) -> None:
         for times in self._times:
             times.put_back()
 

@@ -417,7 +417,7 @@ class _Restoring:
     def _notified(self, script: str, pid: int) -> None:
         self._root = pid or self._root  # told before the processes run
         if script == "pre-resume":
-            self.branch_root.settle()
+            self.branch_root.files_opened()
             check_posix_locks(self.images)
             if self.plan.pager is not None:
                 self.plan.pager.wait_until_held()

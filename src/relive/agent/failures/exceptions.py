@@ -137,24 +137,24 @@ class ExceptionWatch:
 
     async def has_reported(self, request: int) -> bool:
         """An exception escaped from this request (the proxy's number): what else is seen of it is no incident of its own."""
-        await self.settle()
+        await self.flush()
         if request not in self._reported:
             await asyncio.sleep(_SETTLE)
-            await self.settle()
+            await self.flush()
         return request in self._reported
 
     async def heard_exception_at(self, wall_ns: int) -> bool:
         """An exception escaped a moment before or after: a line that is logged then is of it."""
         await asyncio.sleep(_SETTLE)
-        await self.settle()
+        await self.flush()
         return abs(wall_ns - self._heard_wall_ns) < _SAME_MOMENT_NS
 
     async def has_just_reported(self, wall_ns: int) -> bool:
         """An exception escaped a moment ago, and had reached a ring by now: a process that ends now ends of that."""
-        await self.settle()
+        await self.flush()
         return abs(wall_ns - self._heard_wall_ns) < _SAME_MOMENT_NS
 
-    async def settle(self) -> None:
+    async def flush(self) -> None:
         """Wait until all that was told so far is written down."""
         await asyncio.to_thread(self._look)
         await asyncio.sleep(0)  # what the look found has now been heard

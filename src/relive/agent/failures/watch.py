@@ -475,7 +475,7 @@ class FailureWatch:
         async with self._catching:
             pass  # what was caught before its death is written down first
         if self.exceptions is not None:
-            await self.exceptions.settle()
+            await self.exceptions.flush()
             # Python ends with 1 when an exception leaves the main program; that has its incident already.
             if sighting is not None and sighting.exit_status == 1 and self.exceptions.main_failed:
                 return

@@ -189,7 +189,7 @@ class ContainerRoot:
             options.external.append(f"mnt[{key}]:{source}")
         options.inherit_fd.extend(rpc.InheritFd(key=key, fd=network) for key in self.networks)
 
-    def settle(self) -> None:
+    def files_opened(self) -> None:
         """Nothing: nobody but CRIU makes its upper layer."""
 
     def release(self) -> None:

@@ -2,6 +2,7 @@
 
 import collections
 import os
+import sys
 import time
 from typing import Any, Deque, Dict, Optional
 
@@ -47,6 +48,9 @@ def _seen(error: BaseException, where: str) -> None:
     representer = Representer(recorder.scrubber, time.thread_time_ns() + _LOOK)
     fields = _fields(error, where, fingerprint, place, representer)
     throw = waiting.decide(fingerprint)
+    query = sys.modules.get("relive_recorder.kinds.query")
+    if query is not None:
+        query.flush_rows()
     try:
         data = _package(error, where, fingerprint, representer) if throw or _may_make() else b""
         if throw:

@@ -98,7 +98,7 @@ class _StatusQuery(Query):
             answer["status"] = recorder.scrubber.packed(pack(value))
         return answer, b"", {}
 
-    def again(self, kept: KeptAnswer) -> Any:
+    def rebuild_kept(self, kept: KeptAnswer) -> Any:
         self.protocol._relive_state = bool(kept.fields["answer"].get("transaction"))
         return unpack(kept.fields["answer"].get("status"))
 
@@ -126,7 +126,7 @@ class _Fetched(_StatusQuery):
         answer.update(fields)
         return answer, data, more
 
-    def again(self, kept: KeptAnswer) -> Any:
+    def rebuild_kept(self, kept: KeptAnswer) -> Any:
         answer = kept.fields["answer"]
         self.protocol._relive_state = bool(answer.get("transaction"))
         rows = None
@@ -353,8 +353,8 @@ class _Prepared(_StatusQuery):
         }
         return answer, b"", {}
 
-    def again(self, kept: KeptAnswer) -> Any:
-        super().again(kept)
+    def rebuild_kept(self, kept: KeptAnswer) -> Any:
+        super().rebuild_kept(kept)
         return _Statement(self.query, self.record_class, kept.fields["answer"])
 
 
@@ -455,7 +455,7 @@ class _Connected(Query):
         parameters = {name: getattr(settings, name, None) for name in _PARAMETERS}
         return {"parameters": parameters, "backend_pid": value._protocol.get_server_pid()}, b"", {}
 
-    def again(self, kept: KeptAnswer) -> Any:
+    def rebuild_kept(self, kept: KeptAnswer) -> Any:
         return self.made(kept.fields["answer"])
 
     def made(self, encoded: Dict[str, Any]) -> Any:

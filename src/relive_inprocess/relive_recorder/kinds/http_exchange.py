@@ -27,7 +27,7 @@ from relive_recorder.recorder import RECORD, REPLAY, recorder
 from relive_recorder.values import NotKept, unpack
 from relive_recorder.wire import CollectedBody
 
-__all__ = ["HttpExchange", "asked_of", "patience", "settle", "until_cancelled", "was_cancelled"]
+__all__ = ["HttpExchange", "asked_of", "patience", "report_unread", "until_cancelled", "was_cancelled"]
 
 _mono = time.monotonic_ns
 # Of whose errors the text may be asked: their __str__ is known.
@@ -287,7 +287,7 @@ def described(body: CollectedBody) -> Any:
     return bodies.describe(body.held())
 
 
-def settle(request: int) -> None:
+def report_unread(request: int) -> None:
     """A request's handler ends: answers whose bodies it never read are told of now.
 
     Who keeps such an answer for ever, and its connection with it, is about to run out of connections; that the call had an

@@ -36,7 +36,7 @@ class Connected(Query):
         }
         return encoded, b"", {}
 
-    def again(self, kept: KeptAnswer) -> Any:
+    def rebuild_kept(self, kept: KeptAnswer) -> Any:
         return self.made(kept.fields["answer"])
 
     def rebuild_error(self, kept: KeptAnswer) -> BaseException:
@@ -100,7 +100,7 @@ class ExecutedQuery(Query):
     def ended(self, tag: str, goes_on: bool) -> Optional[Dict[str, Any]]:
         return {"rowcount": -1, "transaction": 2 if goes_on else 0, "status": tag}
 
-    def again(self, kept: KeptAnswer) -> Any:
+    def rebuild_kept(self, kept: KeptAnswer) -> Any:
         answer = kept.fields["answer"]
         rows = rows_again(kept, answer) if "columns" in answer else []
         binary = [number for number, one in enumerate(answer.get("types", ())) if one[0] == _BYTEA]
@@ -167,7 +167,7 @@ class TransactionEnd(ExecutedQuery):
     def recorded(self, value: Any, seq: int) -> None:
         pass
 
-    def again(self, kept: KeptAnswer) -> Any:
+    def rebuild_kept(self, kept: KeptAnswer) -> Any:
         self.connection._relive_state = kept.fields["answer"].get("transaction", 0)
 
     def rebuild_error(self, kept: KeptAnswer) -> BaseException:

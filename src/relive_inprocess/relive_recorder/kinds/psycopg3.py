@@ -164,7 +164,7 @@ class _Executed(_Postgres):
             answer["rowcount"] = cursor._rowcount
         return answer, data, more
 
-    def again(self, kept: KeptAnswer) -> Any:
+    def rebuild_kept(self, kept: KeptAnswer) -> Any:
         cursor, results = self.cursor, self.results_again(kept)
         _empty(cursor)
         if "columns" in kept.fields["answer"] or "execution" in kept.fields["answer"]:
@@ -190,7 +190,7 @@ class _Commanded(_Postgres):
     def encode(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
         return self.encoded_results([] if value is None else [value])
 
-    def again(self, kept: KeptAnswer) -> Any:
+    def rebuild_kept(self, kept: KeptAnswer) -> Any:
         return self.results_again(kept)[0]
 
 
@@ -403,7 +403,7 @@ class _Connected(Query):
         encoded["protocol_version"] = pgconn.protocol_version
         return recorder.scrubber.packed(encoded), b"", {}
 
-    def again(self, kept: KeptAnswer) -> Any:
+    def rebuild_kept(self, kept: KeptAnswer) -> Any:
         return self.make(kept.fields["answer"])
 
 

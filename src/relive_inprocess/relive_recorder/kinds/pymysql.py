@@ -135,7 +135,7 @@ class _Said(Query):
     def encode(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
         return {"server_status": self.connection.server_status}, b"", {}
 
-    def again(self, kept: KeptAnswer) -> Any:
+    def rebuild_kept(self, kept: KeptAnswer) -> Any:
         self.connection.server_status = kept.fields["answer"].get("server_status", 0)
 
 
@@ -177,8 +177,8 @@ class _Queried(_Said):
             result = self.connection._result
             result._relive_later = RowsLater(seq, [column[0] for column in result.description or ()])
 
-    def again(self, kept: KeptAnswer) -> Any:
-        super().again(kept)
+    def rebuild_kept(self, kept: KeptAnswer) -> Any:
+        super().rebuild_kept(kept)
         answer, connection = kept.fields["answer"], self.connection
         if self.unbuffered and "columns" in answer:
             raise self.broken("rows of unbuffered cursors are not answered in a replay")
@@ -311,7 +311,7 @@ class _Connected(_Said):
         encoded["host_info"] = self.connection.host_info
         return encoded, b"", {}
 
-    def again(self, kept: KeptAnswer) -> Any:
+    def rebuild_kept(self, kept: KeptAnswer) -> Any:
         self.pretend(kept.fields["answer"])
 
     def pretend(self, encoded: Dict[str, Any]) -> None:

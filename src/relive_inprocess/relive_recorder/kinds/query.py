@@ -14,9 +14,10 @@ Rows that are fetched later are events ``rows``: ``query`` (number of the query'
 import hashlib
 import json
 import re
+import threading
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
-from relive_recorder import bodies
+from relive_recorder import bodies, context
 from relive_recorder.calls import Channel, KeptAnswer, NoAnswer
 from relive_recorder.guard import attempt
 from relive_recorder.kinds.sql_names import secret_parameters, without_literals
@@ -31,13 +32,13 @@ __all__ = [
     "asked_of",
     "asked_quickly",
     "encoded_rows",
+    "flush_rows",
     "gather",
     "is_watching",
     "packed_row",
     "record_rows",
     "rows_again",
     "secret_columns",
-    "settle",
     "values_again",
 ]
 
@@ -92,14 +93,14 @@ class Query(Channel):
         except NoAnswer as miss:
             raise self.broken(str(miss)) from miss
 
-    def again(self, kept: KeptAnswer) -> Any:
+    def rebuild_kept(self, kept: KeptAnswer) -> Any:
         """What ``rebuild`` gives, which here may raise ``NotKept``."""
         return super().rebuild(kept)
 
     def rebuild(self, kept: KeptAnswer) -> Any:
         """The value again; what was not kept is an error of the library."""
         try:
-            return self.again(kept)
+            return self.rebuild_kept(kept)
         except NotKept as missing:
             raise self.broken(f"the recording does not hold this answer: {missing}") from missing
 
@@ -325,28 +326,35 @@ def rows_again(kept: KeptAnswer, answer: Dict[str, Any]) -> List[List[Any]]:
     return list(json.loads(kept.data.decode("utf-8", "surrogatepass")))
 
 
+_ident = threading.get_ident
 _gathering: "Dict[int, RowsLater]" = {}
 
 
-def settle() -> None:
-    """Write all rows that were fetched so far: whoever tells of a failure wants the one that was worked on."""
+def flush_rows() -> None:
+    """Write the rows that this thread has fetched so far for its request: the last is the one in which it failed."""
+    request, thread = context.here(), _ident()
     for later in list(_gathering.values()):
-        later.flush()
+        if later.request is request and later.thread == thread:
+            later.flush()
 
 
 class RowsLater:
     """Rows that were fetched from a query after it was answered, on their way into ``rows`` events.
 
-    They are gathered in batches that grow, so that few events are written for many rows; ``settle`` writes what is there.
+    They are gathered in batches that grow, so that few events are written for many rows; ``flush_rows`` writes what is there.
+
+    Attributes:
+        request, thread: which fetched the first of the rows that are gathered.
     """
 
-    __slots__ = ("_batch", "_query", "_rows", "_secret")
+    __slots__ = ("_batch", "_query", "_rows", "_secret", "request", "thread")
 
     def __init__(self, query: int, columns: Iterable[Any] = (), batch: int = 0) -> None:
         self._query = query
         self._secret = secret_columns(columns)
         self._rows: List[Any] = []
         self._batch = batch
+        self.request, self.thread = context.here(), _ident()
 
     def one(self, row: Any, batch: int = _FIRST_BATCH) -> None:
         """A row was fetched. ``batch``: how many are gathered at first, 1 where it may well be the only one."""
@@ -357,6 +365,7 @@ class RowsLater:
             self.flush()
             self._batch = min(self._batch * 4, _LAST_BATCH)
         elif len(self._rows) == 1:
+            self.request, self.thread = context.here(), _ident()
             _gathering[id(self)] = self
 
     def many(self, rows: Iterable[Any]) -> None:

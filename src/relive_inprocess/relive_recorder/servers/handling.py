@@ -184,7 +184,7 @@ class Handling:
             attempt(self._record_body)
         http = sys.modules.get("relive_recorder.kinds.http_exchange")
         if http is not None:
-            http.settle(self.number)
+            http.report_unread(self.number)
         quick = recorder.quick
         if (
             quick is None
