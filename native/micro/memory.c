@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "memory.h"
 
+#include "connections.h"
 #include "look.h"
 #include "mappings.h"
 #include "text.h"
@@ -42,6 +43,7 @@ void make_room(void)
 	afterwards.at = room_for(TEXT_MOST);
 	ahead.pages = room_for(COPIED_MOST);
 	late.pages = room_for(PAUSED_MOST);
+	waiting.at = room_for(WAITING_MOST);
 	ahead.at = room_for(RUNS_MOST * sizeof *ahead.at);
 	late.at = room_for(RUNS_MOST * sizeof *late.at);
 	present.at = room_for(RUNS_MOST * sizeof *present.at);

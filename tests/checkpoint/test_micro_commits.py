@@ -49,20 +49,23 @@ class Told:
             start_new_session=True,
             bufsize=0,
         )
-        assert self._line() == "ready"
+        assert self.hear() == "ready"
 
     @property
     def pid(self) -> int:
         return self.process.pid
 
-    def _line(self) -> str:
+    def hear(self) -> str:
         assert self.process.stdout is not None
         return self.process.stdout.readline().decode().strip()
 
     def ask(self, word: str) -> str:
+        self.begin(word)
+        return self.hear()
+
+    def begin(self, word: str) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(word.encode() + b"\n")
-        return self._line()
 
     def end(self) -> None:
         with contextlib.suppress(ProcessLookupError):

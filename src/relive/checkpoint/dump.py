@@ -226,6 +226,8 @@ class _Dump:
                     self._look_frozen()
                     self._collect_open_files()
                     taken = micro.go(self._target)
+                if taken is not None:
+                    micro.write_files(taken, self._staging.images)
                 self._is_whole = taken is not None
         except _IpcAppeared:
             micro.let_go()
@@ -233,8 +235,10 @@ class _Dump:
             micro.let_go()
             raise
         finally:
-            self._open_gate(None)  # it has no connections, or there is no such commit
+            self._open_gate(self._staging.images if self._is_whole else None)
         if taken is None:
+            if micro.has_lost_tracker:
+                watch.mend()
             self._looked_frozen = False
             self.files.forget_open()
             micro.forget(None)

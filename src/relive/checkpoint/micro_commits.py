@@ -20,7 +20,7 @@ import structlog
 
 from relive.checkpoint.criu import CriuTools
 from relive.checkpoint.micro_record import FullCommitNeeded, read_record, read_seen
-from relive.checkpoint.micro_tracker import MicroTracker
+from relive.checkpoint.micro_tracker import MicroTracker, TrackerDied
 from relive.checkpoint.target import Target
 from relive.errors import ReliveError
 from relive.kernel import procfs
@@ -41,6 +41,7 @@ class MicroCommits:
 
     Attributes:
         reason: why the last commit was not taken on top of another; None: it was.
+        has_lost_tracker: the tracker died in the middle of the last one, and may have left connections in repair mode.
     """
 
     def __init__(self, tools: CriuTools, store: Store) -> None:
@@ -55,6 +56,7 @@ class MicroCommits:
         self._left_alone = 0
         self._log = structlog.get_logger()
         self.reason: str | None = None
+        self.has_lost_tracker = False
 
     # -- a full commit ---------------------------------------------------------------------------------------------
 
@@ -108,6 +110,7 @@ class MicroCommits:
 
     def stop(self, target: Target) -> bool:
         """Stop the process and copy what has changed; False: there is to be a full commit, and it runs."""
+        self.has_lost_tracker = False
         base, self._base = self._base, None  # until all is there
         if base is None or self._tracker is None:
             return False
@@ -118,6 +121,7 @@ class MicroCommits:
             self._tracker.stop(record)
             self._under_way = base, record
         except FullCommitNeeded as refusal:
+            self.has_lost_tracker = isinstance(refusal, TrackerDied)
             self._refused(str(refusal))
             return False
         return True
@@ -137,8 +141,17 @@ class MicroCommits:
         """Something else went wrong while the process stood still: it runs on, and nothing was taken."""
         self.forget("the commit was given up")
 
+    def write_files(self, commit: MicroCommit, images: Path) -> None:
+        """Write what tells of the connections; ``write`` is to follow.
+
+        Raises:
+            OSError: the disk is full.
+        """
+        assert self._under_way is not None
+        self._under_way[0].write_files(commit, images)
+
     def write(self, commit: MicroCommit, images: Path) -> None:
-        """Write the images, from which the next commit goes on.
+        """Write the other images, from which the next commit goes on.
 
         Raises:
             OSError: the disk is full.
