@@ -64,13 +64,14 @@ static void say_facts(int fd, const struct connection *one, unsigned flags, cons
 	struct f_owner_ex owner = { 0 };
 	struct tcp_info info = { 0 };
 	socklen_t room = sizeof name;
+	const int named = getsockname(fd, (struct sockaddr *)&name, &room);
 
 	poll(&asked, 1, 0);
 	fcntl(fd, F_GETOWN_EX, &owner);
 	say("=connection %d %llu flags=%o ready=%x sndbuf=%d rcvbuf=%d peek=%d", one->number, (unsigned long long)one->inode, flags,
 	    (unsigned)asked.revents, number_of(fd, SOL_SOCKET, SO_SNDBUF), number_of(fd, SOL_SOCKET, SO_RCVBUF),
 	    number_of(fd, SOL_SOCKET, SO_PEEK_OFF));
-	say_name("name", getsockname(fd, (struct sockaddr *)&name, &room), &name, room);
+	say_name("name", named, &name, room);
 	say_name("peer", 0, peer, size);
 	room = sizeof info;
 	getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &room);

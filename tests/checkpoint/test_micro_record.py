@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from relive.checkpoint.micro_record import CopiedRun, FullCommitNeeded, WatchedDescriptor, read_record, read_seen
+from relive.checkpoint.micro_record import (
+    CopiedRun,
+    FullCommitNeeded,
+    WatchedDescriptor,
+    read_record,
+    read_seen,
+)
 
 PAGE = 4096
 TEXT = (

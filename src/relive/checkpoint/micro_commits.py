@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from relive.checkpoint.criu import CriuTools
-from relive.checkpoint.micro_record import FullCommitNeeded, read_record, read_seen
+from relive.checkpoint.micro_record import FullCommitNeeded, NotNow, read_record, read_seen
 from relive.checkpoint.micro_tracker import MicroTracker, TrackerDied
 from relive.checkpoint.target import Target
 from relive.errors import ReliveError
@@ -78,7 +78,7 @@ class MicroCommits:
                 self._begun = begun
             self._tracker.begin_base()
         except FullCommitNeeded as refusal:
-            self._refused(str(refusal))
+            self._refused(refusal)
 
     def look(self) -> None:
         """To be called while CRIU holds the process, before it lets go."""
@@ -86,7 +86,7 @@ class MicroCommits:
             try:
                 self._tracker.look(self._directory / "look")
             except FullCommitNeeded as refusal:
-                self._refused(str(refusal))
+                self._refused(refusal)
 
     def set_base(self, images: Path) -> None:
         """The images of the full commit are whole; the next one may be taken on top of it."""
@@ -99,7 +99,7 @@ class MicroCommits:
             seen = read_seen(self._directory / "look")
             self._base = MicroBase(images, seen, self._directory / "pages")
         except (FullCommitNeeded, OSError, ReliveError, ValueError, KeyError) as refusal:
-            self._refused(str(refusal))
+            self._refused(refusal)
 
     # -- a commit on top of it -------------------------------------------------------------------------------------
 
@@ -122,7 +122,7 @@ class MicroCommits:
             self._under_way = base, record
         except FullCommitNeeded as refusal:
             self.has_lost_tracker = isinstance(refusal, TrackerDied)
-            self._refused(str(refusal))
+            self._refused(refusal)
             return False
         return True
 
@@ -134,7 +134,7 @@ class MicroCommits:
             self._tracker.go()
             return base.decide(read_record(path), Path(f"/proc/{target.root}/root"))
         except (FullCommitNeeded, ReliveError, ValueError, KeyError, StopIteration) as refusal:
-            self._refused(str(refusal))
+            self._refused(refusal)
             return None
 
     def let_go(self) -> None:
@@ -166,9 +166,11 @@ class MicroCommits:
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
-    def _refused(self, reason: str) -> None:
-        self._refusals += 1
-        self._left_alone = min(1 << min(self._refusals - 1, 16), _PATIENCE_MOST) - 1
+    def _refused(self, refusal: Exception) -> None:
+        reason = str(refusal)
+        if not isinstance(refusal, NotNow):
+            self._refusals += 1
+            self._left_alone = min(1 << min(self._refusals - 1, 16), _PATIENCE_MOST) - 1
         self._log.info("a full commit is needed", reason=reason)
         self.forget(reason)
         self._end_tracker()

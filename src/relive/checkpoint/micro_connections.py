@@ -1,8 +1,8 @@
 """The TCP connections of a commit on top of another: their images are made of what was seen, after the pattern of the base's.
 
-A connection of the base goes on where it stands now; one that is gone is left out. One that is new is written as one of the base that is
-like it in all that CRIU saves, with its own ends and numbers. Where the base has none like it, a full commit is needed. What an
-epoll instance watches follows. Nothing here reads or writes a file.
+A connection of the base goes on where it stands now; one that is gone is left out. One that is new is written as one of the base
+that is like it in all that CRIU saves, with its own ends and numbers. Where the base has none like it, a full commit is needed.
+What an epoll instance watches follows. Nothing here reads or writes a file.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from relive.checkpoint.micro_record import (
     FullCommitNeeded,
     MicroRecord,
+    NotNow,
     RecordedConnection,
     RecordedStream,
     Seen,
@@ -177,7 +178,11 @@ def _write_watched(
     others: Iterable[WatchedDescriptor],
 ) -> None:
     saved = {(one.tfd, one.inode): one for one in target.tfd}
-    devices = {one.device: saved[one.descriptor, one.inode].dev for one in before if (one.descriptor, one.inode) in saved}
+    devices = {
+        one.device: saved[one.descriptor, one.inode].dev
+        for one in before
+        if (one.descriptor, one.inode) in saved
+    }
     rows = []
     for one in others:
         if (one.descriptor, one.inode) not in saved:
@@ -210,7 +215,7 @@ def _is_connection(entry: pb.InetSkEntry) -> bool:
 def _check_alive(seen: Seen) -> None:
     for one in seen.connections:
         if one.state != _ESTABLISHED or one.ready & _BROKEN:
-            raise FullCommitNeeded(f"descriptor {one.descriptor} is a connection that ends")
+            raise NotNow(f"descriptor {one.descriptor} is a connection that ends")
         if one.peek != -1:
             raise FullCommitNeeded(f"descriptor {one.descriptor} has an offset for peeking")
 

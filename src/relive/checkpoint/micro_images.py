@@ -16,13 +16,26 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from relive.checkpoint.micro_fingerprint import check_hidden, check_same, check_trackable, new_mappings
 from relive.checkpoint.micro_connections import BaseConnections, FollowedConnections
+from relive.checkpoint.micro_fingerprint import (
+    check_hidden,
+    check_same,
+    check_trackable,
+    new_mappings,
+    pipe_contents,
+)
 from relive.checkpoint.micro_record import FullCommitNeeded, MicroRecord, RecordedThread, Seen
 from relive.checkpoint.page_files import copy_bytes, lazy_spans
 from relive.checkpoint.page_runs import Span
 from relive.images import criu_images_pb2 as pb
-from relive.images.image_file import decode, messages, read_entries, read_first, write_entries
+from relive.images.image_file import (
+    decode,
+    followed_entries,
+    messages,
+    read_entries,
+    read_first,
+    write_entries,
+)
 from relive.images.pagemap import read_pagemap
 
 __all__ = ["MicroBase", "MicroCommit"]
@@ -37,6 +50,7 @@ _NS = 1_000_000_000
 _REGISTERS = (  # of user_regs_struct, by the names of CRIU's image
     "r15 r14 r13 r12 bp bx r11 r10 r9 r8 ax cx dx si di orig_ax ip cs flags sp ss fs_base gs_base ds es fs gs"
 ).split()
+_IN_PIPES = "pipes-data.img"
 _STREAMS = "tcp-stream-"
 _FX = struct.Struct("<HHHHQQII")
 _WITH_STATE = (
@@ -102,6 +116,8 @@ class MicroBase:
         self._pid = tree[0].pid
         self._refuse_unfollowed(images)
         self._seen = seen
+        if pipe_contents(seen) != _saved_in_pipes(images / _IN_PIPES):
+            raise FullCommitNeeded("what lies in a pipe changed while CRIU saved it")
         self._small = {
             path.name: path.read_bytes()
             for path in images.iterdir()
@@ -315,6 +331,16 @@ class MicroBase:
             for first, end in _adjacent(commit.files, commit.offsets):
                 source = sources[int(commit.files[first])]
                 copy_bytes(source, target.fileno(), int(commit.offsets[first]), (end - first) * _PAGE)
+
+
+def _saved_in_pipes(path: Path) -> dict[int, bytes]:
+    found = {}
+    if path.exists():
+        whole = path.read_bytes()
+        for entry, behind in followed_entries(path.name, whole, pb.PipeDataEntry, lambda one: one.bytes):
+            if behind:
+                found[entry.pipe_id] = behind
+    return found
 
 
 def _by_address(runs: Iterable[tuple[int, int]]) -> tuple[Numbers, Numbers]:

@@ -17,6 +17,7 @@ __all__ = [
     "CopiedRun",
     "FullCommitNeeded",
     "MicroRecord",
+    "NotNow",
     "RecordedConnection",
     "RecordedMapping",
     "RecordedStream",
@@ -27,9 +28,19 @@ __all__ = [
     "read_seen",
 ]
 
-_TEXT, _AFTERWARDS, _THREAD, _PRESENT, _AHEAD_RUNS, _AHEAD_PAGES, _RUNS, _PAGES, _CLOCKS, _OFFSETS, _WAITING = range(
-    1, 12
-)
+(
+    _TEXT,
+    _AFTERWARDS,
+    _THREAD,
+    _PRESENT,
+    _AHEAD_RUNS,
+    _AHEAD_PAGES,
+    _RUNS,
+    _PAGES,
+    _CLOCKS,
+    _OFFSETS,
+    _WAITING,
+) = range(1, 12)
 _HEAD = struct.Struct("=QQ")
 _REGION = struct.Struct("=QQQ")
 _THREAD_HEAD = struct.Struct("=QQ27Q")
@@ -44,6 +55,10 @@ _WATCHED = re.compile(
 
 class FullCommitNeeded(Exception):
     """A commit cannot be taken on top of another, for the reason given; the process runs on, and CRIU has to dump all of it."""
+
+
+class NotNow(FullCommitNeeded):
+    """What is in the way passes by itself: the next commit may well be possible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +168,9 @@ class RecordedStream:
     max_window: int
     rcv_wnd: int
     rcv_wup: int
-    reuse: bool
-    received: bytes = b""
-    sent: bytes = b""
+    reuse: bool = field(kw_only=True)
+    received: bytes = field(default=b"", kw_only=True)
+    sent: bytes = field(default=b"", kw_only=True)
 
 
 @dataclass(slots=True)
@@ -208,7 +223,9 @@ class Seen:
 
     def _read_watched(self, line: str) -> None:
         found = [
-            WatchedDescriptor(int(number), int(events, 16), int(data, 16), int(position), int(inode, 16), device)
+            WatchedDescriptor(
+                int(number), int(events, 16), int(data, 16), int(position), int(inode, 16), device
+            )
             for number, events, data, position, inode, device in _WATCHED.findall(line)
         ]
         self.watched[int(line.split(maxsplit=2)[1])] = frozenset(found)
