@@ -77,8 +77,7 @@ static void say_pipe(int fd, ino_t inode, int waiting)
 		size = read(copy[0], found, sizeof found);
 	if (size == waiting) {
 		say(" data=%llu:", (unsigned long long)inode);
-		for (ssize_t i = 0; i < size; i++)
-			say("%02x", found[i]);
+		say_bytes(found, (size_t)size);
 	}
 	if (reading >= 0)
 		close(reading);

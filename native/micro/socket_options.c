@@ -14,8 +14,7 @@ void say_name(const char *label, int result, const struct sockaddr_storage *name
 	say(" %s=", label);
 	if (result)
 		return;
-	for (socklen_t i = 0; i < size && i < sizeof *name; i++)
-		say("%02x", ((const unsigned char *)name)[i]);
+	say_bytes(name, size < sizeof *name ? size : sizeof *name);
 }
 
 static void say_option(int fd, int level, int option)
@@ -26,8 +25,7 @@ static void say_option(int fd, int level, int option)
 	if (getsockopt(fd, level, option, value, &size))
 		return;
 	say(" %d.%d=", level, option);
-	for (socklen_t i = 0; i < size && i < sizeof value; i++)
-		say("%02x", value[i]);
+	say_bytes(value, size < sizeof value ? size : sizeof value);
 }
 
 static bool is_changing(int level, int option)
