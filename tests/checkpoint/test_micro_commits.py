@@ -197,6 +197,14 @@ def test_changes_of_memory_files_and_masks_are_followed(
     assert int(told.ask("count")) >= 2
 
 
+def test_a_byte_that_stays_in_a_pipe_is_none_that_is_under_way(told: Told, taking: Taking) -> None:
+    """libuv keeps one as a lock."""
+    told.ask("data in a pipe")
+    taking.base(told.pid)
+    taking.follow(told, "count")
+    assert int(told.ask("count")) >= 2
+
+
 @pytest.mark.parametrize(
     ("before", "word", "reason"),
     [
