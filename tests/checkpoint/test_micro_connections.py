@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import socket
 import subprocess
 import sys
@@ -43,6 +44,17 @@ class Client:
         self._told = told
         self._address = ("127.0.0.1", int(told.ask("port")))
         self.held: list[socket.socket] = []
+
+    def settle(self) -> None:
+        """Wait until all that either end has sent is acknowledged."""
+        eventually(lambda: not self._sending(), "that all is acknowledged")
+
+    def _sending(self) -> list[str]:
+        port = f":{self._address[1]:04X}"
+        rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        return [
+            row[4] for row in rows if row[3] == "01" and port in row[1] + row[2] and row[4][:8] != "0" * 8
+        ]
 
     def connect(self) -> socket.socket:
         made = socket.create_connection(self._address)
@@ -117,12 +129,60 @@ def test_connections_are_written_as_criu_writes_them(told: Told, taking: Taking,
     client.connect().send(b"a new one")
     told.ask("hang up")
     told.ask("answer")
+    client.settle()
     mine = on_top(taking, told)
     assert mine == by_criu(taking, told)
     waiting = [stream[1] for _, stream in mine["sockets"].values() if stream is not None]
     assert len(waiting) == 2
     assert any(one.startswith(b"a new one") for one in waiting)
     assert client.held[-1].recv(100) == b"answer"
+
+
+def check_goes_on(before: Images, after: Images) -> None:
+    """Of a process that did nothing between: more may have come, and what it sent been acknowledged."""
+    assert (before["opened"], before["watched"]) == (after["opened"], after["watched"])
+    assert before["sockets"].keys() == after["sockets"].keys()
+    for inode, (_, stream) in before["sockets"].items():
+        if stream is None:
+            continue
+        (entry, waiting), (later, waiting_later) = stream, after["sockets"][inode][1]
+        received, received_later = waiting[: entry.inq_len], waiting_later[: later.inq_len]
+        assert received_later.startswith(received)
+        assert (later.inq_seq - entry.inq_seq) % (1 << 32) == len(received_later) - len(received)
+        assert waiting[entry.inq_len :].endswith(waiting_later[later.inq_len :])
+        for name in ("outq_seq", "opt_mask", "snd_wscale", "rcv_wscale", "mss_clamp"):
+            assert getattr(entry, name) == getattr(later, name)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(20))
+def test_connections_are_written_as_criu_writes_them_for_long(
+    told: Told, taking: Taking, client: Client, seed: int
+) -> None:
+    """``pytest -m soak tests/checkpoint/test_micro_connections.py``: whatever clients and service did before."""
+    chance = random.Random(seed)
+    client.connect()
+    compared = 0
+    for _ in range(25):
+        for _ in range(chance.randrange(8)):
+            what = chance.choice(["connect", "send", "answer", "echo", "hang up"])
+            if what == "connect" or len(client.held) < 2:
+                client.connect()
+            elif what == "hang up":
+                told.ask("hang up")
+                client.held.pop(0).close()
+            elif what == "answer":
+                told.ask("answer")
+            else:
+                client.held[-1].send(chance.randbytes(chance.randrange(1, 3000)))
+                told.ask("echo" if what == "echo" else "nothing")
+        taking.micro._refusals = 0
+        mine, is_on_top = images_of(taking, told.pid)
+        if is_on_top:
+            check_goes_on(mine, by_criu(taking, told))
+            compared += 1
+    assert compared > 5
 
 
 def test_a_connection_works_on_after_many_commits(told: Told, taking: Taking, client: Client) -> None:
