@@ -1,10 +1,11 @@
 """What commits on top of others cost, after every request of a Python service, in pairs with raw ``criu dump --leave-running``.
 
-    python benchmarks/micro.py [--megabytes 14 --megabytes 100] [--requests 100] [--json]
+    python benchmarks/micro.py [--megabytes 14 --megabytes 100] [--requests 100] [--kept N] [--json]
 
 For each request: it is answered, a micro-commit is taken and stored; every tenth time raw CRIU dumps the same process then.
 *pause*: how long the process stood still, as the tracker and CRIU measure it; *durable*: until the commit was safely on disk;
 *bytes*: what the directory of the store grew by. Full commits that were taken instead are counted, and not among the pauses.
+``--kept``: so many clients keep their connections open meanwhile.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import http.client
 import json
 import os
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
@@ -37,11 +39,13 @@ from relive.model.commit import CommitId, Trigger
 from relive.store import Store
 
 SERVICE = """
-import json, sys
+import json, socket, sys, threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 held = bytearray(int(sys.argv[2]) << 20)
 held[:] = bytes(range(1, 251)) * (len(held) // 250 + 1)
-counts = {}
+counts, kept = {}, []
+listener = socket.create_server(("127.0.0.1", int(sys.argv[3])))
+threading.Thread(target=lambda: [kept.append(listener.accept()) for _ in range(int(sys.argv[4]))]).start()
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         counts[len(counts) % 1000] = counts.get(len(counts) % 1000, 0) + 1
@@ -91,11 +95,11 @@ def dump_raw(tools: CriuTools, pid: int, directory: Path) -> tuple[float, float]
     return wall, frozen
 
 
-def measure(megabytes: int, requests: int, home: Path) -> dict[str, object]:
+def measure(megabytes: int, requests: int, kept: int, home: Path) -> dict[str, object]:
     settings = load_settings(home=home, tools=load_settings().tools_path, micro=True)
-    tools, port = CriuTools(settings.tools_path), free_port()
+    tools, port, beside = CriuTools(settings.tools_path), free_port(), free_port()
     service = subprocess.Popen(
-        [sys.executable, "-c", SERVICE, str(port), str(max(0, megabytes - BARE))],
+        [sys.executable, "-c", SERVICE, str(port), str(max(0, megabytes - BARE)), str(beside), str(kept)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -107,10 +111,12 @@ def measure(megabytes: int, requests: int, home: Path) -> dict[str, object]:
     raw: list[tuple[float, float]] = []
     full = 0
     parents: list[CommitId] = []
+    clients: list[socket.socket] = []
     store = Store(settings.store)
     micro = MicroCommits(tools, store)
     try:
         wait_for(port)
+        clients = [socket.create_connection(("127.0.0.1", beside)) for _ in range(kept)]
         with Watchdog(tools.watchdog) as watchdog:
             for number in range(requests):
                 get(port)
@@ -134,12 +140,15 @@ def measure(megabytes: int, requests: int, home: Path) -> dict[str, object]:
                 if number % RAW_EVERY == 0:
                     raw.append(dump_raw(tools, service.pid, home / "raw"))
     finally:
+        for client in clients:
+            client.close()
         micro.close()
         store.close()
         service.kill()
         service.wait()
     return {
         "megabytes": megabytes,
+        "kept": kept,
         "commits": len(pauses),
         "full": full,
         "pause_ms": quantiles(pauses),
@@ -165,6 +174,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--megabytes", type=int, action="append")
     parser.add_argument("--requests", type=int, default=100)
+    parser.add_argument("--kept", type=int, default=0)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     found = []
@@ -172,7 +182,7 @@ def main() -> None:
         home = Path(tempfile.mkdtemp(prefix="relive-micro-"))
         with contextlib.ExitStack() as stack:
             stack.callback(shutil.rmtree, home, ignore_errors=True)
-            found.append(measure(megabytes, options.requests, home))
+            found.append(measure(megabytes, options.requests, options.kept, home))
     load = os.getloadavg()[0]
     if options.json:
         print(json.dumps({"load": load, "measured": found}))

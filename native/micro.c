@@ -8,7 +8,8 @@
  *   base            what is written from now on is noted anew: a commit of all of it follows        -> "ok"
  *   look FILE       what can be seen of the process from outside, while somebody else holds it      -> "ok"
  *   commit FILE     1. what has been written is copied while the process runs,
- *                   2. its threads are stopped,
+ *                   2. its threads are stopped; where what is seen is not as in the base, as a lock that is held or a byte in
+ *                      a pipe may be for a moment, they run on for a millisecond or some, and it begins again,
  *                   3. what can be seen, and by a round trip through each thread what cannot, is taken,
  *                   4. what has been written since 1 is copied                                      -> "stopped"
  *                   "go" has it run on and write FILE                                  -> "done PAUSE_NS", or "failed REASON"
@@ -45,7 +46,11 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-enum { GO_WITHIN_MS = 30000 /* whoever asked sees to it that it is sooner, as for CRIU (native/watchdog.c) */ };
+enum {
+	GO_WITHIN_MS = 30000, /* whoever asked sees to it that it is sooner, as for CRIU (native/watchdog.c) */
+	LOOKS_MORE = 4,
+	SETTLES_NS = 500000, /* and twice as long each time */
+};
 
 unsigned char *buffer;
 struct process process;
@@ -105,7 +110,10 @@ static void tell_why(const char *what, const char *reason)
 /* A look while somebody else holds all threads. */
 static void look_only(const char *path)
 {
-	if (!find_threads() || !look() || !look_afterwards())
+	bool well = find_threads() && look();
+
+	keep_as_base();
+	if (!well || !look_afterwards())
 		tell_why("failed", refusal);
 	else if (!write_look(path))
 		tell_why("failed", strerror(errno));
@@ -115,13 +123,22 @@ static void look_only(const char *path)
 
 static bool commit(const char *path)
 {
-	int64_t clocks[4], began;
+	int64_t clocks[4], began, paused = 0;
 	char said[16];
 	bool well, goes;
 
 	well = copy_ahead();
-	began = clock_ns(CLOCK_MONOTONIC);
-	well = well && stop_all() && look() && make_round_trips() && copy_late();
+	for (int tries = 0;; tries++) {
+		began = clock_ns(CLOCK_MONOTONIC);
+		well = well && stop_all() && look();
+		if (!well || is_as_base() || tries == LOOKS_MORE)
+			break;
+		let_go();
+		paused += clock_ns(CLOCK_MONOTONIC) - began;
+		nanosleep(&(struct timespec){ 0, SETTLES_NS << tries }, NULL);
+		well = copy_more_ahead();
+	}
+	well = well && make_round_trips() && copy_late();
 	if (!well) {
 		let_go();
 		tell_why("refused", refusal);
@@ -133,7 +150,7 @@ static bool commit(const char *path)
 	tell("stopped");
 	goes = hear(said, sizeof said, GO_WITHIN_MS);
 	let_go();
-	clocks[3] = clock_ns(CLOCK_MONOTONIC) - began;
+	clocks[3] = paused + clock_ns(CLOCK_MONOTONIC) - began;
 	if (!goes)
 		return false; /* whoever asked is gone, or too slow: nothing that comes now would be what was asked for */
 	if (!strcmp(said, "drop")) {

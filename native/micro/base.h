@@ -20,6 +20,7 @@ struct thread {
 	bool held; /* it stands still, and it was heard how it stopped */
 	int owed; /* a signal that somebody else has sent it and that we were told of; it gets it when it is let go */
 	struct context context;
+	uint64_t cushion, trip; /* addresses of two frames: the first sleeps for a while, and goes on to the second, where its round trip begins */
 	uint64_t results; /* address of what the calls of its round trip answer */
 	struct mapping stack;
 };

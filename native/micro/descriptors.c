@@ -6,6 +6,8 @@
 #include "descriptors.h"
 
 #include "base.h"
+#include "connections.h"
+#include "socket_options.h"
 #include "text.h"
 
 #include <arpa/inet.h>
@@ -23,35 +25,21 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 
-enum { DESCRIPTORS_MOST = 4096 };
+enum {
+	DESCRIPTORS_MOST = 4096,
+	LITTLE = 256, /* [bytes] */
+};
 
-static void say_option(int fd, int level, int option)
+static const char *of_self(int fd)
 {
-	unsigned char value[128];
-	socklen_t size = sizeof value;
+	static char path[32];
 
-	if (getsockopt(fd, level, option, value, &size))
-		return;
-	say(" %d.%d=", level, option);
-	for (socklen_t i = 0; i < size && i < sizeof value; i++)
-		say("%02x", value[i]);
-}
-
-static void say_name(const char *label, int result, const struct sockaddr_storage *name, socklen_t size)
-{
-	say(" %s=", label);
-	if (result)
-		return;
-	for (socklen_t i = 0; i < size && i < sizeof *name; i++)
-		say("%02x", ((const unsigned char *)name)[i]);
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	return path;
 }
 
 static void say_socket(int fd)
 {
-	static const int general[] = { 1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 16, 18, 20, 21, 25, 26, 29, 30, 34, 36, 38, 39, 44, 46, 72 };
-	static const int tcp[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 18, 23 };
-	static const int ip[] = { 1, 2, 8, 15, 19 };
-	static const int ip6[] = { 26, 49, 67, 75, 78 };
 	struct sockaddr_storage name;
 	socklen_t size = sizeof name;
 	struct pollfd asked = { .fd = fd, .events = POLLIN | POLLPRI | POLLRDHUP };
@@ -71,14 +59,30 @@ static void say_socket(int fd)
 	size = sizeof info;
 	if (!getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size))
 		say(" state=%d backlog=%u", info.tcpi_state, info.tcpi_state == TCP_LISTEN ? info.tcpi_sacked : 0);
-	for (size_t i = 0; i < sizeof general / sizeof *general; i++)
-		say_option(fd, SOL_SOCKET, general[i]);
-	for (size_t i = 0; i < sizeof tcp / sizeof *tcp; i++)
-		say_option(fd, IPPROTO_TCP, tcp[i]);
-	for (size_t i = 0; i < sizeof ip / sizeof *ip; i++)
-		say_option(fd, IPPROTO_IP, ip[i]);
-	for (size_t i = 0; i < sizeof ip6 / sizeof *ip6; i++)
-		say_option(fd, IPPROTO_IPV6, ip6[i]);
+	say_options(fd, false);
+}
+
+/* With what lies in it, where that is little: some keep a byte in a pipe for good, as a lock. It stays there (tee(2)). */
+static void say_pipe(int fd, ino_t inode, int waiting)
+{
+	unsigned char found[LITTLE];
+	ssize_t size = 0;
+	int reading, copy[2];
+
+	say(" in=%d size=%d", waiting, fcntl(fd, F_GETPIPE_SZ));
+	if (waiting <= 0 || waiting > LITTLE || pipe2(copy, O_CLOEXEC | O_NONBLOCK))
+		return;
+	reading = open(of_self(fd), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	if (reading >= 0 && tee(reading, copy[1], LITTLE, SPLICE_F_NONBLOCK) == waiting)
+		size = read(copy[0], found, sizeof found);
+	if (size == waiting) {
+		say(" data=%llu:", (unsigned long long)inode);
+		say_bytes(found, (size_t)size);
+	}
+	if (reading >= 0)
+		close(reading);
+	close(copy[0]);
+	close(copy[1]);
 }
 
 /* Of descriptors for the same file: whether they are one open file, with one position. */
@@ -102,6 +106,8 @@ static void say_descriptor(int number, const struct stat *facts, int same)
 	if (slurp(of_process("fdinfo/%d", number), info, sizeof info) < 0)
 		info[0] = 0;
 	sscanf(info, "pos: %llu flags: %o", &position, &flags);
+	if (S_ISSOCK(facts->st_mode) && say_connection(number, facts->st_ino, flags))
+		return;
 	say("fd %d mode %o device %llx inode %llu links %lu special %x:%x flags %o same %d goal %s\n", number, facts->st_mode,
 	    (unsigned long long)facts->st_dev, (unsigned long long)facts->st_ino,
 	    S_ISDIR(facts->st_mode) ? 0UL : (unsigned long)facts->st_nlink, major(facts->st_rdev), minor(facts->st_rdev), flags, same,
@@ -133,7 +139,7 @@ static void say_descriptor(int number, const struct stat *facts, int same)
 			if (S_ISSOCK(facts->st_mode))
 				say_socket(mine);
 			else if (S_ISFIFO(facts->st_mode) && !ioctl(mine, FIONREAD, &waiting))
-				say(" in=%d size=%d", waiting, fcntl(mine, F_GETPIPE_SZ));
+				say_pipe(mine, facts->st_ino, waiting);
 			else if (!ioctl(mine, FIONREAD, &waiting))
 				say(" in=%d", waiting);
 			close(mine);
@@ -155,6 +161,7 @@ bool say_descriptors(void)
 	DIR *all = opendir(of_process("fd"));
 	int count = 0;
 
+	forget_connections();
 	if (!all)
 		return refuse("its descriptors cannot be seen");
 	while ((entry = readdir(all)) && count < DESCRIPTORS_MOST)

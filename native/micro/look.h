@@ -9,6 +9,10 @@ bool find_threads(void);
  * mappings. To be called while all threads stand still. False: refused. */
 bool look(void);
 
+/* Of the last look: keeps what has to be the same in each commit, and tells whether it is. */
+void keep_as_base(void);
+bool is_as_base(void);
+
 /* What seldom changes, or takes long to be seen: to be called when the process runs again. It goes to `afterwards`. False: refused. */
 bool look_afterwards(void);
 

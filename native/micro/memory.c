@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "memory.h"
 
+#include "connections.h"
 #include "look.h"
 #include "mappings.h"
 #include "text.h"
@@ -42,6 +43,7 @@ void make_room(void)
 	afterwards.at = room_for(TEXT_MOST);
 	ahead.pages = room_for(COPIED_MOST);
 	late.pages = room_for(PAUSED_MOST);
+	waiting.at = room_for(WAITING_MOST);
 	ahead.at = room_for(RUNS_MOST * sizeof *ahead.at);
 	late.at = room_for(RUNS_MOST * sizeof *late.at);
 	present.at = room_for(RUNS_MOST * sizeof *present.at);
@@ -83,9 +85,8 @@ static bool scan_range(struct run_list *list, const struct mapping *range, uint6
 }
 
 /* All mappings but the kernel's own and shared ones, as they were read last; neighbours of one kind at a time. */
-static bool scan_all(struct run_list *list, uint64_t flags, uint64_t mask, uint64_t returned)
+static bool scan_more(struct run_list *list, uint64_t flags, uint64_t mask, uint64_t returned)
 {
-	list->count = list->size = 0;
 	for (int i = 0; i < mapping_count;) {
 		struct mapping range = mappings[i++];
 
@@ -99,8 +100,14 @@ static bool scan_all(struct run_list *list, uint64_t flags, uint64_t mask, uint6
 	return true;
 }
 
-/* Copies the regions one after the other; those that cannot be read are marked, and have no pages. */
-static bool copy_runs(struct run_list *list, uint64_t most)
+static bool scan_all(struct run_list *list, uint64_t flags, uint64_t mask, uint64_t returned)
+{
+	list->count = list->size = 0;
+	return scan_more(list, flags, mask, returned);
+}
+
+/* Copies the regions from one on, one after the other; those that cannot be read are marked, and have no pages. */
+static bool copy_runs(struct run_list *list, size_t from, uint64_t most)
 {
 	struct iovec there[IOV], here;
 	size_t total = 0;
@@ -109,8 +116,7 @@ static bool copy_runs(struct run_list *list, uint64_t most)
 		total += list->at[i].end - list->at[i].start;
 	if (total > most)
 		return refuse("more has changed than is copied at a time");
-	list->size = 0;
-	for (size_t i = 0; i < list->count;) {
+	for (size_t i = from; i < list->count;) {
 		size_t n = 0, size = 0;
 
 		for (; n < IOV && i + n < list->count; n++) {
@@ -150,7 +156,14 @@ bool begin_tracking_anew(void)
 
 bool copy_ahead(void)
 {
-	return open_pagemap() && scan_all(&ahead, SCAN_WP_MATCHING, IS_WRITTEN, IS_PRESENT) && copy_runs(&ahead, COPIED_MOST);
+	return open_pagemap() && scan_all(&ahead, SCAN_WP_MATCHING, IS_WRITTEN, IS_PRESENT) && copy_runs(&ahead, 0, COPIED_MOST);
+}
+
+bool copy_more_ahead(void)
+{
+	const size_t known = ahead.count;
+
+	return open_pagemap() && scan_more(&ahead, SCAN_WP_MATCHING, IS_WRITTEN, IS_PRESENT) && copy_runs(&ahead, known, COPIED_MOST);
 }
 
 /* Has writes to the pages of regions noted anew; of memory without files also of what lies between two of one mapping. */
@@ -180,7 +193,7 @@ bool copy_late(void)
 
 	if (!open_pagemap() || !scan_all(&present, 0, 0, IS_WPALLOWED | IS_WRITTEN | IS_SWAPPED))
 		return false;
-	late.count = 0;
+	late.count = late.size = 0;
 	for (size_t i = 0; i < present.count; i++) {
 		struct region *one = &present.at[i];
 		const struct mapping *of = mapping_of(one->start);
@@ -197,7 +210,7 @@ bool copy_late(void)
 	}
 	if (!is_tracked)
 		return refuse("its memory is another one");
-	if (!copy_runs(&late, PAUSED_MOST))
+	if (!copy_runs(&late, 0, PAUSED_MOST))
 		return false;
 	/* Refused: shared memory. The caller knows it by name. */
 	for (int i = 0; is_new && i < mapping_count; i++) {

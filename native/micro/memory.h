@@ -22,6 +22,7 @@ void make_room(void);
 /* Has what is written from now on noted anew. Each false: refused. */
 bool begin_tracking_anew(void);
 bool copy_ahead(void);
+bool copy_more_ahead(void); /* once more, beside what was copied before */
 
 /* With all stopped: what there is of memory, and copies of what may differ from the last copy. */
 bool copy_late(void);

@@ -3,6 +3,7 @@
 #include "record.h"
 
 #include "base.h"
+#include "connections.h"
 #include "look.h"
 #include "memory.h"
 #include "text.h"
@@ -11,7 +12,7 @@
 #include <fcntl.h>
 #include <string.h>
 
-enum section { TEXT = 1, AFTERWARDS, THREAD, PRESENT, AHEAD_RUNS, AHEAD_PAGES, RUNS, PAGES, CLOCKS, XSAVE_OFFSETS };
+enum section { TEXT = 1, AFTERWARDS, THREAD, PRESENT, AHEAD_RUNS, AHEAD_PAGES, RUNS, PAGES, CLOCKS, XSAVE_OFFSETS, WAITING };
 
 struct stopped_thread {
 	uint64_t tid, mask;
@@ -90,5 +91,6 @@ bool write_commit(const char *path, const int64_t clocks[4])
 			       write_section(fd, AHEAD_PAGES, ahead.pages, ahead.size) &&
 			       write_section(fd, RUNS, late.at, late.count * sizeof *late.at) &&
 			       write_section(fd, PAGES, late.pages, late.size) &&
-			       write_section(fd, CLOCKS, clocks, 4 * sizeof *clocks) && write_offsets(fd));
+			       write_section(fd, CLOCKS, clocks, 4 * sizeof *clocks) && write_offsets(fd) &&
+			       write_section(fd, WAITING, waiting.at, waiting.size));
 }

@@ -4,6 +4,7 @@
 
 #include "../tracker/stops.h"
 #include "base.h"
+#include "connections.h"
 #include "mappings.h"
 #include "text.h"
 
@@ -16,11 +17,13 @@
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <ucontext.h>
 
 enum {
 	CALLS_MOST = 96,
 	FRAME = 8 + 304, /* return address, and as much of ucontext_t as the kernel reads */
+	CUSHION_S = 2, /* so long has whoever started us for what has to be put back when we are killed */
 };
 
 struct call {
@@ -151,13 +154,25 @@ static bool has_code(void)
 	return refuse("its code is not where it was");
 }
 
+/* Has a thread go to a frame as soon as it runs. */
+static bool stand_before(struct thread *t, uint64_t frame)
+{
+	struct user_regs_struct r = t->context.registers;
+
+	r.rip = process.restore;
+	r.rsp = frame + 8;
+	r.orig_rax = (unsigned long)-1;
+	r.eflags &= ~0x100UL;
+	return ptrace(PTRACE_SETREGS, t->tid, 0, &r) ? refuse("the registers of thread %d cannot be written", (int)t->tid) : true;
+}
+
 /* Lays all frames, and has the thread stand before the first; *room of what the calls answer is at t->results. */
 static bool lay_round_trip(struct thread *t)
 {
 	static unsigned char image[CALLS_MOST * (FRAME + 16) + 4096];
 	struct call calls[CALLS_MOST];
+	static const struct timespec awhile = { .tv_sec = CUSHION_S };
 	struct process on = process;
-	struct user_regs_struct r;
 	uint64_t all = ~0ULL, room, first, at;
 	struct iovec here, there;
 	int count;
@@ -172,11 +187,13 @@ static bool lay_round_trip(struct thread *t)
 	count = find_calls(t, calls, 0, &room);
 	t->results = (t->context.frame - 64 - room) & ~63ULL;
 	count = find_calls(t, calls, t->results, &room);
-	first = (t->results - (uint64_t)count * (FRAME + 16) - 64) & ~63ULL;
+	first = (t->results - (uint64_t)(count + 1) * (FRAME + 16) - 64) & ~63ULL;
 	if (first < t->stack.start + PAGE || first > t->context.frame)
 		return refuse("the stack of thread %d is too small", (int)t->tid);
 	memset(image, 0, sizeof image);
-	at = first;
+	t->cushion = first;
+	at = t->trip = first + FRAME;
+	memcpy(image, &process.restore, 8);
 	for (int i = 0; i < count; i++) {
 		uint64_t behind = at + FRAME;
 		unsigned char *to = image + (at - first);
@@ -191,6 +208,9 @@ static bool lay_round_trip(struct thread *t)
 		}
 		at = behind;
 	}
+	lay_call(image, &(struct call){ SYS_nanosleep, (long)at, 0, 0, 0, false }, t->trip, false);
+	memcpy(image + (at - first), &awhile, sizeof awhile);
+	at += sizeof awhile;
 	here = (struct iovec){ image, at - first };
 	there = (struct iovec){ (void *)first, at - first };
 	if (process_vm_writev(process.pid, &here, 1, &there, 1, 0) != (ssize_t)(at - first))
@@ -200,13 +220,10 @@ static bool lay_round_trip(struct thread *t)
 	there = (struct iovec){ (void *)t->results, room };
 	if (process_vm_writev(process.pid, &here, 1, &there, 1, 0) != (ssize_t)room)
 		return refuse("the stack of thread %d cannot be written", (int)t->tid);
-	r = t->context.registers;
-	r.rip = process.restore;
-	r.rsp = first + 8;
-	r.orig_rax = (unsigned long)-1;
-	r.eflags &= ~0x100UL;
 	/* In this order: from here on the frames give everything back. */
-	if (ptrace(PTRACE_SETREGS, t->tid, 0, &r) || ptrace(PTRACE_SETSIGMASK, t->tid, sizeof all, &all))
+	if (!stand_before(t, t->trip))
+		return false;
+	if (ptrace(PTRACE_SETSIGMASK, t->tid, sizeof all, &all))
 		return refuse("the registers of thread %d cannot be written", (int)t->tid);
 	return true;
 }
@@ -254,6 +271,19 @@ static bool say_hidden(struct thread *t)
 	return true;
 }
 
+/* With all threads before their cushions: were we killed now, nobody would use a connection before it is put back. */
+static bool read_streams_safely(void)
+{
+	bool well = true;
+
+	for (int i = 0; i < thread_count; i++)
+		well = well && stand_before(&threads[i], threads[i].cushion);
+	well = well && read_streams();
+	for (int i = 0; i < thread_count; i++)
+		well = stand_before(&threads[i], threads[i].trip) && well;
+	return well;
+}
+
 bool make_round_trips(void)
 {
 	static const int harmless[] = { SIGCHLD, SIGURG, SIGWINCH }; /* the last is the least likely to be waited for */
@@ -274,6 +304,8 @@ bool make_round_trips(void)
 	for (int i = 0; i < thread_count; i++)
 		if (!lay_round_trip(&threads[i]))
 			return false; /* those that are laid run through their frames when they are let go */
+	if (connection_count && !read_streams_safely())
+		return false;
 	for (int i = 0; i < thread_count; i++) {
 		if (ptrace(PTRACE_CONT, threads[i].tid, 0, 0))
 			return refuse("thread %d has ended", (int)threads[i].tid);

@@ -39,6 +39,23 @@ void append(const char *what, size_t size)
 	text.size += size;
 }
 
+void say_bytes(const void *what, size_t size)
+{
+	static const char digits[] = "0123456789abcdef";
+	const unsigned char *from = what;
+	char *to = text.at + text.size;
+
+	if (2 * size > TEXT_MOST - text.size) {
+		is_cut_off = true;
+		return;
+	}
+	for (size_t i = 0; i < size; i++) {
+		*to++ = digits[from[i] >> 4];
+		*to++ = digits[from[i] & 15];
+	}
+	text.size += 2 * size;
+}
+
 const char *of_process(const char *form, ...)
 {
 	static char path[4][256];

@@ -17,6 +17,7 @@ extern bool is_cut_off;
 
 __attribute__((format(printf, 1, 2))) void say(const char *form, ...);
 void append(const char *what, size_t size);
+void say_bytes(const void *what, size_t size); /* as hexadecimal digits */
 
 /* A name in /proc/PID; good for the next three as well. */
 __attribute__((format(printf, 1, 2))) const char *of_process(const char *form, ...);

@@ -115,6 +115,17 @@ def test_private_memory_may_grow_come_go_and_change_its_rights() -> None:
     assert (made.flags, made.madv, made.status) == (0x4022, 1 << 14, 0x201)
 
 
+def test_what_the_kernel_gives_stays_as_criu_has_saved_it() -> None:
+    """Also where two neighbours are one for CRIU: without the second whoever reads the time dies in a branch."""
+    data = (
+        area(0x20000, 0x24000, "r--p", "00:00 0 [vvar]", "rd mr"),
+        area(0x24000, 0x26000, "r--p", "00:00 0 [vvar_vclock]", "rd mr"),
+    )
+    now = seen(*area(0x1000, 0x3000), *LIBRARY, *data[0], *data[1])
+    made = new_mappings(now, now, [*ENTRIES, entry(0x20000, 0x26000)])
+    assert [(one.start, one.end) for one in made] == [(0x1000, 0x3000), (0x9000, 0xA000), (0x20000, 0x26000)]
+
+
 @pytest.mark.parametrize(
     "now",
     [

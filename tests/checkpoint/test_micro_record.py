@@ -7,10 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from relive.checkpoint.micro_record import CopiedRun, FullCommitNeeded, read_record, read_seen
+from relive.checkpoint.micro_record import (
+    CopiedRun,
+    FullCommitNeeded,
+    WatchedDescriptor,
+    read_record,
+    read_seen,
+)
 
 PAGE = 4096
-TEXT = b"stat 1\n=position 3 40 200\n=map 1000-3000 rw-p 00000000 00:00 0 \n?brk 1000\n"
+TEXT = (
+    b"stat 1\n=position 3 40 200\n=map 1000-3000 rw-p 00000000 00:00 0 \n?brk 1000\n"
+    b"=connection 8 77 flags=2004002 ready=1 sndbuf=10 rcvbuf=20 peek=-1 name=0200 peer=0203 state=1 like family=2 1.9=01\n"
+    b"fd 4 info pos:\t0|tfd:        8 events:       19 data: ffff  pos:0 ino:4d sdev:8|\n"
+    b"=stream 77 1 3 1000 2 2000 7 8 9 1460 55 11 12 13 14 15 1\n"
+)
 AFTERWARDS = b"=flags 1000 rd wr sd\npersonality 0\n"
 UNREAD = 1 << 32
 
@@ -35,6 +46,7 @@ WHOLE = b"".join(
         section(8, b"c" * PAGE),
         section(9, struct.pack("=4q", 1, 2, 3, 4)),
         section(10, struct.pack("=QQ", 576, 256) * 20),
+        section(11, b"insou"),
     )
 )
 
@@ -48,7 +60,7 @@ def path(tmp_path: Path) -> Path:
 
 def test_a_whole_record_is_read(path: Path) -> None:
     record = read_record(path)
-    assert record.seen.lines == ["stat 1", "personality 0"]
+    assert record.seen.lines == ["stat 1", "fd 4 info pos:\t0|", "personality 0"]
     assert record.seen.positions == {3: (40, 200)}
     assert record.seen.hidden == ["brk 1000"]
     assert record.seen.flags == {0x1000: frozenset({"rd", "wr", "sd"})}
@@ -64,6 +76,18 @@ def test_a_whole_record_is_read(path: Path) -> None:
     assert (thread.tid, thread.mask, thread.registers) == (7, 0x10, tuple(range(27)))
     assert record.present == [(1, 4)]
     assert (record.wall_ns, record.monotonic_ns, record.boot_ns, record.pause_ns) == (1, 2, 3, 4)
+
+
+def test_connections_are_read_with_what_waits_in_them(path: Path) -> None:
+    record = read_record(path)
+    [connection] = record.seen.connections
+    assert (connection.descriptor, connection.inode, connection.peek) == (8, 77, -1)
+    assert (connection.flags, connection.closes) == (0o4002, True)
+    assert (connection.name, connection.peer, connection.like) == (b"\2\0", b"\2\3", "family=2 1.9=01")
+    assert record.seen.watched == {4: {WatchedDescriptor(8, 0x19, 0xFFFF, 0, 77, "8")}}
+    stream = record.streams[77]
+    assert (stream.inq_seq, stream.outq_seq, stream.mss_clamp, stream.reuse) == (1000, 2000, 1460, True)
+    assert (stream.received, stream.sent) == (b"ins", b"ou")
 
 
 def test_copies_are_found_in_the_file_in_the_order_of_copying(path: Path) -> None:
@@ -83,4 +107,4 @@ def test_one_that_is_cut_off_is_never_taken_for_whole(path: Path, size: int) -> 
 
 def test_a_look_needs_no_pages(path: Path) -> None:
     path.write_bytes(section(1, TEXT) + section(2, AFTERWARDS))
-    assert read_seen(path).lines == ["stat 1", "personality 0"]
+    assert read_seen(path).lines == ["stat 1", "fd 4 info pos:\t0|", "personality 0"]

@@ -79,6 +79,14 @@ def connected() -> None:
     kept.extend((listener, socket.create_connection(listener.getsockname()), listener.accept()))
 
 
+def accept() -> None:
+    """One more connection, as servers take them: it does not block, and epoll watches it."""
+    taken, _ = listener.accept()
+    taken.setblocking(False)
+    epoll.register(taken, select.EPOLLIN)
+    accepted.append(taken)
+
+
 def pipe_with_data() -> None:
     _, writing = os.pipe()
     os.write(writing, b"left")
@@ -142,12 +150,19 @@ DOES = {
     "listen": lambda: kept.append(socket.create_server(("127.0.0.1", 0))),
     "socket option": lambda: listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     "connect": connected,
+    "accept": accept,
+    "hang up": lambda: accepted.pop(0).close(),
+    "answer": lambda: accepted[-1].send(b"answer"),
+    "echo": lambda: accepted[-1].send(accepted[-1].recv(100)),
+    "wait for it": lambda: accepted[-1].setblocking(True),
+    "no delay": lambda: accepted[-1].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     "data in a pipe": pipe_with_data,
     "userfaultfd": userfaultfd,
     "watch much": watch_much,
     "epoll": lambda: epoll.register(listener, select.EPOLLIN),
 }
 
+accepted: list[socket.socket] = []
 counted = 0
 kept_file = Path(sys.argv[1]).open("ab")  # noqa: SIM115  it stays open
 listener = socket.create_server(("127.0.0.1", 0))
@@ -158,6 +173,8 @@ for line in sys.stdin:
     if word == "count":
         counted += 1
         print(counted, flush=True)
+    elif word == "port":
+        print(listener.getsockname()[1], flush=True)
     else:
         DOES[word]()
         print("done", flush=True)

@@ -12,10 +12,12 @@ from relive.kernel import procfs
 from support.ports import free_port
 from support.waiting import eventually
 
-from .harness import PYTHON, SERVICES, Capsule, Relive, ask
+from .harness import PYTHON, SERVICES, Capsule, Http, Relive, ask, counting
+from .scenario import settled
 
 ON_TOP = "taken on top of the one before"
 TRACKER = "relive-micro"
+TRIES = 20
 
 
 def is_whole(told: dict[str, Any]) -> bool:
@@ -48,6 +50,35 @@ def test_a_branch_goes_on_where_a_commit_on_top_of_others_was_taken(relive: Reli
     told = ask(port, "/")
     assert told["requests"] == 8
     assert is_whole(told)
+
+
+def test_a_branch_has_the_connections_that_clients_kept_amid_traffic(relive: Relive, tmp_path: Path) -> None:
+    """And its clock of now, which programs read from what the kernel maps beside their code."""
+    port = free_port()
+    command = [PYTHON, "-m", "uvicorn", "--app-dir", SERVICES, "counter_app:app", "--port", str(port)]
+    service = relive.run(*command, RELIVE_MICRO="1", COUNTER_DB=str(tmp_path / "hits.db"))
+    ask(port, "/state")
+    on_top = 0
+    with counting(port) as load:
+        for _ in range(TRIES):
+            first = load.last
+            commit = relive.commit(service)
+            last = load.last + 1
+            load.more(3)
+            on_top += relive.agent_log(service).count(ON_TOP) > on_top
+            if on_top == 2:
+                break
+        assert on_top == 2
+        branch = relive.restore(commit, port, clock="now")
+        state = settled(ask(branch.ports[port], "/state"))
+        assert first <= state["count"] <= last
+        inward = [one for one in commit.manifest.connections if one.inward]
+        assert inward
+        held = [line.split()[3] == "01" for line in branch.exec("cat", "/proc/net/tcp").splitlines()[1:]]
+        assert sum(held) >= 2 * len(inward)  # both ends, of which one is forged
+        with Http(branch.ports[port]) as client:
+            assert client("POST", "/count")["count"] == state["count"] + 1
+        branch.stop()
 
 
 def test_a_service_goes_on_without_its_tracker_and_without_its_agent(relive: Relive) -> None:

@@ -222,10 +222,12 @@ class _Dump:
             self._close_gate()
             if micro.stop(self._target):
                 if not self._leaves_out_ipc or not holds_ipc(self._target.root):
-                    self._stands_still()
+                    self._stands_still(at_once=True)
                     self._look_frozen()
                     self._collect_open_files()
                     taken = micro.go(self._target)
+                if taken is not None:
+                    micro.write_files(taken, self._staging.images)
                 self._is_whole = taken is not None
         except _IpcAppeared:
             micro.let_go()
@@ -233,8 +235,10 @@ class _Dump:
             micro.let_go()
             raise
         finally:
-            self._open_gate(None)  # it has no connections, or there is no such commit
+            self._open_gate(self._staging.images if self._is_whole else None)
         if taken is None:
+            if micro.has_lost_tracker:
+                watch.mend()
             self._looked_frozen = False
             self.files.forget_open()
             micro.forget(None)
@@ -329,10 +333,10 @@ class _Dump:
         self._gate_closed = True
         self._cursor = self._gate.close()
 
-    def _stands_still(self) -> None:
+    def _stands_still(self, *, at_once: bool = False) -> None:
         self._taken = (time.time_ns(), time.monotonic_ns())
         if self._cursor is not None:
-            self._cursor = self._gate.settle(self._cursor)
+            self._cursor = self._gate.settle(self._cursor, at_once=at_once)
 
     def _collect_open_files(self) -> None:
         self.files.collect_open()

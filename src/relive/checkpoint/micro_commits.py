@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from relive.checkpoint.criu import CriuTools
-from relive.checkpoint.micro_record import FullCommitNeeded, read_record, read_seen
-from relive.checkpoint.micro_tracker import MicroTracker
+from relive.checkpoint.micro_record import FullCommitNeeded, NotNow, read_record, read_seen
+from relive.checkpoint.micro_tracker import MicroTracker, TrackerDied
 from relive.checkpoint.target import Target
 from relive.errors import ReliveError
 from relive.kernel import procfs
@@ -41,6 +41,7 @@ class MicroCommits:
 
     Attributes:
         reason: why the last commit was not taken on top of another; None: it was.
+        has_lost_tracker: the tracker died in the middle of the last one, and may have left connections in repair mode.
     """
 
     def __init__(self, tools: CriuTools, store: Store) -> None:
@@ -55,6 +56,7 @@ class MicroCommits:
         self._left_alone = 0
         self._log = structlog.get_logger()
         self.reason: str | None = None
+        self.has_lost_tracker = False
 
     # -- a full commit ---------------------------------------------------------------------------------------------
 
@@ -76,7 +78,7 @@ class MicroCommits:
                 self._begun = begun
             self._tracker.begin_base()
         except FullCommitNeeded as refusal:
-            self._refused(str(refusal))
+            self._refused(refusal)
 
     def look(self) -> None:
         """To be called while CRIU holds the process, before it lets go."""
@@ -84,7 +86,7 @@ class MicroCommits:
             try:
                 self._tracker.look(self._directory / "look")
             except FullCommitNeeded as refusal:
-                self._refused(str(refusal))
+                self._refused(refusal)
 
     def set_base(self, images: Path) -> None:
         """The images of the full commit are whole; the next one may be taken on top of it."""
@@ -97,7 +99,7 @@ class MicroCommits:
             seen = read_seen(self._directory / "look")
             self._base = MicroBase(images, seen, self._directory / "pages")
         except (FullCommitNeeded, OSError, ReliveError, ValueError, KeyError) as refusal:
-            self._refused(str(refusal))
+            self._refused(refusal)
 
     # -- a commit on top of it -------------------------------------------------------------------------------------
 
@@ -108,6 +110,7 @@ class MicroCommits:
 
     def stop(self, target: Target) -> bool:
         """Stop the process and copy what has changed; False: there is to be a full commit, and it runs."""
+        self.has_lost_tracker = False
         base, self._base = self._base, None  # until all is there
         if base is None or self._tracker is None:
             return False
@@ -118,7 +121,8 @@ class MicroCommits:
             self._tracker.stop(record)
             self._under_way = base, record
         except FullCommitNeeded as refusal:
-            self._refused(str(refusal))
+            self.has_lost_tracker = isinstance(refusal, TrackerDied)
+            self._refused(refusal)
             return False
         return True
 
@@ -130,15 +134,24 @@ class MicroCommits:
             self._tracker.go()
             return base.decide(read_record(path), Path(f"/proc/{target.root}/root"))
         except (FullCommitNeeded, ReliveError, ValueError, KeyError, StopIteration) as refusal:
-            self._refused(str(refusal))
+            self._refused(refusal)
             return None
 
     def let_go(self) -> None:
         """Something else went wrong while the process stood still: it runs on, and nothing was taken."""
         self.forget("the commit was given up")
 
+    def write_files(self, commit: MicroCommit, images: Path) -> None:
+        """Write what tells of the connections; ``write`` is to follow.
+
+        Raises:
+            OSError: the disk is full.
+        """
+        assert self._under_way is not None
+        self._under_way[0].write_files(commit, images)
+
     def write(self, commit: MicroCommit, images: Path) -> None:
-        """Write the images, from which the next commit goes on.
+        """Write the other images, from which the next commit goes on.
 
         Raises:
             OSError: the disk is full.
@@ -153,9 +166,11 @@ class MicroCommits:
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
-    def _refused(self, reason: str) -> None:
-        self._refusals += 1
-        self._left_alone = min(1 << min(self._refusals - 1, 16), _PATIENCE_MOST) - 1
+    def _refused(self, refusal: Exception) -> None:
+        reason = str(refusal)
+        if not isinstance(refusal, NotNow):
+            self._refusals += 1
+            self._left_alone = min(1 << min(self._refusals - 1, 16), _PATIENCE_MOST) - 1
         self._log.info("a full commit is needed", reason=reason)
         self.forget(reason)
         self._end_tracker()

@@ -11,14 +11,15 @@ import socket
 import stat
 from collections.abc import Iterable, Sequence
 
-from relive.checkpoint.micro_record import FullCommitNeeded, RecordedMapping, Seen
+from relive.checkpoint.micro_record import FullCommitNeeded, NotNow, RecordedMapping, Seen
 from relive.images import criu_images_pb2 as pb
 
-__all__ = ["check_hidden", "check_same", "check_trackable", "new_mappings"]
+__all__ = ["check_hidden", "check_same", "check_trackable", "new_mappings", "pipe_contents"]
 
 _DEVICES = frozenset({"1:3", "1:5", "1:7", "1:8", "1:9"})  # null, zero, full, random, urandom
 _POLLIN = 1
 _O_DIRECT = 0o40000
+_IN_PIPE = re.compile(r" data=(\d+):([0-9a-f]+)$")
 _TIMER = re.compile(r"it_value: \(0, 0\)")
 _ANONYMOUS = ("anon_inode:[eventpoll]", "anon_inode:[eventfd]", "anon_inode:[signalfd]", "anon_inode:inotify")
 _FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6)
@@ -43,7 +44,7 @@ def check_trackable(seen: Seen) -> None:
         if kind == "timens_offsets" and re.search(r"[1-9]", re.sub(r"[a-z]+", "", rest)):
             raise FullCommitNeeded("it is in a time namespace with clocks of its own")
         if kind == "thread" and re.search(r" (SigPnd|ShdPnd):\t0*[1-9a-f]", line):
-            raise FullCommitNeeded("a signal is pending")
+            raise NotNow("a signal is pending")
     for line in seen.lines:
         if line.startswith("fd ") and " goal " in line:
             _check_descriptor(line)
@@ -86,8 +87,10 @@ def _check_state(line: str) -> None:
         raise FullCommitNeeded(f"descriptor {number} cannot be looked into")
     if "it_value" in line and not _TIMER.search(line):
         raise FullCommitNeeded(f"descriptor {number} is a timer that runs")
+    if "data" in facts:  # what lies in a pipe is compared, byte for byte
+        return
     if facts.get("in", "0") not in ("0", "-1") or facts.get("out", "0") not in ("0", "-1"):
-        raise FullCommitNeeded(f"there is data in descriptor {number}")
+        raise NotNow(f"there is data in descriptor {number}")
     if "family" not in facts:
         return
     family = int(facts["family"])
@@ -96,11 +99,21 @@ def _check_state(line: str) -> None:
     if facts["peer"] and family != socket.AF_UNIX:
         raise FullCommitNeeded(f"descriptor {number} is connected")
     if int(facts["ready"], 16) & _POLLIN:
-        raise FullCommitNeeded(f"something waits in descriptor {number}")
+        raise NotNow(f"something waits in descriptor {number}")
 
 
 def _pairs(words: Sequence[str]) -> dict[str, str]:
     return dict(zip(words[::2], words[1::2], strict=False))
+
+
+def pipe_contents(seen: Seen) -> dict[int, bytes]:
+    """Of each pipe that holds something, by its number."""
+    found = {}
+    for line in seen.lines:
+        told = _IN_PIPE.search(line)
+        if told is not None and line.startswith("fd "):
+            found[int(told[1])] = bytes.fromhex(told[2])
+    return found
 
 
 def check_same(base: Seen, now: Seen) -> None:
@@ -182,6 +195,7 @@ def new_mappings(base: Seen, now: Seen, entries: Iterable[pb.VmaEntry]) -> list[
     """
     known = {(one.start, one.end): one for one in base.mappings}
     by_span = {(one.start, one.end): one for one in entries}
+    own = [(one.start, one.end) for one in base.mappings if one.name.startswith(_OF_THE_KERNEL)]
     found: list[pb.VmaEntry] = []
     for mapping in now.mappings:
         span = (mapping.start, mapping.end)
@@ -191,8 +205,6 @@ def new_mappings(base: Seen, now: Seen, entries: Iterable[pb.VmaEntry]) -> list[
         if mapping.name.startswith(_OF_THE_KERNEL):
             if not is_same:
                 raise FullCommitNeeded(f"{mapping.name} has changed")
-            if span in by_span:
-                found.append(by_span[span])
         elif is_same:
             if span not in by_span:
                 raise FullCommitNeeded(f"CRIU has no mapping {mapping.line}")
@@ -203,7 +215,9 @@ def new_mappings(base: Seen, now: Seen, entries: Iterable[pb.VmaEntry]) -> list[
     for line in gone:
         if line.split(maxsplit=5)[4] != "0":
             raise FullCommitNeeded(f"a mapping of a file is gone: {line}")
-    return found
+    # CRIU may take two neighbours for one, as [vvar] and [vvar_vclock]: the vDSO reads the second.
+    found += [one for one in by_span.values() if any(start <= one.start < end for start, end in own)]
+    return sorted(found, key=lambda one: one.start)
 
 
 def _flags(seen: Seen, mapping: RecordedMapping) -> frozenset[str]:

@@ -16,12 +16,26 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from relive.checkpoint.micro_fingerprint import check_hidden, check_same, check_trackable, new_mappings
+from relive.checkpoint.micro_connections import BaseConnections, FollowedConnections
+from relive.checkpoint.micro_fingerprint import (
+    check_hidden,
+    check_same,
+    check_trackable,
+    new_mappings,
+    pipe_contents,
+)
 from relive.checkpoint.micro_record import FullCommitNeeded, MicroRecord, RecordedThread, Seen
 from relive.checkpoint.page_files import copy_bytes, lazy_spans
 from relive.checkpoint.page_runs import Span
 from relive.images import criu_images_pb2 as pb
-from relive.images.image_file import decode, messages, read_entries, read_first, write_entries
+from relive.images.image_file import (
+    decode,
+    followed_entries,
+    messages,
+    read_entries,
+    read_first,
+    write_entries,
+)
 from relive.images.pagemap import read_pagemap
 
 __all__ = ["MicroBase", "MicroCommit"]
@@ -36,9 +50,10 @@ _NS = 1_000_000_000
 _REGISTERS = (  # of user_regs_struct, by the names of CRIU's image
     "r15 r14 r13 r12 bp bx r11 r10 r9 r8 ax cx dx si di orig_ax ip cs flags sp ss fs_base gs_base ds es fs gs"
 ).split()
+_IN_PIPES = "pipes-data.img"
+_STREAMS = "tcp-stream-"
 _FX = struct.Struct("<HHHHQQII")
 _WITH_STATE = (
-    "tcp-stream-",
     "ghost-file-",
     "remap-fpath",
     "packetsk",
@@ -71,6 +86,7 @@ class MicroCommit(NamedTuple):
     mappings: list[pb.VmaEntry]
     end_of_heap: int
     cores: dict[int, pb.CoreEntry]
+    connections: FollowedConnections
 
     @property
     def copied_pages(self) -> int:
@@ -100,6 +116,8 @@ class MicroBase:
         self._pid = tree[0].pid
         self._refuse_unfollowed(images)
         self._seen = seen
+        if pipe_contents(seen) != _saved_in_pipes(images / _IN_PIPES):
+            raise FullCommitNeeded("what lies in a pipe changed while CRIU saved it")
         self._small = {
             path.name: path.read_bytes()
             for path in images.iterdir()
@@ -119,6 +137,12 @@ class MicroBase:
             self._beside(name).unlink(missing_ok=True)
             os.link(images / name, self._beside(name))
         new_mappings(seen, seen, self._memory.vmas)  # each must be found in CRIU's images
+        streams = {
+            name: read_first(images / name, pb.TcpStreamEntry)
+            for name in self._small
+            if name.startswith(_STREAMS)
+        }
+        self._connections = BaseConnections(seen, self._files(), self._descriptors(), streams)
 
     @property
     def _pagemap(self) -> str:
@@ -161,7 +185,8 @@ class MicroBase:
         private = [(one.start // _PAGE, one.end // _PAGE) for one in seen.mappings if "p" in one.rights]
         files, offsets, pages = self._find_pages(record, special, private)
         cores = {one.tid: _core_of(self._cores[one.tid], one, record.xsave) for one in record.threads}
-        return MicroCommit(record, pages, files, offsets, mappings, end_of_heap, cores)
+        connections = self._connections.follow(record, self._placed_files(seen))
+        return MicroCommit(record, pages, files, offsets, mappings, end_of_heap, cores, connections)
 
     def _check_sizes(self, seen: Seen, root: Path) -> None:
         """Files that are mapped or run, as CRIU will check them when it restores; open ones are noted anew."""
@@ -179,14 +204,19 @@ class MicroBase:
         bodies = messages("files.img", self._small["files.img"])
         return [decode("files.img", body, pb.FileEntry) for body in bodies]
 
+    @property
+    def _fdinfo(self) -> str:
+        return next(name for name in self._small if name.startswith("fdinfo-"))
+
+    def _descriptors(self) -> list[pb.FdinfoEntry]:
+        name = self._fdinfo
+        return [decode(name, body, pb.FdinfoEntry) for body in messages(name, self._small[name])]
+
     def _regular_of(self, number: int) -> int:
         """The id of the file that a descriptor stands for."""
-        for name, data in self._small.items():
-            if name.startswith("fdinfo-"):
-                for body in messages(name, data):
-                    entry = decode(name, body, pb.FdinfoEntry)
-                    if entry.fd == number:
-                        return entry.id
+        for entry in self._descriptors():
+            if entry.fd == number:
+                return entry.id
         raise FullCommitNeeded(f"descriptor {number} is not in the base")
 
     def _find_pages(
@@ -217,14 +247,31 @@ class MicroBase:
             )
         return files, offsets, pages
 
+    def write_files(self, commit: MicroCommit, images: Path) -> None:
+        """Write what says which connections there are and where each stands, into an empty directory.
+
+        Raises:
+            OSError: the disk is full.
+        """
+        followed = commit.connections
+        for name, entries in (("files.img", followed.files), (self._fdinfo, followed.descriptors)):
+            (images / name).write_bytes(self._small[name])
+            write_entries(images / name, entries)
+        for name, (entry, waiting) in followed.streams.items():
+            (images / name).write_bytes(self._small[followed.patterns[name]])
+            write_entries(images / name, [entry])
+            with (images / name).open("ab") as file:
+                file.write(waiting)
+
     def write(self, commit: MicroCommit, images: Path) -> None:
-        """Write all images into an empty directory; afterwards this is the base of the next one.
+        """Write all images but those of ``write_files``; afterwards this is the base of the next one.
 
         Raises:
             OSError: the disk is full; this is then of no use any more.
         """
         for name, data in self._small.items():
-            (images / name).write_bytes(data)
+            if not name.startswith(_STREAMS) and name not in ("files.img", self._fdinfo):
+                (images / name).write_bytes(data)
         for name in self._others:
             os.link(self._beside(name), images / name)
         record = commit.record
@@ -236,13 +283,13 @@ class MicroBase:
         memory.vmas.extend(commit.mappings)
         memory.mm_brk = commit.end_of_heap
         write_entries(images / f"mm-{self._pid}.img", [memory])
-        self._write_files(record.seen, images)
         self._write_clocks(record, images)
         self._write_pages(commit, images)
         self._held = _Pages(commit.pages, np.arange(len(commit.pages), dtype=np.int64))
         self._link(images)
 
-    def _write_files(self, seen: Seen, images: Path) -> None:
+    def _placed_files(self, seen: Seen) -> list[pb.FileEntry]:
+        """The base's, with the positions and sizes of regular ones as of now."""
         regular = {self._regular_of(number): place for number, place in seen.positions.items()}
         entries = self._files()
         for entry in entries:
@@ -250,7 +297,7 @@ class MicroBase:
                 entry.reg.pos, size = regular[entry.id]
                 if entry.reg.HasField("size"):
                     entry.reg.size = size
-        write_entries(images / "files.img", entries)
+        return entries
 
     def _write_clocks(self, record: MicroRecord, images: Path) -> None:
         path = images / "timens-0.img"
@@ -284,6 +331,16 @@ class MicroBase:
             for first, end in _adjacent(commit.files, commit.offsets):
                 source = sources[int(commit.files[first])]
                 copy_bytes(source, target.fileno(), int(commit.offsets[first]), (end - first) * _PAGE)
+
+
+def _saved_in_pipes(path: Path) -> dict[int, bytes]:
+    found = {}
+    if path.exists():
+        whole = path.read_bytes()
+        for entry, behind in followed_entries(path.name, whole, pb.PipeDataEntry, lambda one: one.bytes):
+            if behind:
+                found[entry.pipe_id] = behind
+    return found
 
 
 def _by_address(runs: Iterable[tuple[int, int]]) -> tuple[Numbers, Numbers]:

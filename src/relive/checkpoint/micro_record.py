@@ -6,8 +6,9 @@ All numbers are this machine's, u64 unless said: a file is a sequence of (kind, 
 
 from __future__ import annotations
 
+import re
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from relive.checkpoint.page_runs import Span
@@ -16,26 +17,48 @@ __all__ = [
     "CopiedRun",
     "FullCommitNeeded",
     "MicroRecord",
+    "NotNow",
+    "RecordedConnection",
     "RecordedMapping",
+    "RecordedStream",
     "RecordedThread",
     "Seen",
+    "WatchedDescriptor",
     "read_record",
     "read_seen",
 ]
 
-_TEXT, _AFTERWARDS, _THREAD, _PRESENT, _AHEAD_RUNS, _AHEAD_PAGES, _RUNS, _PAGES, _CLOCKS, _OFFSETS = range(
-    1, 11
-)
+(
+    _TEXT,
+    _AFTERWARDS,
+    _THREAD,
+    _PRESENT,
+    _AHEAD_RUNS,
+    _AHEAD_PAGES,
+    _RUNS,
+    _PAGES,
+    _CLOCKS,
+    _OFFSETS,
+    _WAITING,
+) = range(1, 12)
 _HEAD = struct.Struct("=QQ")
 _REGION = struct.Struct("=QQQ")
 _THREAD_HEAD = struct.Struct("=QQ27Q")
 _CLOCK_NUMBERS = struct.Struct("=4q")
 _PAGE = 4096
 _UNREAD = 1 << 32
+_O_CLOEXEC = 0o2000000
+_WATCHED = re.compile(
+    r"tfd: *(\d+) events: *([0-9a-f]+) data: *([0-9a-f]+) +pos:(-?\d+) ino:([0-9a-f]+) sdev:([0-9a-f]+)\|"
+)
 
 
 class FullCommitNeeded(Exception):
     """A commit cannot be taken on top of another, for the reason given; the process runs on, and CRIU has to dump all of it."""
+
+
+class NotNow(FullCommitNeeded):
+    """What is in the way passes by itself: the next commit may well be possible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +82,97 @@ class RecordedMapping:
         return int(self.line.split(maxsplit=5)[4])
 
 
+@dataclass(frozen=True, slots=True)
+class WatchedDescriptor:
+    """One of those that an epoll instance watches, as its fdinfo has it; ``device`` as written there."""
+
+    descriptor: int
+    events: int
+    data: int
+    position: int
+    inode: int
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedConnection:
+    """A descriptor of a TCP connection.
+
+    Attributes:
+        flags: with which it is open (fcntl(2), F_GETFL), without those of the descriptor itself.
+        closes: FD_CLOEXEC is set.
+        state: as in TCP_INFO. ready: what poll(2) says.
+        name, peer: struct sockaddr_in or sockaddr_in6.
+        peek: SO_PEEK_OFF.
+        like: all else that CRIU saves of it; equal where two are alike.
+    """
+
+    descriptor: int
+    inode: int
+    flags: int
+    closes: bool
+    state: int
+    ready: int
+    send_buffer: int
+    receive_buffer: int
+    peek: int
+    name: bytes
+    peer: bytes
+    like: str
+
+    @classmethod
+    def parse(cls, line: str) -> RecordedConnection:
+        """From a line that begins with "=connection"; raises ValueError, KeyError."""
+        head, _, like = line.partition(" like ")
+        _, descriptor, inode, *words = head.split()
+        facts = dict(word.split("=", 1) for word in words)
+        flags = int(facts["flags"], 8)
+        return cls(
+            descriptor=int(descriptor),
+            inode=int(inode),
+            flags=flags & ~_O_CLOEXEC,
+            closes=bool(flags & _O_CLOEXEC),
+            state=int(facts["state"]),
+            ready=int(facts["ready"], 16),
+            send_buffer=int(facts["sndbuf"]),
+            receive_buffer=int(facts["rcvbuf"]),
+            peek=int(facts["peek"]),
+            name=bytes.fromhex(facts["name"]),
+            peer=bytes.fromhex(facts["peer"]),
+            like=like,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedStream:
+    """Where a TCP connection stood; names are those of CRIU's ``tcp-stream.proto``.
+
+    Attributes:
+        received: bytes that had come and were not read. sent: that had been sent and were not acknowledged.
+        reuse: SO_REUSEADDR.
+    """
+
+    inode: int
+    state: int
+    inq_len: int
+    inq_seq: int
+    outq_len: int
+    outq_seq: int
+    opt_mask: int
+    snd_wscale: int
+    rcv_wscale: int
+    mss_clamp: int
+    timestamp: int
+    snd_wl1: int
+    snd_wnd: int
+    max_window: int
+    rcv_wnd: int
+    rcv_wup: int
+    reuse: bool = field(kw_only=True)
+    received: bytes = field(default=b"", kw_only=True)
+    sent: bytes = field(default=b"", kw_only=True)
+
+
 @dataclass(slots=True)
 class Seen:
     """A process as it is seen from outside, and by a round trip through it.
@@ -69,6 +183,9 @@ class Seen:
         mappings: by address.
         hidden: lines that only the process itself could tell.
         flags: start of a mapping to what smaps says of it, a moment later.
+        connections: descriptors of TCP connections; they are not among ``lines``.
+        watched: by descriptor of an epoll instance, what that watches; not among ``lines`` either.
+        streams: the words of "=stream" lines.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -76,6 +193,9 @@ class Seen:
     mappings: list[RecordedMapping] = field(default_factory=list)
     hidden: list[str] = field(default_factory=list)
     flags: dict[int, frozenset[str]] = field(default_factory=dict)
+    connections: list[RecordedConnection] = field(default_factory=list)
+    watched: dict[int, frozenset[WatchedDescriptor]] = field(default_factory=dict)
+    streams: list[list[int]] = field(default_factory=list)
 
     def read(self, text: str) -> None:
         """Take in a section of lines."""
@@ -90,10 +210,26 @@ class Seen:
             elif line.startswith("=flags "):
                 words = line.split()
                 self.flags[int(words[1], 16)] = frozenset(words[2:])
+            elif line.startswith("=connection "):
+                self.connections.append(RecordedConnection.parse(line))
+            elif line.startswith("=stream "):
+                self.streams.append([int(word) for word in line.split()[1:]])
             elif line.startswith("?"):
                 self.hidden.append(line[1:])
+            elif line.startswith("fd ") and "tfd:" in line:
+                self._read_watched(line)
             else:
                 self.lines.append(line)
+
+    def _read_watched(self, line: str) -> None:
+        found = [
+            WatchedDescriptor(
+                int(number), int(events, 16), int(data, 16), int(position), int(inode, 16), device
+            )
+            for number, events, data, position, inode, device in _WATCHED.findall(line)
+        ]
+        self.watched[int(line.split(maxsplit=2)[1])] = frozenset(found)
+        self.lines.append(_WATCHED.sub("", line))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +259,7 @@ class MicroRecord:
         present: pages that a dump would hold.
         copied: in the order of copying; of a page that comes twice the later counts.
         xsave: offset and size [bytes] of each component of the XSAVE area.
+        streams: by the inode of a TCP connection.
         wall_ns, monotonic_ns, boot_ns: when it stood still. pause_ns: for how long.
     """
 
@@ -132,6 +269,7 @@ class MicroRecord:
     present: list[Span] = field(default_factory=list)
     copied: list[CopiedRun] = field(default_factory=list)
     xsave: list[tuple[int, int]] = field(default_factory=list)
+    streams: dict[int, RecordedStream] = field(default_factory=dict)
     wall_ns: int = 0
     monotonic_ns: int = 0
     boot_ns: int = 0
@@ -176,9 +314,9 @@ def read_record(path: Path, *, is_look: bool = False) -> MicroRecord:
                     else:
                         _parse(record, kind, data)
                 at += size
-    except (OSError, struct.error, ValueError, IndexError) as error:
+    except (OSError, struct.error, ValueError, IndexError, KeyError, TypeError) as error:
         raise _damaged(path, str(error)) from error
-    wanted = {_TEXT, _AFTERWARDS} if is_look else set(range(_TEXT, _OFFSETS + 1))
+    wanted = {_TEXT, _AFTERWARDS} if is_look else set(range(_TEXT, _WAITING + 1))
     if not wanted <= kinds:
         raise _damaged(path, "it is cut off")
     return record
@@ -196,6 +334,21 @@ def _parse(record: MicroRecord, kind: int, data: bytes) -> None:
         record.wall_ns, record.monotonic_ns, record.boot_ns, record.pause_ns = _CLOCK_NUMBERS.unpack(data)
     elif kind == _OFFSETS:
         record.xsave = list(_HEAD.iter_unpack(data))
+    elif kind == _WAITING:
+        record.streams = _streams(record.seen.streams, data)
+
+
+def _streams(lines: list[list[int]], waiting: bytes) -> dict[int, RecordedStream]:
+    found, at = {}, 0
+    for words in lines:
+        *numbers, reuse = words
+        told = RecordedStream(*numbers, reuse=bool(reuse))
+        between, end = at + told.inq_len, at + told.inq_len + told.outq_len
+        found[told.inode] = replace(told, received=waiting[at:between], sent=waiting[between:end])
+        at = end
+    if at != len(waiting):
+        raise ValueError("streams and their bytes do not fit together")
+    return found
 
 
 def _placed(path: Path, runs: list[tuple[int, int, int]], offset: int, size: int) -> list[CopiedRun]:

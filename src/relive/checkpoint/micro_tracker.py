@@ -10,11 +10,18 @@ from relive.checkpoint.criu import CriuTools
 from relive.checkpoint.micro_record import FullCommitNeeded
 from relive.kernel.children import read_until
 
-__all__ = ["MicroTracker"]
+__all__ = ["MicroTracker", "TrackerDied"]
 
 _FILTERS_OF_CAPSULES = 2  # of ``relive.kernel.seccomp``; neither ends a process
 _ANSWER_WITHIN = 30.0  # [s]
 _ENDS_WITHIN = 5.0  # [s]
+
+
+class TrackerDied(FullCommitNeeded):
+    """It may have held something of the process."""
+
+    def __init__(self) -> None:
+        super().__init__("the tracker has died")
 
 
 class MicroTracker:
@@ -77,13 +84,15 @@ class MicroTracker:
             self._process.stdin.write(line.encode() + b"\n")
         except OSError as error:
             self.close()
-            raise FullCommitNeeded("the tracker has died") from error
+            raise TrackerDied from error
 
     def _expect(self, wanted: str) -> None:
         answer = self._read_line()
         if answer.split(maxsplit=1)[:1] != [wanted]:
             self.close()
-            raise FullCommitNeeded(answer.partition(" ")[2] or "the tracker has died")
+            if reason := answer.partition(" ")[2]:
+                raise FullCommitNeeded(reason)
+            raise TrackerDied
 
     def _read_line(self) -> str:
         assert self._process.stdout is not None

@@ -16,8 +16,12 @@ class RequestGate(Protocol):
     def close(self) -> Cursor | None:
         """Let nothing more through; returns how far the recording had come. None: nothing is recorded."""
 
-    def settle(self, cursor: Cursor) -> Cursor:
-        """Called while the target stands still, well after ``close``: note which answers had left it by now."""
+    def settle(self, cursor: Cursor, *, at_once: bool = False) -> Cursor:
+        """Called while the target stands still: note which answers had left it by now.
+
+        Args:
+            at_once: it was stopped a moment ago only; who reads its answers may not have come to it.
+        """
 
     def open(self, capture: str | None, cursor: Cursor | None, images: Path | None) -> Cursor | None:
         """Let requests through again; ``capture`` names the commit, None if it failed.
@@ -36,7 +40,7 @@ class NoRequestGate:
         """Nothing to close."""
         return None
 
-    def settle(self, cursor: Cursor) -> Cursor:
+    def settle(self, cursor: Cursor, *, at_once: bool = False) -> Cursor:  # noqa: ARG002
         """Nothing to note."""
         return cursor
 

@@ -253,17 +253,26 @@ Global___RegFileEntry: _TypeAlias = RegFileEntry  # noqa: Y015
 class SkOptsEntry(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    SO_SNDBUF_FIELD_NUMBER: _builtins.int
+    SO_RCVBUF_FIELD_NUMBER: _builtins.int
+    REUSEADDR_FIELD_NUMBER: _builtins.int
     SO_BOUND_DEV_FIELD_NUMBER: _builtins.int
+    so_sndbuf: _builtins.int
+    so_rcvbuf: _builtins.int
+    reuseaddr: _builtins.bool
     so_bound_dev: _builtins.bytes
     """CRIU has it as a string; a name need not be UTF-8"""
     def __init__(
         self,
         *,
+        so_sndbuf: _builtins.int | None = ...,
+        so_rcvbuf: _builtins.int | None = ...,
+        reuseaddr: _builtins.bool | None = ...,
         so_bound_dev: _builtins.bytes | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["so_bound_dev", b"so_bound_dev"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["reuseaddr", b"reuseaddr", "so_bound_dev", b"so_bound_dev", "so_rcvbuf", b"so_rcvbuf", "so_sndbuf", b"so_sndbuf"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["so_bound_dev", b"so_bound_dev"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reuseaddr", b"reuseaddr", "so_bound_dev", b"so_bound_dev", "so_rcvbuf", b"so_rcvbuf", "so_sndbuf", b"so_sndbuf"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -503,10 +512,16 @@ class EventpollTarget(_message.Message):
     TFD_FIELD_NUMBER: _builtins.int
     EVENTS_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
+    DEV_FIELD_NUMBER: _builtins.int
+    INODE_FIELD_NUMBER: _builtins.int
+    POS_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     tfd: _builtins.int
     events: _builtins.int
     data: _builtins.int
+    dev: _builtins.int
+    inode: _builtins.int
+    pos: _builtins.int
     def __init__(
         self,
         *,
@@ -514,10 +529,13 @@ class EventpollTarget(_message.Message):
         tfd: _builtins.int | None = ...,
         events: _builtins.int | None = ...,
         data: _builtins.int | None = ...,
+        dev: _builtins.int | None = ...,
+        inode: _builtins.int | None = ...,
+        pos: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "events", b"events", "id", b"id", "tfd", b"tfd"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "dev", b"dev", "events", b"events", "id", b"id", "inode", b"inode", "pos", b"pos", "tfd", b"tfd"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "events", b"events", "id", b"id", "tfd", b"tfd"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "dev", b"dev", "events", b"events", "id", b"id", "inode", b"inode", "pos", b"pos", "tfd", b"tfd"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

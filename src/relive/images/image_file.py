@@ -8,7 +8,7 @@ of these only the first message can be read here.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,6 +20,7 @@ from relive.kernel.atomic_write import Durability, replace_file
 
 __all__ = [
     "decode",
+    "followed_entries",
     "messages",
     "read_entries",
     "read_first",
@@ -73,6 +74,24 @@ def read_first(path: Path, kind: type[Entry]) -> Entry:
     data = path.read_bytes()
     _check_magic(path, data)
     return _read_message(path, data, _HEADER.size, kind)[0]
+
+
+def followed_entries(
+    name: str, data: bytes, kind: type[Entry], payload: Callable[[Entry], int]
+) -> Iterator[tuple[Entry, bytes]]:
+    """The messages of an image each of which has bytes behind it, and these; ``payload`` tells how many.
+
+    Raises:
+        ObjectCorrupt: the image is cut off, or holds no such messages.
+    """
+    path, offset = Path(name), _HEADER.size
+    while offset < len(data):
+        entry, offset = _read_message(path, data, offset, kind)
+        end = offset + payload(entry)
+        if end > len(data):
+            raise _corrupt(path, f"cut off at byte {offset}")
+        yield entry, data[offset:end]
+        offset = end
 
 
 def _check_magic(path: Path, data: bytes) -> None:

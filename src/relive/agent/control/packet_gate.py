@@ -40,7 +40,7 @@ class PacketGate:
         answer = self._ask("close", _CLOSE_WITHIN, at=time.time_ns())
         return Cursor(sequence=answer["cursor"]) if answer.get("op") == "closed" else None
 
-    def settle(self, cursor: Cursor) -> Cursor:
+    def settle(self, cursor: Cursor, *, at_once: bool = False) -> Cursor:  # noqa: ARG002
         """Note when. The recorder is not asked: the service stands still."""
         self._still_at = time.time_ns()
         return cursor

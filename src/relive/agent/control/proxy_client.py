@@ -22,6 +22,7 @@ from relive.recording.reader import Recording
 __all__ = ["BothGates", "ProxyGate", "ProxyLink"]
 
 _ANSWER_WITHIN = 5.0  # [s]
+_SETTLES_WITHIN = 0.02  # [s] the service stands still meanwhile
 
 
 class ProxyLink:
@@ -104,7 +105,7 @@ class ProxyGate:
 
     def close(self) -> Cursor | None:
         """Let no byte through. A proxy that does not answer is no reason not to commit: then nothing is said of the recording."""
-        answer = self._ask("close")
+        answer = self._ask("close", _ANSWER_WITHIN)
         if answer is None or answer.get("op") != "closed":
             return None
         requests = [
@@ -114,22 +115,28 @@ class ProxyGate:
         ]
         return Cursor(sequence=answer["cursor"], open_requests=requests)
 
-    def settle(self, cursor: Cursor) -> Cursor:
-        """The proxy has read by now what the service had sent before it was stopped: see how far its recording is."""
+    def settle(self, cursor: Cursor, *, at_once: bool = False) -> Cursor:
+        """The proxy has read by now what the service had sent before it was stopped: see how far its recording is.
+
+        ``at_once``: it gets the time for that first. Between two answers of its event loop it has read what there was.
+        """
+        if at_once and cursor.open_requests:
+            for _ in range(2):
+                self._ask("status", _SETTLES_WITHIN)
         head = self._recording.cursor()
         return cursor.model_copy(update={"settled": head.seq if head is not None else cursor.sequence})
 
     def open(self, capture: str | None, cursor: Cursor | None, images: Path | None) -> Cursor | None:  # noqa: ARG002
         """Let bytes through again."""
-        self._ask("open", commit=capture)
+        self._ask("open", _ANSWER_WITHIN, commit=capture)
         return cursor
 
-    def _ask(self, op: str, **fields: object) -> dict[str, Any] | None:
+    def _ask(self, op: str, limit: float, **fields: object) -> dict[str, Any] | None:
         if self._link is None or not self._link.is_open:
             return None
-        future = asyncio.run_coroutine_threadsafe(self._link.ask(op, **fields), self._loop)
+        future = asyncio.run_coroutine_threadsafe(self._link.ask(op, limit, **fields), self._loop)
         try:
-            return future.result(_ANSWER_WITHIN + 1)
+            return future.result(limit + 1)
         except (ConnectionError, TimeoutError):
             return None
 
@@ -146,9 +153,9 @@ class BothGates:
         self._outward.close()
         return self._inward.close()
 
-    def settle(self, cursor: Cursor) -> Cursor:
+    def settle(self, cursor: Cursor, *, at_once: bool = False) -> Cursor:
         """See ``ProxyGate``."""
-        return self._inward.settle(cursor)
+        return self._inward.settle(cursor, at_once=at_once)
 
     def open(self, capture: str | None, cursor: Cursor | None, images: Path | None) -> Cursor | None:
         """Let bytes through again, first those of others: where the requests stand may take a moment to be known."""

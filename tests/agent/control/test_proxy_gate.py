@@ -1,0 +1,39 @@
+"""The gate of a proxy in the way: what it is given time for before a commit says which answers had left the service."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from relive.agent.control.proxy_client import ProxyGate
+from relive.model.commit import Cursor, OpenRequest
+
+from .test_packet_gate import Link, loop
+
+__all__ = ["loop"]  # a fixture
+
+
+@pytest.mark.parametrize(
+    ("at_once", "is_open", "asked"), [(True, True, 2), (True, False, 0), (False, True, 0)]
+)
+def test_a_proxy_that_may_still_read_an_answer_is_waited_for(
+    loop: asyncio.AbstractEventLoop, tmp_path: Path, at_once: bool, is_open: bool, asked: int
+) -> None:
+    link = Link(status={"op": "status"})
+    requests = [OpenRequest(request=4, local_port=4000)] if is_open else []
+    gate = ProxyGate(link, loop, tmp_path)  # type: ignore[arg-type]
+    settled = gate.settle(Cursor(sequence=7, open_requests=requests), at_once=at_once)
+    assert [op for op, _ in link.asked] == ["status"] * asked
+    assert settled.settled == 7  # nothing is recorded here
+
+
+def test_one_that_says_nothing_is_not_waited_for_long(
+    loop: asyncio.AbstractEventLoop, tmp_path: Path
+) -> None:
+    link = Link()
+    gate = ProxyGate(link, loop, tmp_path)  # type: ignore[arg-type]
+    requests = [OpenRequest(request=4, local_port=4000)]
+    assert gate.settle(Cursor(sequence=7, open_requests=requests), at_once=True).settled == 7
+    assert len(link.asked) == 2
