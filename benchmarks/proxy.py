@@ -221,6 +221,7 @@ class Side(NamedTuple):
                 *("--upstream", address, "--recording", str(self.packets), "--control", str(control)),
                 *("--log", str(self.packets.parent), "--hang-after", "5", "--keep-bytes", str(KEPT_BYTES)),
                 *("--capture", str(load_settings().tools_path / CAPTURE)),
+                *("--relay", str(load_settings().tools_path / RELAY)),
             ]
         )
         try:

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
+from relive.config import load_settings
 from relive.proxies.control import ControlHub
-from relive.proxies.ingress._observed import ObservedTraffic
+from relive.proxies.ingress._observed_traffic import ObservedTraffic
 from relive.proxies.ingress._segments import ACK, FIN, RST, SYN, Ends, Segment
 from relive.proxies.ingress._sightings import ConnectionTable, read_crossed
-from relive.proxies.ingress.options import ProxyOptions
+from relive.proxies.ingress._sights import Sights
+from relive.proxies.ingress.options import RELAY, ProxyOptions
 from relive.recording import Event, EventKind, Exchange, Exchanges, Recording
 
 HOME = socket.inet_aton("127.0.0.1")
@@ -33,21 +35,28 @@ class Told(ControlHub):
 
 
 class Scene:
-    """A table of connections, with what it records."""
+    """A table of connections, with what it records; ``by_sights``: they are followed in C as far as may be."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, by_sights: bool) -> None:
         self.directory = directory / "recording"
-        options = ProxyOptions("127.0.0.1:8000", "127.0.0.1:8000", self.directory, directory / "control")
+        relay = load_settings().tools_path / RELAY
+        options = ProxyOptions(
+            *("127.0.0.1:8000", "127.0.0.1:8000", self.directory, directory / "control"), relay=relay
+        )
         self.hub = Told()
         self.loop = asyncio.new_event_loop()
         self.traffic = ObservedTraffic(options, self.loop, self.hub, on_trouble=lambda _text: None)
-        self.table = ConnectionTable(self.traffic, HOME)
+        writer = self.traffic.observed
+        self.sights = Sights(writer.relay, 8000, HOME, body_limit=options.body_limit, logs=()) if by_sights else None
+        self.table = ConnectionTable(self.traffic, HOME, self.sights)
         self.now = 1_000_000_000_000
 
     def talk(self, port: int = 40000, *, up: int = 100, down: int = ROUND - 10, begun: bool = True) -> Talk:
         return Talk(self, port, up, down, begun=begun)
 
     def close(self) -> None:
+        if self.sights is not None:
+            self.sights.close()
         self.traffic.observed.close()
         self.loop.close()
 
@@ -76,6 +85,7 @@ class Talk:
     def put(self, segment: Segment) -> None:
         self.scene.now += 1_000_000
         self.scene.table.observe(segment._replace(wall_ns=self.scene.now))
+        self.scene.traffic.hear_relay()
 
     def asks(self, data: bytes, flags: int = ACK) -> Segment:
         """A segment of the client that is next in order; it is not put."""
@@ -94,9 +104,9 @@ class Talk:
         self.put(self.tells(answer))
 
 
-@pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
-    made = Scene(tmp_path)
+@pytest.fixture(params=["C", "Python"])
+def scene(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Scene]:
+    made = Scene(tmp_path, by_sights=request.param == "C")
     yield made
     made.close()
 

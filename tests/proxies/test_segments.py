@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import socket
 import struct
+from collections.abc import Iterator
+from pathlib import Path
 
-from relive.proxies.ingress._segments import ACK, FIN, SYN, Ends, Segment, read_segments
+import pytest
+
+from relive.config import load_settings
+from relive.proxies.ingress._relay_writer import RelayWriter
+from relive.proxies.ingress._segments import ACK, FIN, SYN, Ends, Segment
+from relive.proxies.ingress._sights import Sights, Verdict
+from relive.proxies.ingress.options import RELAY
 
 PORT, CLIENT_PORT = 8000, 40000
 LOOPBACK, ETHERNET, HOST, OUTGOING = 772, 1, 0, 4
@@ -47,8 +56,29 @@ def packet(
     return (head.ljust(48, b"\0") + link + taken).ljust(size, b"\0")
 
 
-def read(*packets: bytes, port: int = PORT) -> list[Segment]:
-    return list(read_segments(b"".join(packets), len(packets), port))
+@pytest.fixture(autouse=True)
+def sights(tmp_path: Path) -> Iterator[None]:
+    """All of these tests read by the same."""
+    global _sights
+    library = load_settings().tools_path / RELAY
+    writer = RelayWriter(library, tmp_path, keep_bytes=None, keep_seconds=None, on_trouble=print)
+    _sights = Sights(writer.relay, PORT, None, body_limit=0, logs=())
+    yield
+    _sights.close()
+    writer.close()
+
+
+_sights: Sights
+
+
+def read(*packets: bytes) -> list[Segment]:
+    """The segments of a block: all came too late, so each is given out."""
+    block = ctypes.create_string_buffer(b"".join(packets), sum(map(len, packets)))
+    _sights.begin_block(len(packets))
+    found = []
+    while _sights.take(block, len(block), 0, 0, 1000) is Verdict.TOO_LATE:
+        found.append(_sights.found)
+    return found
 
 
 def test_both_ways_belong_to_one_connection_in_both_families() -> None:
