@@ -132,7 +132,8 @@ struct connection {
     int fd[2];
     uint32_t mask[2]; /* what epoll was asked for; 0: nothing, and it does not know the descriptor */
     struct connection *end[2]; /* &end[side] is what epoll says: it leads here, and to the side */
-    uint64_t number, requests, answered, sent, local_port; /* local_port 0: it is not said */
+    uint64_t number, requests, answered, sent, local_port;
+    int is_split; /* `local_port` is not said of the next request: a commit has half of its head, which cannot be gone on with there */
     char address[ADDRESS_BYTES];
     struct bytes held[2]; /* of a head that is not whole */
     struct bytes out[2];

@@ -66,7 +66,7 @@ uint8_t *put_ends(struct connection *connection, uint8_t *at, int logs)
     *at++ = (uint8_t)(0x82 + logs);
     at = put_text(PUT(at, "client"), connection->address, strlen(connection->address));
     at = PUT(at, "local_port");
-    if (connection->local_port)
+    if (!connection->is_split)
         return put_number(at, connection->local_port);
     *at++ = 0xc0; /* nil */
     return at;

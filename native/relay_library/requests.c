@@ -66,7 +66,7 @@ static void start_request(struct connection *connection, const uint8_t *data, co
     if (relay->log_count)
         at = put_logs_before(relay, at);
     record_event(connection, "request-started", flight->number, at, data, head->size);
-    connection->requests++;
+    connection->requests++, connection->is_split = 0;
     connection->is_uploading = 1;
     connection->upload_number = flight->number, connection->upload_left = head->length, connection->upload_total = 0;
 }

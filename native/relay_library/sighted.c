@@ -24,17 +24,16 @@ void sighted_begin(struct sighted *one, struct worker *worker, const struct ends
     one->carried.local_port = ends->client_port;
     write_address(&one->carried, ends);
     one->ends = *ends;
-    one->beyond_end = &one->beyond;
 }
 
 void sighted_free(struct sighted *one)
 {
     for (int side = 0; side < 2; side++) {
         free(one->carried.held[side].data);
-        free(one->rest[side].data);
+        pieces_free(one->rest[side].first);
         stream_free(&one->side[side]);
     }
-    pieces_free(one->beyond);
+    pieces_free(one->beyond.first);
     free(one->carried.flights);
     free(one);
 }
@@ -111,10 +110,7 @@ static void frame_client(struct sighted *one, const uint8_t *data, size_t size)
         memset(&carried->held[CLIENT], 0, sizeof before);
         data = before.data + before.begin, size = before.size;
     }
-    uint64_t requests = carried->requests;
     size_t passed = frame_requests(carried, data, size);
-    if (carried->requests > requests)
-        carried->local_port = one->ends.client_port;
     bytes_add(&carried->held[CLIENT], data + passed, size - passed);
     free(before.data);
     hand_over_if_odd(one);
@@ -133,21 +129,19 @@ static void client_bytes(void *who, const uint8_t *data, size_t size)
 {
     struct sighted *one = who;
     if (one->is_handed || one->is_lost) {
-        bytes_add(&one->rest[CLIENT], data, size);
+        pieces_add(&one->rest[CLIENT], data, size);
         return;
     }
     if (one->is_limited) {
         size_t most = allowed(one, size);
-        if (most < size) {
-            *one->beyond_end = piece_new(0, data + most, size - most);
-            one->beyond_end = &(*one->beyond_end)->next;
-        }
+        if (most < size)
+            pieces_add(&one->beyond, data + most, size - most);
         if (!(size = most))
             return;
     }
     if (!one->carried.is_spoken && !begins_request(data, size)) {
         one->is_handed = 1;
-        bytes_add(&one->rest[CLIENT], data, size);
+        pieces_add(&one->rest[CLIENT], data, size);
         return;
     }
     one->carried.is_spoken = 1;
@@ -157,11 +151,11 @@ static void client_bytes(void *who, const uint8_t *data, size_t size)
 
 static void release(struct sighted *one)
 {
-    struct piece *waiting = one->beyond;
+    struct piece *waiting = one->beyond.first;
     one->is_limited = 0;
-    one->beyond = NULL, one->beyond_end = &one->beyond;
+    one->beyond.first = NULL;
     if (one->carried.held[CLIENT].size && !one->carried.is_odd)
-        one->carried.local_port = 0; /* a commit has half a head: it cannot be gone on with there */
+        one->carried.is_split = 1;
     for (struct piece *piece = waiting; piece; piece = piece->next)
         client_bytes(one, piece->data, piece->size);
     pieces_free(waiting);
@@ -185,7 +179,10 @@ static void frame_service(struct sighted *one, const uint8_t *data, size_t size)
         data = before.data + before.begin, size = before.size;
     }
     size_t passed = frame_answers(carried, data, size, &is_odd);
-    bytes_add(is_odd ? &one->rest[SERVICE] : &carried->held[SERVICE], data + passed, size - passed);
+    if (is_odd)
+        pieces_add(&one->rest[SERVICE], data + passed, size - passed);
+    else
+        bytes_add(&carried->held[SERVICE], data + passed, size - passed);
     free(before.data);
     one->is_handed |= is_odd;
     hand_over_if_odd(one);
@@ -203,7 +200,7 @@ static void service_bytes(void *who, const uint8_t *data, size_t size)
     if (!one->carried.requests)
         one->is_handed = 1;
     if (one->is_handed || one->is_lost)
-        bytes_add(&one->rest[SERVICE], data, size);
+        pieces_add(&one->rest[SERVICE], data, size);
     else
         frame_service(one, data, size);
 }
@@ -220,12 +217,7 @@ static void end(struct sighted *one, const char *how)
 static void service_ended(struct sighted *one)
 {
     hear_service(one);
-    if (one->carried.held[SERVICE].size) {
-        bytes_add(&one->rest[SERVICE], one->carried.held[SERVICE].data + one->carried.held[SERVICE].begin,
-                  one->carried.held[SERVICE].size);
-        bytes_drop(&one->carried.held[SERVICE], one->carried.held[SERVICE].size);
-        one->is_handed = 1;
-    }
+    one->is_handed |= one->carried.held[SERVICE].size != 0;
     if (one->is_handed)
         return;
     one->service_eof = 1;
@@ -234,7 +226,7 @@ static void service_ended(struct sighted *one)
 
 static void see_ends(struct sighted *one)
 {
-    if (stream_has_ended(&one->side[CLIENT]) && !one->beyond)
+    if (stream_has_ended(&one->side[CLIENT]) && !one->beyond.first)
         one->carried.client_eof = 1;
     if (stream_has_ended(&one->side[SERVICE]) && !one->service_eof)
         service_ended(one);

@@ -29,8 +29,8 @@ struct sighted {
     int is_limited, has_following;
     int is_foreign, is_over, began_in_middle, first_answer_is_open, heard_service, service_eof;
     int is_handed, is_lost; /* in the middle of a segment: what comes of it is not acted on here */
-    struct piece *beyond, **beyond_end;
-    struct bytes rest[2]; /* with is_handed: bytes that have their turn, and were not acted on */
+    struct pieces beyond;
+    struct pieces rest[2]; /* with is_handed: bytes that have their turn, and were not acted on */
 };
 
 void sighted_begin(struct sighted *one, struct worker *worker, const struct ends *ends);

@@ -23,10 +23,10 @@ struct handed_sight {
     uint64_t connection, requests, answered, given;
     uint64_t upload_number, upload_left, upload_total, flights;
     struct flight *flight;
-    uint8_t *held, *rest[2];
-    uint64_t held_bytes, rest_bytes[2];
+    uint8_t *held[2];
+    uint64_t held_bytes[2];
+    struct piece *rest[2], *beyond;
     struct stream side[2];
-    struct piece *beyond;
     uint32_t first, following;
     int32_t is_spoken, is_uploading, client_eof, service_eof, began_in_middle, first_answer_is_open, heard_service, is_limited,
         has_following, is_split;
@@ -158,11 +158,6 @@ static struct sighted *begin(struct sights *sights, const struct ends *ends)
 
 /* For Python */
 
-static void give(struct bytes *bytes, uint8_t **data, uint64_t *size)
-{
-    bytes_give(bytes, data, size);
-}
-
 static struct handed_sight *describe(struct sighted *one)
 {
     struct connection *carried = &one->carried;
@@ -172,7 +167,7 @@ static struct handed_sight *describe(struct sighted *one)
     made->given = carried->sent, made->is_spoken = carried->is_spoken, made->is_uploading = carried->is_uploading;
     made->upload_number = carried->upload_number, made->upload_left = carried->upload_left;
     made->upload_total = carried->upload_total;
-    made->client_eof = carried->client_eof, made->is_split = !carried->local_port;
+    made->client_eof = carried->client_eof, made->is_split = carried->is_split;
     made->service_eof = one->service_eof, made->began_in_middle = one->began_in_middle;
     made->first_answer_is_open = one->first_answer_is_open, made->heard_service = one->heard_service;
     made->is_limited = one->is_limited, made->has_following = one->has_following;
@@ -190,14 +185,15 @@ static void hand_over(struct sights *sights, struct sighted *one)
         made->flight[i] = *connection_flight(carried, i);
     while (carried->flight_count)
         flight_drop(carried);
-    give(&carried->held[CLIENT], &made->held, &made->held_bytes);
     for (int side = 0; side < 2; side++) {
-        give(&one->rest[side], &made->rest[side], &made->rest_bytes[side]);
+        bytes_give(&carried->held[side], &made->held[side], &made->held_bytes[side]);
+        made->rest[side] = one->rest[side].first;
+        one->rest[side].first = NULL;
         made->side[side] = one->side[side];
         memset(&one->side[side], 0, sizeof one->side[side]);
     }
-    made->beyond = one->beyond;
-    one->beyond = NULL;
+    made->beyond = one->beyond.first;
+    one->beyond.first = NULL;
     one->is_foreign = 1;
     *sights->handed_end = made;
     sights->handed_end = &made->next;
@@ -215,12 +211,12 @@ API struct handed_sight *sights_handed(struct sights *sights)
 API void sights_free_handed(struct handed_sight *handed)
 {
     for (int side = 0; side < 2; side++) {
-        free(handed->rest[side]);
+        free(handed->held[side]);
+        pieces_free(handed->rest[side]);
         stream_free(&handed->side[side]);
     }
     pieces_free(handed->beyond);
     free(handed->flight);
-    free(handed->held);
     free(handed);
 }
 
@@ -392,7 +388,7 @@ API size_t sights_open_requests(struct sights *sights, struct report *reports, s
             continue;
         if (count < most)
             reports[count] = (struct report){.connection = carried->number,
-                                             .local_port = carried->local_port,
+                                             .local_port = carried->is_split ? 0 : carried->local_port,
                                              .request = connection_flight(carried, 0)->number,
                                              .sent = carried->sent};
         count++;

@@ -13,6 +13,13 @@ struct piece *piece_new(int64_t at, const uint8_t *data, size_t size)
     return made;
 }
 
+void pieces_add(struct pieces *pieces, const uint8_t *data, size_t size)
+{
+    struct piece *made = piece_new(0, data, size);
+    *(pieces->first ? &pieces->last->next : &pieces->first) = made;
+    pieces->last = made;
+}
+
 void pieces_free(struct piece *first)
 {
     while (first) {

@@ -13,7 +13,12 @@ struct piece {
     uint8_t data[];
 };
 
+struct pieces {
+    struct piece *first, *last;
+};
+
 struct piece *piece_new(int64_t at, const uint8_t *data, size_t size);
+void pieces_add(struct pieces *pieces, const uint8_t *data, size_t size);
 void pieces_free(struct piece *first);
 
 /* A place is a number of bytes from where the stream was begun. */

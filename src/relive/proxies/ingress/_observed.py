@@ -176,13 +176,16 @@ class ObservedConnection:
         """Act on what C has not acted on, to the end of the segment in whose middle it was, if any. As ``observe``."""
         up = self._up
         assert up is not None
-        if handed.held:
-            self._intake.add(handed.held)
+        if handed.held_of_client:
+            self._intake.add(handed.held_of_client)
             self._advance()
-        if handed.from_client:
-            self._client_bytes(handed.from_client)
-        if handed.from_service and not self._service_bytes(handed.from_service):
-            return False
+        if handed.held_of_service:
+            self._answers.service_data(handed.held_of_service)
+        for data in handed.from_client:
+            self._client_bytes(data)
+        for data in handed.from_service:
+            if not self._service_bytes(data):
+                return False
         stream = up if segment is None or segment.from_client else self._down
         assert stream is not None
         if segment is None:

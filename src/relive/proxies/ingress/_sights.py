@@ -91,12 +91,11 @@ class _Handed(ctypes.Structure):
         *((name, _U64) for name in ("connection", "requests", "answered", "given")),
         *((name, _U64) for name in ("upload_number", "upload_left", "upload_total", "flights")),
         ("flight", ctypes.POINTER(Flight)),
-        ("held", _AT),
-        ("rest", _AT * 2),
-        ("held_bytes", _U64),
-        ("rest_bytes", _U64 * 2),
-        ("side", _Stream * 2),
+        ("held", _AT * 2),
+        ("held_bytes", _U64 * 2),
+        ("rest", ctypes.POINTER(_Piece) * 2),
         ("beyond", ctypes.POINTER(_Piece)),
+        ("side", _Stream * 2),
         *((name, _U32) for name in ("first", "following")),
         *((name, _I32) for name in _FLAGS),
     ]
@@ -127,7 +126,7 @@ class HandedSight:
     """A connection that C follows no longer, with all that it knows: see ``ObservedConnection``.
 
     Attributes:
-        held: of the client, counted and not framed.
+        held_of_client, held_of_service: counted, and not framed.
         from_client, from_service: bytes that have their turn, and that nobody has looked at.
         upload: number, bytes to come and bytes so far of the request whose body the client is sending; None: of none.
         following: with ``is_limited``: sequence number of the first byte that the commit has not; None: it has no such connection.
@@ -140,9 +139,10 @@ class HandedSight:
     given: int
     upload: tuple[int, int, int] | None
     flights: tuple[HandedFlight, ...]
-    held: bytes
-    from_client: bytes
-    from_service: bytes
+    held_of_client: bytes
+    held_of_service: bytes
+    from_client: tuple[bytes, ...]
+    from_service: tuple[bytes, ...]
     up: HandedStream | None
     down: HandedStream | None
     beyond: tuple[bytes, ...]
@@ -330,9 +330,10 @@ def _read_handed(raw: _Handed) -> HandedSight:
         given=raw.given,
         upload=(raw.upload_number, raw.upload_left, raw.upload_total) if is_uploading else None,
         flights=tuple(read_flight(one) for one in raw.flight[: raw.flights]),
-        held=ctypes.string_at(raw.held, raw.held_bytes),
-        from_client=ctypes.string_at(raw.rest[_CLIENT], raw.rest_bytes[_CLIENT]),
-        from_service=ctypes.string_at(raw.rest[_SERVICE], raw.rest_bytes[_SERVICE]),
+        held_of_client=ctypes.string_at(raw.held[_CLIENT], raw.held_bytes[_CLIENT]),
+        held_of_service=ctypes.string_at(raw.held[_SERVICE], raw.held_bytes[_SERVICE]),
+        from_client=tuple(data for _, data in _pieces(raw.rest[_CLIENT])),
+        from_service=tuple(data for _, data in _pieces(raw.rest[_SERVICE])),
         up=_read_stream(raw.side[_CLIENT]),
         down=_read_stream(raw.side[_SERVICE]),
         beyond=tuple(data for _, data in _pieces(raw.beyond)),
