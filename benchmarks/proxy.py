@@ -337,7 +337,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.5, help="of each round")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--service", choices=SERVICES, default="node")
-    parser.add_argument("--sides", nargs="+", choices=SIDES, default=SIDES, help="of these, bare always first")
+    parser.add_argument(
+        "--sides", nargs="+", choices=SIDES, default=SIDES, help="of these, bare always first"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with contextlib.suppress(ImportError):

@@ -101,7 +101,10 @@ def _block(chance: random.Random) -> bytes:
     make = chance.choice((ip4, ip6))
     client, service = ("10.0.0.9", "127.0.0.1") if make is ip4 else ("2001:db8::9", "::1")
     up, down = tcp(40000, 8000, 99, 0, SYN, b""), tcp(8000, 40000, 199, 100, SYN | ACK, b"")
-    asks, tells = tcp(40000, 8000, 100, 200, ACK, request[:9000]), tcp(8000, 40000, 200, 100, ACK, answer[:9000])
+    asks, tells = (
+        tcp(40000, 8000, 100, 200, ACK, request[:9000]),
+        tcp(8000, 40000, 200, 100, ACK, answer[:9000]),
+    )
     ways = ((client, service, up), (service, client, down), (client, service, asks), (service, client, tells))
     return b"".join(packet(make(*one)) for one in ways)
 

@@ -14,7 +14,7 @@ from relive.proxies.ingress._segments import ACK, FIN, SYN, Ends, Segment
 from relive.proxies.ingress._sightings import ConnectionTable
 from relive.proxies.ingress._sights import Sights
 from relive.proxies.ingress.options import RELAY, ProxyOptions
-from relive.recording import layout, Event, EventKind, Exchange, Exchanges, Recording
+from relive.recording import Event, EventKind, Exchange, Exchanges, Recording, layout
 
 __all__ = ["FAILED", "GET", "HOME", "OK", "ROUND", "Scene", "Talk"]
 
@@ -50,7 +50,9 @@ class Scene:
         self.loop = asyncio.new_event_loop()
         self.traffic = ObservedTraffic(options, self.loop, self.hub, on_trouble=lambda _text: None)
         writer = self.traffic.observed
-        self.sights = Sights(writer.relay, 8000, HOME, body_limit=options.body_limit, logs=()) if by_sights else None
+        self.sights = (
+            Sights(writer.relay, 8000, HOME, body_limit=options.body_limit, logs=()) if by_sights else None
+        )
         self.table = ConnectionTable(self.traffic, HOME, self.sights)
         self.now = 1_000_000_000_000
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from relive.proxies.ingress._segments import ACK, FIN, RST, SYN, Ends, Segment
+from relive.proxies.ingress._segments import ACK, FIN, RST
 from relive.proxies.ingress._sightings import read_crossed
 from relive.recording import EventKind, Exchanges, Recording
 
-from .packet_scene import FAILED, GET, HOME, OK, ROUND, Scene, Talk
+from .packet_scene import FAILED, GET, OK, Scene, Talk
 
 
 @pytest.fixture(params=["C", "Python"])

@@ -17,7 +17,13 @@ from relive.proxies.ingress._segments import Ends, Segment
 
 __all__ = ["HandedSight", "HandedStream", "SightCounts", "Sights", "Verdict"]
 
-_U64, _I64, _I32, _U32, _U16 = ctypes.c_uint64, ctypes.c_int64, ctypes.c_int32, ctypes.c_uint32, ctypes.c_uint16
+_U64, _I64, _I32, _U32, _U16 = (
+    ctypes.c_uint64,
+    ctypes.c_int64,
+    ctypes.c_int32,
+    ctypes.c_uint32,
+    ctypes.c_uint16,
+)
 _SIZE, _AT = ctypes.c_size_t, ctypes.c_void_p
 _CLIENT, _SERVICE = 0, 1
 _EVER = (1 << 64) - 1
@@ -184,7 +190,9 @@ class Sights:
         """The next ``take`` is of another block."""
         self._place.at, self._place.left = 0, packets
 
-    def take(self, block: ctypes.Array[ctypes.c_char], size: int, until_ns: int | None, apart_ns: int, most: int) -> Verdict:
+    def take(
+        self, block: ctypes.Array[ctypes.c_char], size: int, until_ns: int | None, apart_ns: int, most: int
+    ) -> Verdict:
         """Take segments until one is not for here, there were so many, or none is left; ``found`` is the last one then.
 
         Args:
@@ -209,8 +217,14 @@ class Sights:
         raw = self._segment
         data = ctypes.string_at(raw.data, raw.size) if raw.size else b""
         return Segment(
-            *(raw.wall_ns, _read_ends(raw.ends), bool(raw.from_client)),
-            *(raw.sequence, raw.acknowledged, raw.flags, data, raw.lacks),
+            wall_ns=raw.wall_ns,
+            ends=_read_ends(raw.ends),
+            from_client=bool(raw.from_client),
+            sequence=raw.sequence,
+            acknowledged=raw.acknowledged,
+            flags=raw.flags,
+            data=data,
+            lacks=raw.lacks,
         )
 
     def observe(self, segment: Segment) -> Verdict:
@@ -299,7 +313,7 @@ def _read_ends(raw: _Ends) -> Ends:
 
 
 def _pack(segment: Segment) -> _Segment:
-    data = ctypes.cast(segment.data, _AT)  # the segment outlives the call
+    data = ctypes.cast(ctypes.c_char_p(segment.data), _AT)  # the segment outlives the call
     return _Segment(
         *(segment.wall_ns, _pack_ends(segment.ends), segment.sequence, segment.acknowledged),
         *(segment.flags, segment.from_client, data, len(segment.data), segment.lacks),
@@ -307,7 +321,7 @@ def _pack(segment: Segment) -> _Segment:
 
 
 def _pieces(first: ctypes._Pointer[_Piece]) -> Iterator[tuple[int, bytes]]:
-    while first:
+    while first:  # type: ignore[truthy-bool]  # one that is NULL is not
         one = first.contents
         yield one.at, ctypes.string_at(ctypes.addressof(one) + ctypes.sizeof(_Piece), one.size)
         first = one.next
@@ -346,7 +360,9 @@ def _read_handed(raw: _Handed) -> HandedSight:
 def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
     sizes = [ctypes.sizeof(one) for one in (_Segment, _Crossed, _Handed, _Place)]
     if [library.sights_layout(number) for number in range(len(sizes))] != sizes:
-        raise OSError("the relay's library is of another version of Relive: run `make setup` where this one is")
+        raise OSError(
+            "the relay's library is of another version of Relive: run `make setup` where this one is"
+        )
     signatures: dict[str, tuple[object, list[object]]] = {
         "sights_new": (_AT, [_AT, _U16, ctypes.c_char_p, _SIZE, _U64]),
         "sights_take": (ctypes.c_int, [_AT, _AT, _SIZE, _AT, _U64, _I64, ctypes.c_uint, _AT, _AT]),

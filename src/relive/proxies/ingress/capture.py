@@ -1,7 +1,8 @@
 """The recorder beside the way: reads a service's requests off the packets of its port, and carries nothing.
 
     python -m relive.proxies.ingress.capture --listen ADDR:PORT --upstream ADDR:PORT --recording DIR --control UNIXSOCKET
-        --capture FILE --relay FILE [--network-of PID] [--hang-after SECONDS] [--body-limit BYTES] [--keep-bytes BYTES] [--keep-seconds SECONDS]
+        --capture FILE --relay FILE [--network-of PID] [--hang-after SECONDS] [--body-limit BYTES] [--keep-bytes BYTES]
+        [--keep-seconds SECONDS]
 
 ``--capture`` is ``relive-capture``, which takes the packets, ``--relay`` the library that follows the connections of plain HTTP/1
 (``_sights``); any other is followed by Python. ``--upstream`` is where the service itself listens, in the network of PID, and
