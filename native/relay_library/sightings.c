@@ -32,6 +32,15 @@ struct handed_sight {
         has_following, is_split;
 };
 
+/* A connection between two messages, which Python gives back; mirrored by Python. */
+struct plain_sight {
+    uint64_t connection, requests, answered, given;
+    uint64_t place[2];
+    uint32_t base[2];
+    uint32_t first;
+    int32_t began_in_middle;
+};
+
 struct sights {
     struct relay *relay;
     struct worker worker;
@@ -52,7 +61,7 @@ struct sight_counts {
 
 API int sights_layout(int which)
 {
-    const size_t layout[] = {sizeof(struct segment), sizeof(struct crossed), sizeof(struct handed_sight), sizeof(struct place)};
+    const size_t layout[] = {sizeof(struct segment), sizeof(struct crossed), sizeof(struct handed_sight), sizeof(struct place), sizeof(struct plain_sight)};
     return which >= 0 && (size_t)which < sizeof layout / sizeof *layout ? (int)layout[which] : -1;
 }
 
@@ -226,6 +235,22 @@ API void sights_forget(struct sights *sights, const struct ends *ends)
     struct sighted *one = find(sights, ends);
     if (one && one->is_foreign)
         drop(sights, one);
+}
+
+/* Go on with one that was handed over. No commit is being placed. */
+API void sights_take_back(struct sights *sights, const struct ends *ends, const struct plain_sight *plain)
+{
+    struct sighted *one = find(sights, ends);
+    if (one && one->is_foreign)
+        drop(sights, one);
+    one = begin(sights, ends);
+    one->carried.number = plain->connection, one->carried.requests = plain->requests;
+    one->carried.answered = plain->answered, one->carried.sent = plain->given, one->carried.is_spoken = 1;
+    one->first = plain->first, one->began_in_middle = plain->began_in_middle, one->heard_service = 1;
+    for (int side = 0; side < 2; side++) {
+        stream_begin(&one->side[side], plain->base[side]);
+        one->side[side].place = (int64_t)plain->place[side];
+    }
 }
 
 /* Segments */

@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
+from relive.proxies.ingress._segments import ACK, FIN
 from relive.proxies.ingress.options import RELAY
+from relive.recording import EventKind
 
 from .hostile_packets import BODY_LIMIT, play, read_damaged
-from .packet_scene import Scene
+from .packet_scene import OK, Scene
 
 SOURCE = Path(__file__).parents[2] / "native"
 SEEDS = int(os.environ.get("SIGHTS_SEEDS", "150"))
@@ -54,6 +56,24 @@ def test_both_write_the_same(scenes: list[Scene]) -> None:
 def _first_difference(scenes: list[Scene]) -> object:
     both = zip(*(scene.events() for scene in scenes), strict=False)
     return next(((one, other) for one, other in both if one != other), "one of them goes on")
+
+
+def test_what_was_for_python_is_followed_in_c_again(scenes: list[Scene]) -> None:
+    """GIVEN a chunked request, WHEN its answer is whole, THEN the connection is C's again, with all that it was."""
+    scene, _ = scenes
+    assert scene.sights is not None
+    talk = scene.talk()
+    talk.exchange()
+    talk.put(talk.asks(b"POST /c HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n"))
+    assert scene.sights.counts().connections == 0
+    talk.put(talk.tells(OK))
+    assert scene.sights.counts().connections == 1
+    talk.exchange()
+    talk.put(talk.asks(b"", FIN | ACK))
+    talk.put(talk.tells(b"", FIN | ACK))
+    assert [one.ended.value for one in scene.exchanges()] == ["answered"] * 3
+    (closed,) = scene.events(EventKind.CONNECTION_CLOSED)
+    assert closed.fields["requests"] == 3
 
 
 def test_many_connections_and_damaged_blocks_do_no_harm(scenes: list[Scene]) -> None:

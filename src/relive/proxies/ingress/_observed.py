@@ -17,7 +17,7 @@ from relive.proxies.ingress._observed_traffic import ObservedTraffic
 from relive.proxies.ingress._reassembly import ByteStream
 from relive.proxies.ingress._requests import RequestSide
 from relive.proxies.ingress._segments import ACK, FIN, RST, SYN, Ends, Segment
-from relive.proxies.ingress._sights import HandedSight, HandedStream
+from relive.proxies.ingress._sights import HandedSight, HandedStream, PlainSight
 from relive.proxies.ingress._speech import Speech, speech_of
 from relive.recording.events import EventKind
 from relive.recording.http1 import Body, End, RequestHead, Stream, Violation
@@ -193,6 +193,28 @@ class ObservedConnection:
         else:
             self._end_segment(segment, stream, up)
         return stream.ahead <= AHEAD_MOST
+
+    @property
+    def plainness(self) -> PlainSight | None:
+        """What is to be known of it where nothing is under way, and C can follow it again; None elsewhere."""
+        up, down = self._up, self._down
+        if self.flights or up is None or down is None or not (self.number and up.is_plain and down.is_plain):
+            return None
+        is_between = self._intake.is_between and self._answers.is_between and self._requests.uploading is None
+        is_odd = self._is_limited or self._beyond or self._is_split or self._first_answer_is_open
+        if not is_between or is_odd or self.client_eof or self._service_eof or not self._heard_service:
+            return None
+        return PlainSight(
+            *(
+                self.number,
+                self.requests,
+                self._answers.answered,
+                self.given,
+                self._first,
+                self.began_in_middle,
+            ),
+            *((up.base, up.place), (down.base, down.place)),
+        )
 
     def _observe_syn(self, segment: Segment) -> None:
         if segment.from_client:

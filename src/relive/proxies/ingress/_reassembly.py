@@ -38,6 +38,16 @@ class ByteStream:
         self._waiting = list(waiting)
         self.ahead = sum(len(data) for _, data in waiting)
 
+    @property
+    def is_plain(self) -> bool:
+        """Nothing waits, and it has no end: where it began and its place are all there is to know."""
+        return not self._waiting and self._end is None
+
+    @property
+    def base(self) -> int:
+        """Sequence number of its first byte."""
+        return self._base
+
     def add(self, sequence: int, data: bytes) -> list[bytes]:
         """Take a segment's bytes; returns those that can be given out now, in order."""
         at = self.place_of(sequence)

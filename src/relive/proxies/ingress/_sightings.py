@@ -82,6 +82,8 @@ class ConnectionTable:
             self._observe_afresh(segment)
         elif known.is_over:
             self._drop(known)
+        else:
+            self._give_back(known)
 
     def observe_given(self, verdict: Verdict, segment: Segment) -> None:
         """Take one at which the sights have stopped: it is of a connection that is not theirs, or not any more."""
@@ -188,6 +190,12 @@ class ConnectionTable:
         self._traffic.note_gap(one.number, "packets of a connection are missing")
         one.lose()
         self._drop(one)
+
+    def _give_back(self, one: ObservedConnection) -> None:
+        """What was for Python is over: the sights follow it again."""
+        if self._sights is not None and self._limits is None and (plain := one.plainness) is not None:
+            del self._known[one.ends]
+            self._sights.take_back(one.ends, plain)
 
     def _drop(self, one: ObservedConnection) -> None:
         self._known.pop(one.ends, None)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from relive.proxies.ingress._relay import Flight, HandedFlight, Relay, Report, read_flight
 from relive.proxies.ingress._segments import Ends, Segment
 
-__all__ = ["HandedSight", "HandedStream", "SightCounts", "Sights", "Verdict"]
+__all__ = ["HandedSight", "HandedStream", "PlainSight", "SightCounts", "Sights", "Verdict"]
 
 _U64, _I64, _I32, _U32, _U16 = (
     ctypes.c_uint64,
@@ -107,6 +107,16 @@ class _Handed(ctypes.Structure):
     ]
 
 
+class _Plain(ctypes.Structure):
+    _fields_ = [
+        *((name, _U64) for name in ("connection", "requests", "answered", "given")),
+        ("place", _U64 * 2),
+        ("base", _U32 * 2),
+        ("first", _U32),
+        ("began_in_middle", _I32),
+    ]
+
+
 class _Counts(ctypes.Structure):
     _fields_ = [("connections", _U64), ("gaps", _U64)]
 
@@ -125,6 +135,19 @@ class HandedStream(NamedTuple):
     place: int
     end: int | None
     waiting: tuple[tuple[int, bytes], ...]
+
+
+class PlainSight(NamedTuple):
+    """A connection between two messages: see ``ObservedConnection``; ``up``, ``down``: see ``ByteStream``."""
+
+    connection: int
+    requests: int
+    answered: int
+    given: int
+    first: int
+    began_in_middle: bool
+    up: tuple[int, int]
+    down: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +266,15 @@ class Sights:
             finally:
                 self._c.sights_free_handed(raw)
 
+    def take_back(self, ends: Ends, plain: PlainSight) -> None:
+        """Follow one again that was handed over."""
+        raw = _Plain(
+            *(plain.connection, plain.requests, plain.answered, plain.given),
+            *((_U64 * 2)(plain.up[1], plain.down[1]), (_U32 * 2)(plain.up[0], plain.down[0])),
+            *(plain.first, plain.began_in_middle),
+        )
+        self._c.sights_take_back(self._at, ctypes.byref(_pack_ends(ends)), ctypes.byref(raw))
+
     def forget(self, ends: Ends) -> None:
         """One that was Python's has ended."""
         self._c.sights_forget(self._at, ctypes.byref(_pack_ends(ends)))
@@ -358,7 +390,7 @@ def _read_handed(raw: _Handed) -> HandedSight:
 
 
 def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
-    sizes = [ctypes.sizeof(one) for one in (_Segment, _Crossed, _Handed, _Place)]
+    sizes = [ctypes.sizeof(one) for one in (_Segment, _Crossed, _Handed, _Place, _Plain)]
     if [library.sights_layout(number) for number in range(len(sizes))] != sizes:
         raise OSError(
             "the relay's library is of another version of Relive: run `make setup` where this one is"
@@ -371,6 +403,7 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
         "sights_handed": (ctypes.POINTER(_Handed), [_AT]),
         "sights_free_handed": (None, [ctypes.POINTER(_Handed)]),
         "sights_forget": (None, [_AT, _AT]),
+        "sights_take_back": (None, [_AT, _AT, _AT]),
         "sights_lose": (None, [_AT]),
         "sights_limit": (None, [_AT, _AT, _SIZE]),
         "sights_unlimit": (None, [_AT]),
