@@ -90,6 +90,7 @@ http {
     server { listen 127.0.0.1:%(port)d; root %(directory)s/pages; }
 }
 """
+SIDES = ("bare", "relay", "python", "beside")
 SERVICES = ("node", "nginx", "flask", "uvicorn", "raw")
 KEPT_BYTES = 1 << 30  # as Relive starts it
 HEADERS = b"Host: localhost\r\nUser-Agent: bench/1\r\nAccept: */*\r\nAccept-Encoding: gzip\r\nX-Request-Id: 12345\r\n"
@@ -221,13 +222,11 @@ class Side(NamedTuple):
                 *("--upstream", address, "--recording", str(self.packets), "--control", str(control)),
                 *("--log", str(self.packets.parent), "--hang-after", "5", "--keep-bytes", str(KEPT_BYTES)),
                 *("--capture", str(load_settings().tools_path / CAPTURE)),
+                *("--relay", str(load_settings().tools_path / RELAY)),
             ]
         )
         try:
-            while not control.exists():
-                time.sleep(0.01)
-            with socket.socket(socket.AF_UNIX) as line:
-                line.connect(str(control))
+            with reach(control) as line:
                 answers = line.makefile("r")
                 yield [process.pid, status(line, answers)["capture"]]
                 told = status(line, answers)
@@ -238,6 +237,19 @@ class Side(NamedTuple):
         finally:
             process.terminate()
             process.wait()
+
+
+def reach(control: Path) -> socket.socket:
+    """A line to who takes commands there, as soon as it does."""
+    while True:
+        line = socket.socket(socket.AF_UNIX)
+        try:
+            line.connect(str(control))
+        except OSError:
+            line.close()
+            time.sleep(0.01)
+        else:
+            return line
 
 
 def status(line: socket.socket, answers: Iterator[str]) -> dict[str, int]:
@@ -325,11 +337,15 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.5, help="of each round")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--service", choices=SERVICES, default="node")
+    parser.add_argument(
+        "--sides", nargs="+", choices=SIDES, default=SIDES, help="of these, bare always first"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with contextlib.suppress(ImportError):
         asyncio.set_event_loop_policy(importlib.import_module("uvloop").EventLoopPolicy())
-    with tempfile.TemporaryDirectory() as directory, stack(Path(directory), options.service) as sides:
+    with tempfile.TemporaryDirectory() as directory, stack(Path(directory), options.service) as there:
+        sides = {side: there[side] for side in SIDES if side == "bare" or side in options.sides}
         rows = [
             measure(sides, path, connections, options.seconds, options.rounds)
             for path in ("small", "large")
@@ -341,7 +357,7 @@ def main() -> None:
     names = ("conns", "side", "p50 us", "p99 us", "req/s", "cpu us", "p50 +us", "p99 x", "ratio")
     print("answer  " + "".join(f"{name:>9}" for name in names))
     for row in rows:
-        for side in ("bare", "relay", "python", "beside"):
+        for side in sides:
             numbers = row[side]
             assert isinstance(numbers, dict)
             columns = ("p50_us", "p99_us", "per_second", "cpu_us", "added_p50_us", "p99_ratio", "ratio")

@@ -19,7 +19,7 @@
 #define API __attribute__((visibility("default")))
 
 /* One more with each change of what the functions below take or mean: Python and the library may come from different trees. */
-#define RELAY_VERSION 2
+#define RELAY_VERSION 3
 
 /* Of what Python mirrors: the version, then the sizes of its structures. */
 API int relay_layout(int which)
@@ -196,7 +196,7 @@ API int relay_start(struct relay *relay, const int *listeners, int listener_coun
 uint64_t relay_gate_clock(struct relay *relay)
 {
     uint64_t closed_at = atomic_load(&relay->closed_at_ns);
-    return (closed_at ? closed_at : clock_ns(CLOCK_MONOTONIC)) - atomic_load(&relay->closed_before_ns);
+    return (closed_at ? closed_at : journal_mono_ns(&relay->journal)) - atomic_load(&relay->closed_before_ns);
 }
 
 #define EACH_WORKER(relay, worker)                                                                                               \

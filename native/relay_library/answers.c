@@ -47,7 +47,7 @@ static void end_answer(struct connection *connection)
                                          .number = flight->number,
                                          .value = flight->status,
                                          .seconds = since(connection, flight),
-                                         .wall_ns = clock_ns(CLOCK_REALTIME),
+                                         .wall_ns = journal_wall_ns(&relay->journal),
                                          .seq = relay->journal.numbers->seq});
     }
     flight_drop(connection);
@@ -139,8 +139,7 @@ static size_t take_answer(struct connection *connection, const uint8_t *data, si
     return (size_t)taken;
 }
 
-/* How much of the bytes goes on now. What does not is the beginning of a head; *is_odd: one that Python must judge. */
-static size_t frame_answers(struct connection *connection, const uint8_t *data, size_t size, int *is_odd)
+size_t frame_answers(struct connection *connection, const uint8_t *data, size_t size, int *is_odd)
 {
     size_t at = 0;
     while (at < size) {
@@ -183,11 +182,10 @@ static void take_from_service(struct connection *connection, const uint8_t *data
     free(before.data);
 }
 
-void break_flights(struct connection *connection, int is_reset)
+void record_broken(struct connection *connection, int is_reset)
 {
     struct relay *relay = connection->worker->relay;
     const char *how = is_reset ? "reset" : "closed";
-    pthread_mutex_lock(&relay->journal.lock);
     if (!is_reset && connection->answer == ANSWER_UNTIL_CLOSE && connection->flight_count)
         end_answer(connection);
     for (; connection->flight_count; flight_drop(connection)) {
@@ -204,10 +202,17 @@ void break_flights(struct connection *connection, int is_reset)
                                          .value = is_reset,
                                          .extra = connection->answered,
                                          .seconds = since(connection, flight),
-                                         .wall_ns = clock_ns(CLOCK_REALTIME)});
+                                         .wall_ns = journal_wall_ns(&relay->journal)});
     }
-    journal_flush(&relay->journal);
-    pthread_mutex_unlock(&relay->journal.lock);
+}
+
+void break_flights(struct connection *connection, int is_reset)
+{
+    struct journal *journal = &connection->worker->relay->journal;
+    pthread_mutex_lock(&journal->lock);
+    record_broken(connection, is_reset);
+    journal_flush(journal);
+    pthread_mutex_unlock(&journal->lock);
 }
 
 static void service_ended(struct connection *connection)

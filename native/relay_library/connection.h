@@ -10,7 +10,8 @@ void flight_drop(struct connection *connection); /* the first */
 
 /* events.c: all want the journal's lock, and build their fields in the worker's */
 #define PUT(at, text) put_text(at, text, sizeof text - 1)
-uint8_t *put_logs(struct relay *relay, uint8_t *at);
+uint8_t *put_logs(struct relay *relay, uint8_t *at); /* of this moment */
+uint8_t *put_logs_before(struct relay *relay, uint8_t *at); /* the last noted before what is recorded was seen; of this moment where none are noted */
 uint8_t *put_ends(struct connection *connection, uint8_t *at, int logs);
 /* `fields_end`: where the fields end that were built; NULL: there are none */
 void record_event(struct connection *connection, const char *kind, uint64_t request, const uint8_t *fields_end, const uint8_t *data,
@@ -28,9 +29,15 @@ void service_lost(struct connection *connection);
 
 /* requests.c: the way to the service */
 void client_readable(struct connection *connection);
+/* Record the client's next bytes; with the journal's lock. Returns how many of them go on now; what does not is to be held. */
+size_t frame_requests(struct connection *connection, const uint8_t *data, size_t size);
 
 /* answers.c: the way back */
 void service_readable(struct connection *connection);
-void break_flights(struct connection *connection, int is_reset); /* the service's side ended; answers that are not whole are broken */
+/* The same of the service's. What does not go on is the beginning of a head; *is_odd: one that Python must judge. */
+size_t frame_answers(struct connection *connection, const uint8_t *data, size_t size, int *is_odd);
+/* The service's side ended; answers that are not whole are broken. The first with the journal's lock. */
+void record_broken(struct connection *connection, int is_reset);
+void break_flights(struct connection *connection, int is_reset);
 
 #endif

@@ -66,6 +66,14 @@ struct log_file {
     int fd; /* -1: not there yet */
 };
 
+/* The sizes of the log files at one moment; -1: there is no such file. */
+struct log_note {
+    uint64_t wall_ns;
+    int64_t sizes[LOGS_MOST];
+};
+
+#define NOTES_MOST 4096
+
 struct report {
     uint64_t connection, local_port, request, sent; /* request 0: none */
 };
@@ -82,6 +90,8 @@ struct relay {
     uint64_t body_limit;
     struct log_file logs[LOGS_MOST]; /* used with the journal's lock */
     size_t log_count, fields_room;
+    struct log_note *notes; /* a ring of NOTES_MOST, the latest at note_count - 1; NULL: nothing is noted, it is looked at once */
+    uint64_t note_count;
     atomic_int speaks_http, service_seen, service_speaks_first;
     atomic_uint_fast64_t closed_before_ns; /* how long the gate was closed in all */
     atomic_uint_fast64_t closed_at_ns; /* 0: it is open */
@@ -123,6 +133,7 @@ struct connection {
     uint32_t mask[2]; /* what epoll was asked for; 0: nothing, and it does not know the descriptor */
     struct connection *end[2]; /* &end[side] is what epoll says: it leads here, and to the side */
     uint64_t number, requests, answered, sent, local_port;
+    int is_split; /* `local_port` is not said of the next request: a commit has half of its head, which cannot be gone on with there */
     char address[ADDRESS_BYTES];
     struct bytes held[2]; /* of a head that is not whole */
     struct bytes out[2];

@@ -16,36 +16,60 @@ void record_event(struct connection *connection, const char *kind, uint64_t requ
     journal_append(&connection->worker->relay->journal, kind, connection->number, request, fields, fields_size, data, size);
 }
 
-static int log_size(struct log_file *file, uint64_t *size)
+/* -1: it is not there. */
+static int64_t log_size(struct log_file *file)
 {
     struct stat found;
     if (file->fd < 0)
         file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (file->fd < 0 || fstat(file->fd, &found))
-        return 0;
-    *size = (uint64_t)found.st_size;
-    return 1;
+    return file->fd < 0 || fstat(file->fd, &found) ? -1 : (int64_t)found.st_size;
+}
+
+static uint8_t *put_sizes(struct relay *relay, uint8_t *at, const int64_t *sizes)
+{
+    int count = 0;
+    for (size_t i = 0; i < relay->log_count; i++)
+        count += sizes[i] >= 0;
+    at = PUT(at, "log_offsets");
+    *at++ = (uint8_t)(0x80 | count); /* a fixmap holds LOGS_MOST - 1; one more is refused when the relay is made */
+    for (size_t i = 0; i < relay->log_count; i++)
+        if (sizes[i] >= 0)
+            at = put_number(put_text(at, relay->logs[i].path, relay->logs[i].size), (uint64_t)sizes[i]);
+    return at;
 }
 
 uint8_t *put_logs(struct relay *relay, uint8_t *at)
 {
-    uint64_t sizes[LOGS_MOST];
-    int found[LOGS_MOST], count = 0;
+    int64_t sizes[LOGS_MOST];
     for (size_t i = 0; i < relay->log_count; i++)
-        count += found[i] = log_size(&relay->logs[i], &sizes[i]);
-    at = PUT(at, "log_offsets");
-    *at++ = (uint8_t)(0x80 | count); /* a fixmap holds LOGS_MOST - 1; one more is refused when the relay is made */
-    for (size_t i = 0; i < relay->log_count; i++)
-        if (found[i])
-            at = put_number(put_text(at, relay->logs[i].path, relay->logs[i].size), sizes[i]);
-    return at;
+        sizes[i] = log_size(&relay->logs[i]);
+    return put_sizes(relay, at, sizes);
+}
+
+uint8_t *put_logs_before(struct relay *relay, uint8_t *at)
+{
+    static const int64_t none[LOGS_MOST] = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+    if (!relay->notes)
+        return put_logs(relay, at);
+    uint64_t moment = journal_wall_ns(&relay->journal), last = relay->note_count;
+    uint64_t first = last > NOTES_MOST ? last - NOTES_MOST : 0;
+    while (last > first) {
+        const struct log_note *note = &relay->notes[--last % NOTES_MOST];
+        if (note->wall_ns <= moment)
+            return put_sizes(relay, at, note->sizes);
+    }
+    return put_sizes(relay, at, none);
 }
 
 uint8_t *put_ends(struct connection *connection, uint8_t *at, int logs)
 {
     *at++ = (uint8_t)(0x82 + logs);
     at = put_text(PUT(at, "client"), connection->address, strlen(connection->address));
-    return put_number(PUT(at, "local_port"), connection->local_port);
+    at = PUT(at, "local_port");
+    if (!connection->is_split)
+        return put_number(at, connection->local_port);
+    *at++ = 0xc0; /* nil */
+    return at;
 }
 
 void record_opened(struct connection *connection)

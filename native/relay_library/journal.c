@@ -30,6 +30,16 @@ uint64_t clock_ns(int clock)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+uint64_t journal_mono_ns(const struct journal *journal)
+{
+    return journal->numbers->seen_wall_ns ? journal->numbers->seen_mono_ns : clock_ns(CLOCK_MONOTONIC);
+}
+
+uint64_t journal_wall_ns(const struct journal *journal)
+{
+    return journal->numbers->seen_wall_ns ? journal->numbers->seen_wall_ns : clock_ns(CLOCK_REALTIME);
+}
+
 static uint8_t *put_bytes(uint8_t *at, uint64_t value, int bytes)
 {
     for (int i = bytes - 1; i >= 0; i--)
@@ -219,7 +229,7 @@ static uint8_t *put_bin_header(uint8_t *at, size_t size)
 uint64_t journal_append(struct journal *journal, const char *kind, uint64_t connection, uint64_t request, const uint8_t *fields,
                         size_t fields_size, const uint8_t *data, size_t data_size)
 {
-    uint64_t mono_ns = clock_ns(CLOCK_MONOTONIC), wall_ns = clock_ns(CLOCK_REALTIME);
+    uint64_t mono_ns = journal_mono_ns(journal), wall_ns = journal_wall_ns(journal);
     return journal_append_at(journal, mono_ns, wall_ns, kind, connection, request, fields, fields_size, data, data_size);
 }
 

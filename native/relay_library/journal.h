@@ -17,6 +17,7 @@ struct numbers {
     uint64_t full_at_ns, full_for_ns; /* when it has been written to for long enough, and how long that is; 0: never */
     uint64_t lost, retry_at_ns; /* retry_at_ns: not 0 while the recording is off */
     int64_t fd;
+    uint64_t seen_mono_ns, seen_wall_ns; /* when what is recorded was seen; 0: at the moment at which it is */
 };
 
 struct journal {
@@ -50,5 +51,8 @@ uint64_t journal_append_at(struct journal *journal, uint64_t mono_ns, uint64_t w
 /* Hand all events to the kernel. */
 void journal_flush(struct journal *journal);
 uint64_t clock_ns(int clock);
+/* When what is recorded now was seen, CLOCK_MONOTONIC and CLOCK_REALTIME. */
+uint64_t journal_mono_ns(const struct journal *journal);
+uint64_t journal_wall_ns(const struct journal *journal);
 
 #endif

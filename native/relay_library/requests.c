@@ -64,9 +64,9 @@ static void start_request(struct connection *connection, const uint8_t *data, co
     flight->started = flight->touched = relay_gate_clock(relay);
     uint8_t *at = put_ends(connection, connection->worker->fields, relay->log_count != 0);
     if (relay->log_count)
-        at = put_logs(relay, at);
+        at = put_logs_before(relay, at);
     record_event(connection, "request-started", flight->number, at, data, head->size);
-    connection->requests++;
+    connection->requests++, connection->is_split = 0;
     connection->is_uploading = 1;
     connection->upload_number = flight->number, connection->upload_left = head->length, connection->upload_total = 0;
 }
@@ -100,8 +100,7 @@ static size_t take_upload(struct connection *connection, const uint8_t *data, si
     return take;
 }
 
-/* How much of the bytes goes on now; what does not is held. */
-static size_t frame_requests(struct connection *connection, const uint8_t *data, size_t size)
+size_t frame_requests(struct connection *connection, const uint8_t *data, size_t size)
 {
     size_t at = 0;
     while (at < size) {

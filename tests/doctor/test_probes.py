@@ -272,6 +272,23 @@ def test_a_border_needs_its_programs(try_one: TryOne, monkeypatch: Patch) -> Non
     assert finding.outcome is ProbeOutcome.FAILS and "apt-get install iproute2" in str(finding.remedy)
 
 
+def test_packets_are_taken_or_the_cause_is_said(
+    try_one: TryOne, tools: Path, settings: Settings, tmp_path: Path
+) -> None:
+    assert try_one("packets of a port").outcome is ProbeOutcome.WORKS
+    own = tmp_path / "tools"
+    own.mkdir()
+    elsewhere = settings.model_copy(update={"tools": own})
+    finding = try_one("packets of a port", settings=elsewhere)
+    assert finding.outcome is ProbeOutcome.FAILS and finding.found == "its program does not start"
+    assert "make setup" in str(finding.remedy)
+    (own / "relive-capture").write_text("#!/bin/sh\nexit 1\n")
+    (own / "relive-capture").chmod(0o755)
+    finding = try_one("packets of a port", settings=elsewhere)
+    assert finding.outcome is ProbeOutcome.FAILS and finding.found == "no packet socket can be had"
+    assert "CONFIG_PACKET" in str(finding.remedy)
+
+
 def missing(_host: object) -> None:
     raise ToolMissing("iptables-restore is not installed")
 

@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 
-__all__ = ["HostileService", "attack"]
+__all__ = ["HostileService", "attack", "hostile_bytes"]
 
 _REQUESTS = (
     b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -63,6 +63,11 @@ def _mutated(chance: random.Random, whole: tuple[bytes, ...]) -> bytes:
         else:
             del data[at:]
     return bytes(data)
+
+
+def hostile_bytes(chance: random.Random) -> tuple[bytes, bytes]:
+    """What a client may say, and what a service may answer."""
+    return _mutated(chance, _REQUESTS), _mutated(chance, _ANSWERS)
 
 
 def _say(chance: random.Random, sock: socket.socket, data: bytes) -> None:

@@ -17,7 +17,7 @@ import pytest
 from relive.config import load_settings
 from relive.forkserver.starting import start_module
 from relive.kernel import procfs
-from relive.proxies.ingress.options import CAPTURE
+from relive.proxies.ingress.options import CAPTURE, RELAY
 from relive.recording import Event, EventKind, Exchange, Exchanges, Recording
 from support.waiting import eventually
 
@@ -39,7 +39,8 @@ class RunningCapture:
             [
                 *("--listen", f"127.0.0.1:{port}", "--upstream", f"127.0.0.1:{port}"),
                 *("--recording", str(self.directory), "--control", str(self.control)),
-                *("--capture", str(load_settings().tools_path / CAPTURE), *options),
+                *("--capture", str(load_settings().tools_path / CAPTURE)),
+                *("--relay", str(load_settings().tools_path / RELAY), *options),
             ],
             streams=(subprocess.DEVNULL, subprocess.DEVNULL, self.stderr.fileno()),
             may_fork=True,

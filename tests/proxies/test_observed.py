@@ -2,101 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from relive.proxies.control import ControlHub
-from relive.proxies.ingress._observed import ObservedTraffic
-from relive.proxies.ingress._segments import ACK, FIN, RST, SYN, Ends, Segment
-from relive.proxies.ingress._sightings import ConnectionTable, read_crossed
-from relive.proxies.ingress.options import ProxyOptions
-from relive.recording import Event, EventKind, Exchange, Exchanges, Recording
+from relive.proxies.ingress._segments import ACK, FIN, RST
+from relive.proxies.ingress._sightings import read_crossed
+from relive.recording import EventKind, Exchanges, Recording
 
-HOME = socket.inet_aton("127.0.0.1")
-ROUND = 1 << 32
-GET = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n"
-OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-FAILED = b"HTTP/1.1 500 Oh\r\nContent-Length: 3\r\n\r\nbad"
+from .packet_scene import FAILED, GET, OK, Scene, Talk
 
 
-class Told(ControlHub):
-    def __init__(self) -> None:
-        self.messages: list[dict[str, Any]] = []
-
-    def broadcast(self, message: dict[str, Any]) -> None:
-        self.messages.append(message)
-
-
-class Scene:
-    """A table of connections, with what it records."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory / "recording"
-        options = ProxyOptions("127.0.0.1:8000", "127.0.0.1:8000", self.directory, directory / "control")
-        self.hub = Told()
-        self.loop = asyncio.new_event_loop()
-        self.traffic = ObservedTraffic(options, self.loop, self.hub, on_trouble=lambda _text: None)
-        self.table = ConnectionTable(self.traffic, HOME)
-        self.now = 1_000_000_000_000
-
-    def talk(self, port: int = 40000, *, up: int = 100, down: int = ROUND - 10, begun: bool = True) -> Talk:
-        return Talk(self, port, up, down, begun=begun)
-
-    def close(self) -> None:
-        self.traffic.observed.close()
-        self.loop.close()
-
-    def events(self, *kinds: EventKind) -> list[Event]:
-        self.traffic.observed.flush_all()
-        return [one for one in Recording(self.directory).events() if not kinds or one.kind in kinds]
-
-    def kinds(self) -> list[str]:
-        return [event.kind.value for event in self.events()]
-
-    def exchanges(self) -> list[Exchange]:
-        self.traffic.observed.flush_all()
-        return list(Exchanges(Recording(self.directory)).begun_in(0, 1 << 60))
-
-
-class Talk:
-    """One connection, whose segments the test lets the table see."""
-
-    def __init__(self, scene: Scene, port: int, up: int, down: int, *, begun: bool) -> None:
-        self.scene, self.ends = scene, Ends(HOME, port, HOME)
-        self.up, self.down = up, down
-        if begun:
-            self.put(Segment(scene.now, self.ends, True, (up - 1) % ROUND, 0, SYN, b""))
-            self.put(Segment(scene.now, self.ends, False, (down - 1) % ROUND, up, SYN | ACK, b""))
-
-    def put(self, segment: Segment) -> None:
-        self.scene.now += 1_000_000
-        self.scene.table.observe(segment._replace(wall_ns=self.scene.now))
-
-    def asks(self, data: bytes, flags: int = ACK) -> Segment:
-        """A segment of the client that is next in order; it is not put."""
-        made = Segment(0, self.ends, True, self.up, self.down, flags, data)
-        self.up = (self.up + len(data) + bool(flags & FIN)) % ROUND
-        return made
-
-    def tells(self, data: bytes, flags: int = ACK) -> Segment:
-        """The same of the service."""
-        made = Segment(0, self.ends, False, self.down, self.up, flags, data)
-        self.down = (self.down + len(data) + bool(flags & FIN)) % ROUND
-        return made
-
-    def exchange(self, request: bytes = GET, answer: bytes = OK) -> None:
-        self.put(self.asks(request))
-        self.put(self.tells(answer))
-
-
-@pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
-    made = Scene(tmp_path)
+@pytest.fixture(params=["C", "Python"])
+def scene(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Scene]:
+    made = Scene(tmp_path, by_sights=request.param == "C")
     yield made
     made.close()
 

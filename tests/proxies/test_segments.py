@@ -2,56 +2,47 @@
 
 from __future__ import annotations
 
+import ctypes
 import socket
-import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
-from relive.proxies.ingress._segments import ACK, FIN, SYN, Ends, Segment, read_segments
+import pytest
+
+from relive.config import load_settings
+from relive.proxies.ingress._relay_writer import RelayWriter
+from relive.proxies.ingress._segments import ACK, FIN, SYN, Ends, Segment
+from relive.proxies.ingress._sights import Sights, Verdict
+from relive.proxies.ingress.options import RELAY
+
+from .packet_bytes import ETHERNET, OUTGOING, ip4, ip6, packet, tcp
 
 PORT, CLIENT_PORT = 8000, 40000
-LOOPBACK, ETHERNET, HOST, OUTGOING = 772, 1, 0, 4
 SECOND = 1_000_000_000
 
 
-def tcp(source: int, target: int, sequence: int, acknowledged: int, flags: int, data: bytes) -> bytes:
-    """With twelve bytes of options, as timestamps take."""
-    return (
-        struct.pack(">HHIIBBHHH", source, target, sequence, acknowledged, 8 << 4, flags, 0, 0, 0)
-        + b"\1" * 12
-        + data
-    )
+Read = Callable[..., list[Segment]]
 
 
-def ip4(origin: str, destination: str, body: bytes) -> bytes:
-    size = 20 + len(body)
-    return (
-        struct.pack(">BBHHHBBH", 0x45, 0, size if size < 65536 else 0, 0, 0, 64, 6, 0)
-        + b"".join(map(socket.inet_aton, (origin, destination)))
-        + body
-    )
+@pytest.fixture
+def read(tmp_path: Path) -> Iterator[Read]:
+    """The segments of a block: all of them came too late, so each is given out."""
+    library = load_settings().tools_path / RELAY
+    writer = RelayWriter(library, tmp_path, keep_bytes=None, keep_seconds=None, on_trouble=print)
+    sights = Sights(writer.relay, PORT, None, body_limit=0, logs=())
+
+    def found_in(*packets: bytes) -> Iterator[Segment]:
+        block = ctypes.create_string_buffer(b"".join(packets), sum(map(len, packets)))
+        sights.begin_block(len(packets))
+        while sights.take(block, len(block), 0, 0, 1000) is Verdict.TOO_LATE:
+            yield sights.found
+
+    yield lambda *packets: list(found_in(*packets))
+    sights.close()
+    writer.close()
 
 
-def ip6(origin: str, destination: str, body: bytes) -> bytes:
-    ends = b"".join(socket.inet_pton(socket.AF_INET6, one) for one in (origin, destination))
-    return struct.pack(">IHBB", 6 << 28, len(body), 6, 64) + ends + body
-
-
-def packet(
-    raw: bytes, *, kind: int = LOOPBACK, way: int = HOST, kept: int | None = None, last: bool = False
-) -> bytes:
-    """As the kernel lays it into a block."""
-    link = struct.pack("=HHiHBB8s", 17, 8, 1, kind, way, 6, b"")
-    begin = 48 + len(link)
-    taken = raw[: len(raw) if kept is None else kept]
-    size = -(-(begin + len(taken)) // 16) * 16
-    head = struct.pack("=IIIIIIHH", 0 if last else size, 7, 5, len(taken), len(raw), 1, begin, begin)
-    return (head.ljust(48, b"\0") + link + taken).ljust(size, b"\0")
-
-
-def read(*packets: bytes, port: int = PORT) -> list[Segment]:
-    return list(read_segments(b"".join(packets), len(packets), port))
-
-
-def test_both_ways_belong_to_one_connection_in_both_families() -> None:
+def test_both_ways_belong_to_one_connection_in_both_families(read: Read) -> None:
     for make, client, service in ((ip4, "10.0.0.9", "10.0.0.1"), (ip6, "2001:db8::9", "::1")):
         up = packet(make(client, service, tcp(CLIENT_PORT, PORT, 5, 6, ACK, b"ask")))
         down = packet(make(service, client, tcp(PORT, CLIENT_PORT, 6, 8, ACK | FIN, b"told")), last=True)
@@ -66,26 +57,26 @@ def test_both_ways_belong_to_one_connection_in_both_families() -> None:
         assert first.ends.client_address == f"{client}:{CLIENT_PORT}"
 
 
-def test_what_fills_a_short_frame_is_no_data() -> None:
+def test_what_fills_a_short_frame_is_no_data(read: Read) -> None:
     (found,) = read(
         packet(ip4("10.0.0.9", "10.0.0.1", tcp(CLIENT_PORT, PORT, 5, 6, SYN, b"")) + b"\0" * 6, last=True)
     )
     assert (found.data, found.flags, found.lacks) == (b"", SYN, 0)
 
 
-def test_a_packet_larger_than_its_head_can_say_is_read_whole() -> None:
+def test_a_packet_larger_than_its_head_can_say_is_read_whole(read: Read) -> None:
     data = b"x" * 65530
     (found,) = read(packet(ip4("127.0.0.1", "127.0.0.1", tcp(CLIENT_PORT, PORT, 5, 6, ACK, data)), last=True))
     assert found.data == data
 
 
-def test_what_was_not_taken_of_a_packet_is_told() -> None:
+def test_what_was_not_taken_of_a_packet_is_told(read: Read) -> None:
     raw = ip4("127.0.0.1", "127.0.0.1", tcp(CLIENT_PORT, PORT, 5, 6, ACK, b"x" * 100))
     (found,) = read(packet(raw, kept=len(raw) - 30, last=True))
     assert (found.data, found.lacks) == (b"x" * 70, 30)
 
 
-def test_what_this_host_asks_at_that_port_of_others_is_left_out() -> None:
+def test_what_this_host_asks_at_that_port_of_others_is_left_out(read: Read) -> None:
     asks = packet(
         ip4("10.0.0.1", "10.0.0.2", tcp(CLIENT_PORT, PORT, 5, 6, ACK, b"a")), kind=ETHERNET, way=OUTGOING
     )
@@ -100,7 +91,7 @@ def test_what_this_host_asks_at_that_port_of_others_is_left_out() -> None:
     assert [one.data for one in read(asks, told, asked, tells)] == [b"c", b"d"]
 
 
-def test_damage_is_left_out_and_ends_nothing() -> None:
+def test_damage_is_left_out_and_ends_nothing(read: Read) -> None:
     good = packet(ip4("127.0.0.1", "127.0.0.1", tcp(CLIENT_PORT, PORT, 5, 6, ACK, b"good")))
     other = packet(ip4("127.0.0.1", "127.0.0.1", tcp(CLIENT_PORT, 1, 5, 6, ACK, b"other")))
     short = packet(ip4("127.0.0.1", "127.0.0.1", b"\x1f\x40"))

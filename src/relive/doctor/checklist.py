@@ -20,6 +20,7 @@ from relive.doctor.probes.kvm import kvm
 from relive.doctor.probes.memory_cgroup import memory_cgroup
 from relive.doctor.probes.namespaces import namespaces
 from relive.doctor.probes.overlay import overlay
+from relive.doctor.probes.packets import packets
 from relive.doctor.probes.podman import podman
 from relive.doctor.probes.privileges import privileges
 from relive.doctor.probes.processes import pidfd, proc_children, tracing
@@ -63,6 +64,7 @@ CHECKLIST: tuple[Probe, ...] = (
         border,
         "install iproute2 and iptables, and use a kernel with NFQUEUE, TPROXY and REJECT, if you need --record-egress",
     ),
+    Probe("packets of a port", False, 6.0, packets, "run `make setup`", needs_directory=True),
     Probe("io_uring", False, 1.0, io_uring, DEFECT),
     Probe("fork server", False, 15.0, fork_server, DEFECT),
     Probe("memory cgroup", False, 1.0, memory_cgroup, "give this container a cgroup that it may write to"),

@@ -97,6 +97,11 @@ class _Framer:
         """Bytes taken in and not given out yet."""
         return len(self._held)
 
+    @property
+    def is_between(self) -> bool:
+        """The next byte begins a message."""
+        return self._state == _HEAD and not self._held
+
     def feed(self, data: bytes) -> list[Piece]:
         """Take bytes in and give out what they complete; never raises, see ``Violation``."""
         pieces: list[Piece] = []

@@ -113,7 +113,8 @@ class ProxySupervisor:
         return options
 
     def _capture_options(self) -> list[str]:
-        return ["--capture", str(self._settings.tools_path / CAPTURE)]
+        tools = self._settings.tools_path
+        return ["--capture", str(tools / CAPTURE), "--relay", str(tools / RELAY)]
 
     def _proxy_options(self) -> list[str]:
         spec, paths = self._capsule.facts.spec, self._capsule.paths

@@ -64,6 +64,16 @@ class AnswerSide:
         for method in methods:
             self.expect(method)
 
+    @property
+    def answered(self) -> int:
+        """Answers that are whole."""
+        return self._answered
+
+    @property
+    def is_between(self) -> bool:
+        """The service's next byte begins an answer."""
+        return not self._is_unframed and self._stream is None and self._framer.is_between
+
     def service_data(self, data: bytes) -> None:
         """Bytes of the service: record them, then pass them on."""
         connection, framer = self._connection, self._framer

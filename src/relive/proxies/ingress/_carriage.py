@@ -10,6 +10,7 @@ import struct
 from collections.abc import Sequence
 
 from relive.proxies.ingress._connection import ClientConnection
+from relive.proxies.ingress._posts import tell
 from relive.proxies.ingress._relay import HandedConnection, Post, PostKind, RelayCounts, SocketName
 from relive.proxies.ingress._relay_writer import RelayWriter
 from relive.proxies.ingress._traffic import Traffic
@@ -114,19 +115,8 @@ class Carriage:
             traffic.speaks_http = True
         elif post.kind is PostKind.SERVICE_SEEN:
             traffic.service_seen = True
-        elif post.kind is PostKind.ANSWERED:
-            traffic.publish_answered(post.number, post.value, post.seconds, post.wall_ns, post.seq)
-        elif post.kind is PostKind.BROKEN:
-            how = "reset" if post.value else "closed"
-            traffic.publish_broken(post.number, how, post.extra, post.seconds, post.wall_ns)
-        elif post.kind is PostKind.UNANSWERED:
-            traffic.publish_unanswered(post.number, post.seconds, post.wall_ns)
-        elif post.kind is PostKind.RECORDING_OFF:
-            self._writer.switched_off(post.extra)
-        elif post.kind is PostKind.RECORDING_ON:
-            self._writer.switched_on(post.extra)
-        elif post.kind is PostKind.SEGMENT_BEGUN:
-            self._writer.segment_begun()
+        else:
+            tell(post, traffic, self._writer)
 
     def _adopt(self, handed: HandedConnection) -> None:
         connection = ClientConnection(self._traffic)

@@ -77,6 +77,11 @@ class Intake:
         return bool(self._opening) or (self._framer.held > 0 and not self._framer.waits_for_answer)
 
     @property
+    def is_between(self) -> bool:
+        """The client's next byte begins a request."""
+        return self.is_empty and self._opening is None and not self.is_plain and self._framer.is_between
+
+    @property
     def held_for_answer(self) -> int:
         """Bytes behind a request for an upgrade, whose meaning only its answer tells."""
         return self._framer.held if self._framer.waits_for_answer else 0

@@ -49,10 +49,11 @@ class NotedLogSizes(LogSizes):
         self._moment = moment
         self._noted: deque[tuple[int, dict[str, int]]] = deque(maxlen=_NOTED_MOST)
 
-    def note(self, now: int) -> None:
-        """Note the sizes of this moment."""
-        if self:
-            self._noted.append((now, super().sizes()))
+    def note(self, now: int) -> dict[str, int]:
+        """Note the sizes of this moment, and return them."""
+        found = super().sizes()
+        self._noted.append((now, found))
+        return found
 
     def sizes(self) -> dict[str, int]:
         """The last that were noted before the moment in question; empty where none were."""

@@ -6,139 +6,26 @@ begun *in the middle*: from the first whole head of a request that comes in one 
 
 from __future__ import annotations
 
-import asyncio
 import re
-import time
 from collections import deque
-from collections.abc import Callable, Mapping
 from typing import Any
 
-from relive.proxies.control import ControlHub
-from relive.proxies.gate import Gate
 from relive.proxies.ingress._answers import AnswerSide
 from relive.proxies.ingress._flight import Flight
 from relive.proxies.ingress._intake import Intake, NumberedRequest
-from relive.proxies.ingress._log_sizes import NotedLogSizes
+from relive.proxies.ingress._observed_traffic import ObservedTraffic
 from relive.proxies.ingress._reassembly import ByteStream
 from relive.proxies.ingress._requests import RequestSide
 from relive.proxies.ingress._segments import ACK, FIN, RST, SYN, Ends, Segment
+from relive.proxies.ingress._sights import HandedSight, HandedStream, PlainSight
 from relive.proxies.ingress._speech import Speech, speech_of
-from relive.proxies.ingress._traffic import ProxiedConnection, Traffic
-from relive.proxies.ingress.options import ProxyOptions
 from relive.recording.events import EventKind
 from relive.recording.http1 import Body, MessageEnd, RequestHead, Stream, Violation
-from relive.recording.writer import AUTO_FLUSH_BYTES, RecordingWriter
 
-__all__ = ["ObservedConnection", "ObservedTraffic", "ObservedWriter"]
+__all__ = ["ObservedConnection"]
 
 AHEAD_MOST = 16 * 1024 * 1024  # [bytes] that may wait for those before them, of one direction
 _WHOLE_HEAD = re.compile(rb"\n\r?\n")
-
-
-class ObservedWriter(RecordingWriter):
-    """Events have the time of the packet that they are of, and go to the kernel many at once: nobody waits for them.
-
-    Attributes:
-        seen: (monotonic, wall) [ns] of the packet.
-    """
-
-    seen = (0, 0)
-    _apart = 0  # [ns] of the two clocks
-    _wants_flush = False
-
-    def set_clock(self) -> None:
-        """Compare the clocks: between two packets that were compared at once, times do not go back."""
-        self._apart = time.time_ns() - time.monotonic_ns()
-
-    def see(self, wall_ns: int) -> None:
-        """What follows is of a packet of that moment."""
-        self.seen = (wall_ns - self._apart, wall_ns)
-
-    def append(
-        self,
-        kind: EventKind,
-        connection: int = 0,
-        request: int = 0,
-        data: bytes = b"",
-        fields: Mapping[str, Any] | None = None,
-        at: tuple[int, int] | None = None,
-    ) -> int:
-        """As ``RecordingWriter``."""
-        return super().append(kind, connection, request, data, fields, at or self.seen)
-
-    def flush(self) -> None:
-        """Only where there is much."""
-        if self._wants_flush or self._part_bytes > AUTO_FLUSH_BYTES:
-            super().flush()
-
-    def flush_all(self) -> None:
-        """Hand all appended events to the kernel."""
-        self._wants_flush = True
-        self.flush()
-        self._wants_flush = False
-
-    def close(self) -> None:
-        """As ``RecordingWriter``."""
-        self.flush_all()
-        super().close()
-
-
-class _PacketGate(Gate[ProxiedConnection]):
-    """Its clock is that of the packets, less the time for which the service stood still."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, writer: ObservedWriter) -> None:
-        super().__init__(loop, writer)
-        self._packets = writer
-        self.stood_still = 0.0  # [s]
-
-    def clock(self) -> float:
-        """Seconds."""
-        return self._packets.seen[0] / 1e9 - self.stood_still
-
-
-class ObservedTraffic(Traffic):
-    """What all connections share. Requests go on without a word of anybody, so there are no holds, and the gate is always open."""
-
-    def __init__(
-        self,
-        options: ProxyOptions,
-        loop: asyncio.AbstractEventLoop,
-        hub: ControlHub,
-        on_trouble: Callable[[str], None],
-    ) -> None:
-        """As ``Traffic``."""
-        self.observed = ObservedWriter(
-            options.recording,
-            keep_bytes=options.keep_bytes,
-            keep_seconds=options.keep_seconds,
-            on_trouble=on_trouble,
-        )
-        super().__init__(options, loop, hub, on_trouble, writer=self.observed)
-        self.packet_gate = _PacketGate(loop, self.observed)
-        self.gate = self.packet_gate
-        self.logs = self.noted_logs = NotedLogSizes(options.logs, self.wall_ns)
-        self.gaps = 0  # places at which packets are missing
-
-    def wall_ns(self) -> int:
-        """Of the packet."""
-        return self.observed.seen[1]
-
-    def answered(self, flight: Flight) -> None:
-        """As ``Traffic``."""
-        if flight.status is not None and flight.status >= 500:
-            self.observed.flush_all()
-        super().answered(flight)
-
-    def broken(self, flight: Flight, how: str, reused: int) -> None:
-        """As ``Traffic``."""
-        self.observed.flush_all()
-        super().broken(flight, how, reused)
-
-    def note_gap(self, connection: int, text: str, lost: int = 0) -> None:
-        """Packets are missing here: what is recorded is not all there was."""
-        self.gaps += 1
-        fields = {"about": "capture", "text": text, "lost": lost}
-        self.writer.append(EventKind.NOTE, connection, fields=fields)
 
 
 class ObservedConnection:
@@ -253,12 +140,81 @@ class ObservedConnection:
             for piece in stream.add(first, segment.data):
                 if not give(piece):
                     return False
+        self._end_segment(segment, stream, up)
+        return stream.ahead <= AHEAD_MOST
+
+    def _end_segment(self, segment: Segment, stream: ByteStream, up: ByteStream) -> None:
         if segment.flags & FIN and not segment.lacks:
-            stream.end_at(first + len(segment.data))
+            first = segment.sequence + bool(segment.flags & SYN)
+            stream.end_at((first + len(segment.data)) % (1 << 32))
         self._see_ends(up)
         if segment.flags & RST:
             self._reset(by_client=segment.from_client)
+
+    # A connection that C has followed until now
+
+    def adopt(self, handed: HandedSight) -> None:
+        """Know what is known of it. ``go_on`` follows."""
+        self.number, self.requests, self.given = handed.connection, handed.requests, handed.given
+        self.began_in_middle, self._first_answer_is_open = handed.began_in_middle, handed.first_answer_is_open
+        self.client_eof, self._service_eof = handed.client_eof, handed.service_eof
+        self._heard_service, self._is_split = handed.heard_service, handed.is_split
+        self._is_limited, self._next, self._first = handed.is_limited, handed.following, handed.first
+        self._beyond = list(handed.beyond)
+        self._up, self._down = _stream(handed.up), _stream(handed.down)
+        for known in handed.flights:
+            self._requests.adopt(known)
+        self._answers.adopt(handed.answered, [flight.method for flight in self.flights])
+        if handed.upload is not None:
+            number, left, seen = handed.upload
+            self._intake.go_on_with_body(left)
+            self._requests.adopt_upload(number, left, seen)
+        if handed.is_spoken:
+            self._intake.knows_http()
+
+    def go_on(self, handed: HandedSight, segment: Segment | None) -> bool:
+        """Act on what C has not acted on, to the end of the segment in whose middle it was, if any. As ``observe``."""
+        up = self._up
+        assert up is not None
+        if handed.held_of_client:
+            self._intake.add(handed.held_of_client)
+            self._advance()
+        if handed.held_of_service:
+            self._answers.service_data(handed.held_of_service)
+        for data in handed.from_client:
+            self._client_bytes(data)
+        for data in handed.from_service:
+            if not self._service_bytes(data):
+                return False
+        stream = up if segment is None or segment.from_client else self._down
+        assert stream is not None
+        if segment is None:
+            self._see_ends(up)
+        else:
+            self._end_segment(segment, stream, up)
         return stream.ahead <= AHEAD_MOST
+
+    @property
+    def plainness(self) -> PlainSight | None:
+        """What is to be known of it where nothing is under way, and C can follow it again; None elsewhere."""
+        up, down = self._up, self._down
+        if self.flights or up is None or down is None or not (self.number and up.is_plain and down.is_plain):
+            return None
+        is_between = self._intake.is_between and self._answers.is_between and self._requests.uploading is None
+        is_odd = self._is_limited or self._beyond or self._is_split or self._first_answer_is_open
+        if not is_between or is_odd or self.client_eof or self._service_eof or not self._heard_service:
+            return None
+        return PlainSight(
+            *(
+                self.number,
+                self.requests,
+                self._answers.answered,
+                self.given,
+                self._first,
+                self.began_in_middle,
+            ),
+            *((up.base, up.place), (down.base, down.place)),
+        )
 
     def _observe_syn(self, segment: Segment) -> None:
         if segment.from_client:
@@ -471,3 +427,11 @@ class ObservedConnection:
             self.upgraded = flight
             self._requests.begin_stream()
         self._intake.upgrade_decided(is_stream=is_stream)
+
+
+def _stream(handed: HandedStream | None) -> ByteStream | None:
+    if handed is None:
+        return None
+    made = ByteStream(handed.base)
+    made.resume(handed.place, handed.end, handed.waiting)
+    return made

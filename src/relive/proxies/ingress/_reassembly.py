@@ -7,6 +7,7 @@ of bytes from where the stream was begun, so that it does not come round as sequ
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Sequence
 
 __all__ = ["ByteStream"]
 
@@ -30,6 +31,22 @@ class ByteStream:
         self._end: int | None = None
         self.place = 0
         self.ahead = 0
+
+    def resume(self, place: int, end: int | None, waiting: Sequence[tuple[int, bytes]]) -> None:
+        """Go on where another that began with the same byte stands; ``end``: its place, ``waiting``: bytes and their places."""
+        self.place, self._end = place, end
+        self._waiting = list(waiting)
+        self.ahead = sum(len(data) for _, data in waiting)
+
+    @property
+    def is_plain(self) -> bool:
+        """Nothing waits, and it has no end: where it began and its place are all there is to know."""
+        return not self._waiting and self._end is None
+
+    @property
+    def base(self) -> int:
+        """Sequence number of its first byte."""
+        return self._base
 
     def add(self, sequence: int, data: bytes) -> list[bytes]:
         """Take a segment's bytes; returns those that can be given out now, in order."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 __all__ = [
+    "Flight",
     "HandedConnection",
     "HandedFlight",
     "Numbers",
@@ -22,14 +23,16 @@ __all__ = [
     "PostKind",
     "Relay",
     "RelayCounts",
+    "Report",
     "SocketName",
     "SocketPlaces",
+    "read_flight",
 ]
 
 _U64, _I64, _I32, _U32 = ctypes.c_uint64, ctypes.c_int64, ctypes.c_int32, ctypes.c_uint32
 _SIZE, _TEXT, _AT = ctypes.c_size_t, ctypes.c_char_p, ctypes.c_void_p
 _CLIENT, _SERVICE = 0, 1
-_VERSION = 2  # RELAY_VERSION of relay_library.c
+_VERSION = 3  # RELAY_VERSION of relay_library.c
 
 
 class Numbers(ctypes.Structure):
@@ -39,6 +42,7 @@ class Numbers(ctypes.Structure):
         *((name, _U64) for name in ("seq", "request", "connection", "first_seq", "offset", "segment_bytes")),
         *((name, _U64) for name in ("full_at_ns", "full_for_ns", "lost", "retry_at_ns")),
         ("fd", _I64),
+        *((name, _U64) for name in ("seen_mono_ns", "seen_wall_ns")),
     ]
     seq: int
     request: int
@@ -51,9 +55,13 @@ class Numbers(ctypes.Structure):
     lost: int
     retry_at_ns: int
     fd: int
+    seen_mono_ns: int
+    seen_wall_ns: int
 
 
-class _Flight(ctypes.Structure):
+class Flight(ctypes.Structure):
+    """``struct flight`` of ``engine.h``."""
+
     _fields_ = [
         *((name, _U64) for name in ("number", "announced", "total", "started", "touched")),
         *((name, _I32) for name in ("is_head", "is_sent", "status", "is_reported")),
@@ -66,7 +74,7 @@ class _Handed(ctypes.Structure):
         *((name, _I32) for name in ("is_silent", "is_uploading")),
         *((name, _U64) for name in ("connection", "requests", "answered", "sent")),
         *((name, _U64) for name in ("upload_number", "upload_left", "upload_total", "flights")),
-        ("flight", ctypes.POINTER(_Flight)),
+        ("flight", ctypes.POINTER(Flight)),
         *((name, ctypes.POINTER(ctypes.c_char) * 2) for name in ("read", "passed")),
         *((name, _U64 * 2) for name in ("read_bytes", "passed_bytes")),
         ("address", ctypes.c_char * 64),
@@ -82,7 +90,9 @@ class _Post(ctypes.Structure):
     ]
 
 
-class _Report(ctypes.Structure):
+class Report(ctypes.Structure):
+    """``struct report`` of ``engine.h``."""
+
     _fields_ = [(name, _U64) for name in ("connection", "local_port", "request", "sent")]
 
 
@@ -251,6 +261,20 @@ class Relay:
         """A connection number never given before."""
         return int(self._c.relay_next_connection(self._at))
 
+    def add_logs(self, paths: Sequence[str]) -> bool:
+        """Files whose sizes are recorded with requests; before there are any. False: they are too many."""
+        return not any(self._c.relay_log(self._at, path.encode()) for path in paths)
+
+    @property
+    def library(self) -> ctypes.CDLL:
+        """For who calls what else is in it."""
+        return self._c
+
+    @property
+    def address(self) -> int:
+        """Of ``struct relay``."""
+        return int(self._at)
+
     # Carrying
 
     def start(
@@ -265,7 +289,7 @@ class Relay:
         threads: int,
     ) -> bool:
         """Accept and carry from now on. False: it cannot, and has accepted nothing."""
-        if any(self._c.relay_log(self._at, path.encode()) for path in logs):
+        if not self.add_logs(logs):
             return False
         own = source.raw if source is not None else None
         descriptors = (_I32 * len(listeners))(*listeners)
@@ -303,7 +327,7 @@ class Relay:
         """What the agent is told of each connection that has reached the service."""
         # A frozen relay accepts on, and what it accepts reaches no service.
         room = self.counts().connections + 16
-        found = (_Report * room)()
+        found = (Report * room)()
         count = min(int(self._c.relay_report(self._at, found, room)), room)
         return [
             {
@@ -425,7 +449,7 @@ class Relay:
                 address=raw.address.decode(),
                 is_silent=bool(raw.is_silent),
                 upload=(raw.upload_number, raw.upload_left, raw.upload_total) if raw.is_uploading else None,
-                flights=tuple(_flight(one) for one in raw.flight[: raw.flights]),
+                flights=tuple(read_flight(one) for one in raw.flight[: raw.flights]),
                 from_client=ctypes.string_at(raw.read[_CLIENT], raw.read_bytes[_CLIENT]),
                 from_service=ctypes.string_at(raw.read[_SERVICE], raw.read_bytes[_SERVICE]),
                 to_client=ctypes.string_at(raw.passed[_CLIENT], raw.passed_bytes[_CLIENT]),
@@ -435,7 +459,8 @@ class Relay:
             self._c.relay_forget(pointer)
 
 
-def _flight(raw: _Flight) -> HandedFlight:
+def read_flight(raw: Flight) -> HandedFlight:
+    """As Python knows it."""
     return HandedFlight(
         *(raw.number, raw.announced, raw.total, raw.started / 1e9, raw.touched / 1e9),
         *(bool(raw.is_head), bool(raw.is_sent), bool(raw.is_reported)),
@@ -444,7 +469,7 @@ def _flight(raw: _Flight) -> HandedFlight:
 
 def _load(library: Path) -> ctypes.CDLL:
     loaded = ctypes.CDLL(str(library))
-    sizes = [ctypes.sizeof(one) for one in (Numbers, _Handed, _Flight, _Post, _PairOrder)]
+    sizes = [ctypes.sizeof(one) for one in (Numbers, _Handed, Flight, _Post, _PairOrder)]
     layout = getattr(loaded, "relay_layout", None)
     if layout is None or [layout(number) for number in range(len(sizes) + 1)] != [_VERSION, *sizes]:
         raise OSError(f"{library} is of another version of Relive: run `make setup` where this one is")

@@ -6,8 +6,10 @@ import ipaddress
 from collections.abc import Mapping
 from typing import Any
 
-from relive.proxies.ingress._observed import ObservedConnection, ObservedTraffic
+from relive.proxies.ingress._observed import ObservedConnection
+from relive.proxies.ingress._observed_traffic import ObservedTraffic
 from relive.proxies.ingress._segments import ACK, SYN, Ends, Segment
+from relive.proxies.ingress._sights import Sights, Verdict
 
 __all__ = ["ConnectionTable", "Crossed", "read_crossed"]
 
@@ -42,18 +44,26 @@ class ConnectionTable:
 
     Args:
         address: of the service, packed; None: it listens at all of them.
+        sights: follow each connection until something comes that they give away. None: all are followed here.
     """
 
-    def __init__(self, traffic: ObservedTraffic, address: bytes | None) -> None:
+    def __init__(self, traffic: ObservedTraffic, address: bytes | None, sights: Sights | None) -> None:
         self._traffic = traffic
         self._address = address
+        self._sights = sights
         self._known: dict[Ends, ObservedConnection] = {}
         self._limits: Crossed | None = None
 
     @property
     def count(self) -> int:
         """Connections of which something is known."""
-        return sum(1 for one in self._known.values() if one.is_known)
+        theirs = self._sights.counts().connections if self._sights is not None else 0
+        return theirs + sum(1 for one in self._known.values() if one.is_known)
+
+    @property
+    def gaps(self) -> int:
+        """Places at which packets are missing."""
+        return self._traffic.gaps + (self._sights.counts().gaps if self._sights is not None else 0)
 
     def observe(self, segment: Segment) -> None:
         """Take the next one."""
@@ -63,53 +73,108 @@ class ConnectionTable:
         known = self._known.get(segment.ends)
         if known is not None and segment.flags & SYN and segment.from_client and known.began_with(segment):
             known.lose()  # the end of the one before was not seen
+            self._drop(known)
             known = None
         if known is None:
-            known = self._begin(segment.ends)
+            self._observe_afresh(segment)
+        elif not known.observe(segment):
+            self._give_up(known)
+            self._observe_afresh(segment)
+        elif known.is_over:
+            self._drop(known)
+        else:
+            self._give_back(known)
+
+    def observe_given(self, verdict: Verdict, segment: Segment) -> None:
+        """Take one at which the sights have stopped: it is of a connection that is not theirs, or not any more."""
+        if verdict is Verdict.FOREIGN and segment.ends in self._known:
+            self.observe(segment)
+            return
+        self._traffic.observed.see(segment.wall_ns)
+        if verdict is Verdict.FOREIGN:
+            self._observe_here(segment)
+        elif verdict is Verdict.HANDED:
+            self._adopt(segment)
+
+    def _observe_afresh(self, segment: Segment) -> None:
+        """Take one of a connection of which nothing is known."""
+        if self._sights is None:
+            self._observe_here(segment)
+        else:
+            self.observe_given(self._sights.observe(segment), segment)
+
+    def _observe_here(self, segment: Segment) -> None:
+        known = self._begin(segment.ends)
         if not known.observe(segment):
-            self._give_up(known, "packets of a connection are missing")
+            self._give_up(known)
             known = self._begin(segment.ends)
             known.observe(segment)
         if known.is_over:
-            self._known.pop(segment.ends, None)
+            self._drop(known)
+
+    def _adopt(self, segment: Segment | None) -> None:
+        """Go on with what the sights have given away: one connection in the middle of a segment, or any number between two."""
+        assert self._sights is not None
+        for handed in self._sights.handed():
+            made = self._known[handed.ends] = ObservedConnection(self._traffic, handed.ends)
+            made.adopt(handed)
+            if not made.go_on(handed, segment):
+                self._give_up(made)
+                if segment is not None:
+                    self._observe_afresh(segment)
+            elif made.is_over:
+                self._drop(made)
 
     def lose(self, packets: int) -> None:
         """So many packets are missing here, of whatever connections."""
         text = f"{packets} packets were lost: more came than could be taken"
         self._traffic.note_gap(0, text, packets)
+        if self._sights is not None:
+            self._sights.lose()
         for one in list(self._known.values()):
             if one.is_busy:
                 one.lose()
-                del self._known[one.ends]
+                self._drop(one)
 
     # A commit
 
     def limit(self, crossed: Crossed) -> None:
         """From here on nothing is said of what the commit that is being placed does not have."""
         self._limits = crossed
+        if self._sights is not None:
+            self._sights.limit(crossed)
         for ends, one in self._known.items():
             one.limit(_first(crossed.get(ends)))
 
     def unlimit(self) -> None:
         """The commit has its place: go on with what waited."""
         self._limits = None
-        for one in list(self._known.values()):
+        here = list(self._known.values())
+        if self._sights is not None:
+            self._sights.unlimit()
+            self._adopt(None)
+        for one in here:
             if not one.release_beyond():
-                self._give_up(one, "packets of a connection are missing")
+                self._give_up(one)
             elif one.is_over:
-                self._known.pop(one.ends, None)
+                self._drop(one)
 
     def observe_written(self, segment: Segment) -> bool:
         """Take a segment that came after the commit, if it is of the service, and the commit has all of it; else False."""
         known, limits = self._known.get(segment.ends), (self._limits or {}).get(segment.ends)
-        if known is None or limits is None or not known.is_written(segment, limits[1]):
+        if known is not None:
+            is_written = limits is not None and known.is_written(segment, limits[1])
+        else:
+            is_written = self._sights is not None and self._sights.is_written(segment)
+        if not is_written:
             return False
         self.observe(segment._replace(flags=segment.flags & ~ACK))  # of what it acknowledges some waits
         return True
 
     def open_requests(self) -> list[dict[str, Any]]:
         """The oldest request of each connection whose answer is not whole."""
-        return [
+        theirs = self._sights.open_requests() if self._sights is not None else []
+        return theirs + [
             {"connection": one.number, "local_port": one.local_port, "request": one.flights[0].number}
             for one in self._known.values()
             if one.flights
@@ -121,7 +186,18 @@ class ConnectionTable:
             made.limit(_first(self._limits.get(ends)))
         return made
 
-    def _give_up(self, one: ObservedConnection, why: str) -> None:
-        self._traffic.note_gap(one.number, why)
+    def _give_up(self, one: ObservedConnection) -> None:
+        self._traffic.note_gap(one.number, "packets of a connection are missing")
         one.lose()
+        self._drop(one)
+
+    def _give_back(self, one: ObservedConnection) -> None:
+        """What was for Python is over: the sights follow it again."""
+        if self._sights is not None and self._limits is None and (plain := one.plainness) is not None:
+            del self._known[one.ends]
+            self._sights.take_back(one.ends, plain)
+
+    def _drop(self, one: ObservedConnection) -> None:
         self._known.pop(one.ends, None)
+        if self._sights is not None:
+            self._sights.forget(one.ends)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import mmap
 import os
 import struct
@@ -20,16 +21,19 @@ _MAGIC = 0x4B4C4250
 _FILE_BYTES = 32 << 20  # a file that is larger is followed by the next
 _WRITTEN, _READ, _UNTIL = range(3)  # of struct progress
 _PROGRESS_BYTES = 4096
+_BLOCK_BYTES = 1 << 20
 
 
 class Block(NamedTuple):
     """Packets as they follow each other.
 
     Attributes:
+        data: good until the next block is asked for; its first ``size`` bytes.
         lost: how many the kernel has dropped before them, or could not be written for want of room on the disk.
     """
 
-    data: bytes
+    data: ctypes.Array[ctypes.c_char]
+    size: int
     packets: int
     lost: int
 
@@ -50,6 +54,7 @@ class PacketSpool:
         self._directory = directory
         self._number, self._offset = 1, 0
         self._file = -1
+        self._buffer = ctypes.create_string_buffer(_BLOCK_BYTES)
         with (directory / "progress").open("wb+") as progress:
             progress.write(bytes(_PROGRESS_BYTES))  # not a hole, which on a full disk could not be written to
             progress.flush()
@@ -116,9 +121,9 @@ class PacketSpool:
                     f"{self._directory} is damaged",
                     cause=f"no block begins at {self._offset} of {self._number}.packets",
                 )
-            data = os.pread(self._file, size, self._offset + _HEADER.size)
+            size = os.preadv(self._file, [memoryview(self._buffer)[:size]], self._offset + _HEADER.size)
             self._offset += _HEADER.size + size
-            yield Block(data, packets, lost)
+            yield Block(self._buffer, size, packets, lost)
             # Only now: who looks whether anything waits must not find nothing while a block is still being worked on.
             self._progress[_READ] += _HEADER.size + size
 

@@ -1,9 +1,11 @@
 """The recorder beside the way: reads a service's requests off the packets of its port, and carries nothing.
 
     python -m relive.proxies.ingress.capture --listen ADDR:PORT --upstream ADDR:PORT --recording DIR --control UNIXSOCKET
-        --capture FILE [--network-of PID] [--hang-after SECONDS] [--body-limit BYTES] [--keep-bytes BYTES] [--keep-seconds SECONDS]
+        --capture FILE --relay FILE [--network-of PID] [--hang-after SECONDS] [--body-limit BYTES] [--keep-bytes BYTES]
+        [--keep-seconds SECONDS]
 
-FILE is ``relive-capture``, which takes the packets. ``--upstream`` is where the service itself listens, in the network of PID, and
+``--capture`` is ``relive-capture``, which takes the packets, ``--relay`` the library that follows the connections of plain HTTP/1
+(``_sights``); any other is followed by Python. ``--upstream`` is where the service itself listens, in the network of PID, and
 ``--listen`` the same. The recording has the proxy's events, with the times of the packets. Nothing in the way of a request waits
 for this process, whatever becomes of it, so no request can be held.
 
@@ -49,10 +51,11 @@ from typing import Any
 
 from relive.errors import CapsuleStartFailed, ReliveError
 from relive.proxies.control import ControlHub, ControlLink, error_reply
-from relive.proxies.ingress._observed import ObservedTraffic
-from relive.proxies.ingress._segments import Segment, read_segments
+from relive.proxies.ingress._observed_traffic import ObservedTraffic
+from relive.proxies.ingress._segments import Segment
 from relive.proxies.ingress._sightings import ConnectionTable, Crossed, read_crossed
-from relive.proxies.ingress._spool import PacketSpool
+from relive.proxies.ingress._sights import Sights, Verdict
+from relive.proxies.ingress._spool import Block, PacketSpool
 from relive.proxies.ingress.options import ProxyOptions, parse_options
 from relive.proxies.listeners import bind_control, split_address
 from relive.proxies.running import run
@@ -68,26 +71,40 @@ _DISORDER_NS = 1_000_000  # of packets that two processors saw at one moment
 _END_SECONDS = 5.0
 _MUCH = 64 << 20  # [bytes] waiting
 _SLICE = 0.005  # [s] of work between two looks at the control socket
+_AT_ONCE = 128  # segments between two looks at the clock
 _ASK_PAUSE = 0.02  # [s]
 _BEGUN_WITHIN = 5.0  # [s]
 _LATEST = 0.1  # [s] after it has come a packet is read
 
 
 class PacketRecorder:
-    """Lives in one event loop."""
+    """Lives in one event loop.
+
+    Raises:
+        CapsuleStartFailed: the relay's library cannot be used.
+    """
 
     def __init__(self, options: ProxyOptions, loop: asyncio.AbstractEventLoop) -> None:
         assert options.capture is not None
         self.options = options
         self.loop = loop
         self.hub = ControlHub(self)
-        self.traffic = ObservedTraffic(options, loop, self.hub, on_trouble=_say)
-        self.writer = self.traffic.observed
-        host, self._port = split_address(options.upstream)
+        host, port = split_address(options.upstream)
         address = ipaddress.ip_address(host)
-        self.table = ConnectionTable(self.traffic, None if address.is_unspecified else address.packed)
+        own = None if address.is_unspecified else address.packed
+        try:
+            self.traffic = ObservedTraffic(options, loop, self.hub, on_trouble=_say)
+            self.sights = Sights(
+                *(self.traffic.observed.relay, port, own), body_limit=options.body_limit, logs=options.logs
+            )
+        except OSError as error:
+            raise CapsuleStartFailed(
+                f"{options.relay} cannot be used", cause=str(error), remedy="run `make setup`"
+            ) from error
+        self.writer = self.traffic.observed
+        self.table = ConnectionTable(self.traffic, own, self.sights)
         pid: int | str = options.network_of if options.network_of is not None else "self"
-        self._spool = PacketSpool(options.capture, options.recording.parent / "packets", pid, self._port)
+        self._spool = PacketSpool(options.capture, options.recording.parent / "packets", pid, port)
         self._lost = 0
         self._stop = asyncio.Event()
         self._has_ended = False
@@ -166,6 +183,7 @@ class PacketRecorder:
             self.writer.append(EventKind.COMMIT_TAKEN, fields=fields, at=moment)
             self.writer.flush_all()
             self.traffic.packet_gate.stood_still += (at - began) / 1e9
+            self.sights.stood_still(at - began)
             link.reply(message, {"op": "opened", "cursor": cursor, "connections": found})
         except TimeoutError:
             link.reply(
@@ -183,6 +201,7 @@ class PacketRecorder:
         ahead, self._ahead = self._ahead, None
         for segment in ahead or ():
             self.table.observe(segment)
+        self.traffic.hear_relay()
         self._more.set()
 
     async def _catch_up(self, link: ControlLink, message: dict[str, Any]) -> None:
@@ -207,21 +226,22 @@ class PacketRecorder:
                         await self._progressed.wait()
 
     def _status(self) -> dict[str, Any]:
+        theirs = self.writer.relay.counts()
         return {
             "op": "status",
             "pid": os.getpid(),
             "connections": self.table.count,
-            "in_flight": len(self.traffic.flights),
+            "in_flight": len(self.traffic.flights) + theirs.in_flight,
             "requests": self.writer.last_request,
-            "answered": self.traffic.answered_count,
-            "server_errors": self.traffic.errors,
-            "broken": self.traffic.broken_count,
+            "answered": self.traffic.answered_count + theirs.answered,
+            "server_errors": self.traffic.errors + theirs.errors,
+            "broken": self.traffic.broken_count + theirs.broken,
             "unframed": self.traffic.unframed,
             "cursor": self.writer.last_seq,
             "recording": self.writer.is_on,
             "events_lost": self.writer.lost,
             "packets_lost": self._lost,
-            "gaps": self.traffic.gaps,
+            "gaps": self.table.gaps,
             "waiting": self._spool.waiting,
             "capture": self._spool.pid,
         }
@@ -265,6 +285,7 @@ class PacketRecorder:
             self._spool.close()
             server.close()
             self.options.control.unlink(missing_ok=True)
+            self.sights.close()
             self.writer.close()
         if reading.done() and not reading.cancelled() and (error := reading.exception()) is not None:
             raise error
@@ -300,7 +321,7 @@ class PacketRecorder:
         """Take packets as they come, as long as this runs."""
         try:
             while True:
-                self.traffic.noted_logs.note(time.time_ns())
+                self._note_logs()
                 until = self._spool.until  # first: what came before it is among the blocks that are there now
                 await self._read_blocks()
                 self._recorded_until = max(self._recorded_until, until)
@@ -322,22 +343,37 @@ class PacketRecorder:
                 self._lost += block.lost
                 self.table.lose(block.lost)
                 self.hub.broadcast({"op": "packets-lost", "packets": block.lost})
-            self.traffic.observed.set_clock()
-            latest = 0
-            for segment in read_segments(block.data, block.packets, self._port):
-                latest = segment.wall_ns
-                while self._stand is not None and segment.wall_ns > self._stand and self._ahead is None:
-                    await self._wait_at(self._stand)
-                if self._ahead is None or self._stand is None or segment.wall_ns <= self._stand:
-                    self.table.observe(segment)
-                elif not self.table.observe_written(segment):
-                    self._ahead.append(segment)
+            self.writer.set_clock()
+            self.sights.begin_block(block.packets)
+            while (verdict := self._take(block)) is not Verdict.BLOCK_OVER:
+                if verdict is Verdict.TOO_LATE:
+                    await self._take_late(self.sights.found)
+                elif verdict is not Verdict.PAUSED:
+                    self.table.observe_given(verdict, self.sights.found)
                 if time.monotonic() > slice_end:
                     await asyncio.sleep(0)
                     slice_end = time.monotonic() + _SLICE
+            self.traffic.hear_relay()
             # Who waits need not wait for the end of all that comes.
-            self._recorded_until = max(self._recorded_until, latest - _DISORDER_NS)
+            self._recorded_until = max(self._recorded_until, self.sights.latest_ns - _DISORDER_NS)
             self._progressed.set()
+
+    def _take(self, block: Block) -> Verdict:
+        return self.sights.take(block.data, block.size, self._stand, self.writer.apart_ns, _AT_ONCE)
+
+    async def _take_late(self, segment: Segment) -> None:
+        """It came after the moment at which a commit is being placed."""
+        while self._stand is not None and segment.wall_ns > self._stand and self._ahead is None:
+            await self._wait_at(self._stand)
+        if self._ahead is None or self._stand is None or segment.wall_ns <= self._stand:
+            self.table.observe(segment)
+        elif not self.table.observe_written(segment):
+            self._ahead.append(segment)
+
+    def _note_logs(self) -> None:
+        now = time.time_ns()
+        if self.traffic.noted_logs:
+            self.sights.note_logs(now, self.traffic.noted_logs.note(now))
 
     async def _wait_at(self, stand: int) -> None:
         """A packet came after the moment at which a commit is being placed: what came before that is recorded."""
@@ -355,7 +391,7 @@ class PacketRecorder:
         limit = self.options.hang_after
         while True:
             await asyncio.sleep(max(0.02, min((limit or 4.0) / 4, 1.0)))
-            self.traffic.noted_logs.note(time.time_ns())
+            self._note_logs()
             if limit is None or self._spool.waiting or self._stand is not None:
                 continue  # the answer may be among what waits
             now = time.monotonic() - self.traffic.packet_gate.stood_still - _LATEST
@@ -365,6 +401,9 @@ class PacketRecorder:
                     flight.reported = True
                     self.writer.flush_all()
                     self.traffic.publish_unanswered(flight.number, seconds, time.time_ns())
+            self.writer.flush_all()
+            self.sights.look_for_hangs(round(limit * 1e9), round(now * 1e9))
+            self.traffic.hear_relay()
 
 
 def _be_nice(value: int) -> None:

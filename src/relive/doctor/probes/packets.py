@@ -1,0 +1,59 @@
+"""Packets of a port taken from the kernel (AF_PACKET), by the program that ``--capture beside`` uses."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import time
+
+from relive.doctor.finding import Obstacle, ProbeResult, works
+from relive.doctor.probe import ProbeContext, root_remedy
+from relive.errors import CapsuleStartFailed
+from relive.kernel import loopback
+from relive.kernel.namespaces import Namespace, unshare
+from relive.proxies.ingress._spool import PacketSpool
+from relive.proxies.ingress.options import CAPTURE
+
+__all__ = ["packets"]
+
+_WITHIN = 2.0  # [s]
+_SAID = b"a byte of which a copy is taken"
+_KERNEL = "use a kernel with CONFIG_PACKET, or leave out `--capture beside`: a proxy records as well"
+
+
+def packets(context: ProbeContext) -> ProbeResult:
+    """In a network of its own a client speaks to a service, and what it says is among the packets that are taken."""
+    if os.geteuid() != 0:
+        raise Obstacle("not as this user", cause="only root may take packets", remedy=root_remedy())
+    unshare(Namespace.NETWORK)
+    loopback.bring_up()
+    program = context.settings.tools_path / CAPTURE
+    with socket.create_server(("127.0.0.1", 0)) as listener, contextlib.ExitStack() as stack:
+        try:
+            spool = PacketSpool(program, context.directory, "self", listener.getsockname()[1])
+        except CapsuleStartFailed as error:
+            raise Obstacle(
+                "its program does not start", cause=str(error.cause), remedy=error.remedy
+            ) from error
+        stack.callback(spool.close)
+        _wait_for(spool, b"", "no packet socket can be had")  # it takes packets from now on
+        client = stack.enter_context(socket.create_connection(listener.getsockname()))
+        stack.enter_context(listener.accept()[0])
+        client.sendall(_SAID)
+        _wait_for(spool, _SAID, "a packet socket is there, and no packet comes")
+    return works("a connection's packets are taken")
+
+
+def _wait_for(spool: PacketSpool, wanted: bytes, lacking: str) -> None:
+    """Until a block holds the bytes."""
+    until = time.monotonic() + _WITHIN
+    while (left := until - time.monotonic()) > 0 and select.select([spool], [], [], left)[0]:
+        if not spool.hear():
+            cause = "relive-capture has ended; what it says is above, or it was killed"
+            raise Obstacle(lacking, cause=cause, remedy=_KERNEL)
+        for block in spool.blocks():
+            if wanted in block.data.raw[: block.size]:
+                return
+    raise Obstacle(lacking, cause=f"nothing within {_WITHIN:.0f} s", remedy=_KERNEL)
