@@ -21,6 +21,7 @@ check "mypy --strict" $bin/mypy --strict
 # Another interpreter's code: no package of Relive, and typed for itself, for the oldest Python that mypy knows.
 MYPYPATH=src/relive_inprocess check "mypy --strict in process" $bin/mypy --strict --config-file= --python-version 3.10 \
     -p relive_recorder
+check "names in docstrings" $bin/python scripts/check_docstrings.py
 check "import layers" $bin/lint-imports --no-logo
 check "lock file" $bin/python scripts/lock_inputs.py --check
 check "protobuf modules" bash scripts/proto.sh --check

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,17 +62,18 @@ def wrong_in(path: Path, tree: ast.Module, kinds: dict[str, list[ast.ClassDef]])
         yield from (f"{path}:{node.lineno}: {name}" for name in names if name not in known)
 
 
-def test_docstrings_list_what_is_there() -> None:
+def main() -> int:
+    """Print each name that is not there; 1 if there is one."""
     trees = {path: ast.parse(path.read_text()) for path in SOURCE.rglob("*.py") if "_pb2" not in path.name}
     kinds: dict[str, list[ast.ClassDef]] = defaultdict(list)
     for tree in trees.values():
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 kinds[node.name].append(node)
-    assert sum(len(one) for one in kinds.values()) > 100
-    assert [one for path, tree in trees.items() for one in wrong_in(path, tree, kinds)] == []
+    found = [one for path, tree in trees.items() for one in wrong_in(path, tree, kinds)]
+    sys.stderr.writelines(f"{one} is in a docstring and not in the code\n" for one in found)
+    return 1 if found else 0
 
 
-def test_a_name_that_is_not_there_is_found() -> None:
-    text = 'class A:\n    """A.\n\n    Attributes:\n        x, y: numbers;\n            of: both.\n    """\n    x: int\n'
-    assert list(wrong_in(Path("a.py"), ast.parse(text), defaultdict(list))) == ["a.py:1: y"]
+if __name__ == "__main__":
+    sys.exit(main())
