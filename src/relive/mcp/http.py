@@ -62,8 +62,7 @@ def add_mcp(settings: Settings) -> tuple[Route, Lifespan]:
     # Hosts and origins are looked at by the gate.
     open_to_gate = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     plain, for_host = (
-        server.streamable_http_app(transport_security=open_to_gate)
-        for server in make_both_servers(settings)
+        server.streamable_http_app(transport_security=open_to_gate) for server in make_both_servers(settings)
     )
 
     @asynccontextmanager
