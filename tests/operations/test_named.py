@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from relive.config import Settings
 from relive.errors import BranchUnknown, IncidentUnknown, NotFound, RefUnknown, ReliveError, TargetUnknown
+from relive.operations import subprocess_runner
 from relive.operations.catalogue import OPERATIONS
 from relive.operations.subprocess_runner import perform_apart
 
@@ -57,7 +57,7 @@ def test_a_wrong_name_starts_no_process(settings: Settings, monkeypatch: pytest.
     fields, error = WRONG[name]
     operation = OPERATIONS[name]
     wish = operation.wish(**fields)
-    monkeypatch.setattr(subprocess, "Popen", _none)
+    monkeypatch.setattr(subprocess_runner, "start_module", _none)
     with pytest.raises(error):
         perform_apart(operation, settings, wish)
 
@@ -73,7 +73,7 @@ def test_where_it_was_begun_before_the_operation_itself_decides(
     """What it names may have gone meanwhile, and what is left to do may not need it."""
     fields, _ = WRONG[name]
     operation = OPERATIONS[name]
-    monkeypatch.setattr(subprocess, "Popen", _none)
+    monkeypatch.setattr(subprocess_runner, "start_module", _none)
     with pytest.raises(AssertionError, match="a process was started"):
         perform_apart(operation, settings, operation.wish(**fields), is_first=False)
 
@@ -81,6 +81,6 @@ def test_where_it_was_begun_before_the_operation_itself_decides(
 def test_a_process_is_no_name(settings: Settings, monkeypatch: pytest.MonkeyPatch):
     """Whether one of that number runs is only known when it is held."""
     operation = OPERATIONS["commit"]
-    monkeypatch.setattr(subprocess, "Popen", _none)
+    monkeypatch.setattr(subprocess_runner, "start_module", _none)
     with pytest.raises(AssertionError, match="a process was started"):
         perform_apart(operation, settings, operation.wish(target=f"pid:{os.getpid()}"))

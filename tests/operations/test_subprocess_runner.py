@@ -16,6 +16,7 @@ import pytest
 
 from relive.config import Settings
 from relive.errors import Cancelled, IncidentUnknown, ReliveError, UsageError
+from relive.kernel import procfs
 from relive.operations.catalogue import OPERATIONS
 from relive.operations.health import DOCTOR, DoctorWish
 from relive.operations.operation import Operation
@@ -23,6 +24,8 @@ from relive.operations.replays import REPLAY, ReplayWish
 from relive.operations.storage import STATS, VERIFY, StatsWish, VerifyWish
 from relive.operations.subprocess_runner import perform_apart
 from relive.store import Store
+from support.fork_servers import OwnServer
+from support.waiting import LIMIT
 
 
 class Heard:
@@ -90,6 +93,21 @@ def test_one_that_was_killed_before_it_was_told_what_to_do_is_told(settings):
 
     with pytest.raises(ReliveError, match="doctor ended without a result"):
         perform_apart(DOCTOR, settings, DoctorWish(), started=kill)
+
+
+def test_it_is_forked_from_the_fork_server_where_that_is_allowed(settings):
+    server = OwnServer(os.environ)  # the one that all commands here have
+    server.fork().wait(LIMIT)
+    parents = []
+
+    def note(pid: int) -> None:
+        stat = procfs.read_stat(pid)
+        assert stat is not None
+        parents.append(stat.parent)
+
+    for allowed in (True, False):
+        perform_apart(STATS, settings.model_copy(update={"fork_server": allowed}), StatsWish(), started=note)
+    assert parents == [server.pid(), os.getpid()]
 
 
 def test_it_ends_when_its_caller_does(settings):

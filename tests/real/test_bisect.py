@@ -169,11 +169,12 @@ def test_the_curve_says_how_probable_it_is_from_each_commit(service):
     assert found["probes"] == 12  # the search's own count
     for one in found["curve"]:
         assert 0 <= one["least"] <= one["rate"] <= one["most"] <= 1
+    words[-1] = "1"
     lines = service.relive.commands(words, service.relive.environment).stdout.splitlines()
     drawn = lines[next(at for at, line in enumerate(lines) if "How probable" in line) + 2 :][:7]
     # Time goes down: three commits on the left, the request that did it, three on the right.
-    assert [line.split()[-3:] for line in drawn[:3]] == [["0", "of", "2"]] * 3
-    assert POISON in drawn[3] and [line.split()[-3:] for line in drawn[4:]] == [["2", "of", "2"]] * 3
+    assert [line.split()[-3:] for line in drawn[:3]] == [["0", "of", "1"]] * 3
+    assert POISON in drawn[3] and [line.split()[-3:] for line in drawn[4:]] == [["1", "of", "1"]] * 3
     assert max(line.index("o") for line in drawn[:3]) < min(line.index("o") for line in drawn[4:])
 
 

@@ -203,19 +203,8 @@ def test_a_5xx_that_the_state_decides_comes_back_every_time(relive: Relive) -> N
     eventually(lambda: service.incident("answer")["times"] == 2, "the second sighting")
 
 
-def test_requests_since_the_commit_are_sent_again_before_the_failing_one(relive: Relive) -> None:
-    """The poison came after the commit: only rolling forward brings the failure back."""
-    service = start(relive)
-    assert service.ask("/poison") == 200
-    assert service.ask("/price") == 500
-    incident = service.incident("answer")
-    result = replay(relive, incident)
-    assert result["exit_status"] == 0, json.dumps(result["runs"], indent=1)
-    assert result["runs"][0]["forwarded"] >= 2
-
-
-def test_a_fixed_state_is_not_reproduced(relive: Relive) -> None:
-    """From the same commit another request does not fail, and the exit status says so."""
+def test_requests_since_the_commit_are_sent_again_and_decide_whether_it_fails(relive: Relive) -> None:
+    """The poison came after the commit: only rolling forward brings the failure back. Without it the same request does not fail."""
     service = start(relive)
     relive("tag", "clean", service.commits()[0]["id"])
     assert service.ask("/price") == 200
@@ -224,17 +213,18 @@ def test_a_fixed_state_is_not_reproduced(relive: Relive) -> None:
     incident = service.incident("answer")
     result = replay(relive, incident)
     assert result["exit_status"] == 0, json.dumps(result["runs"], indent=1)
+    assert result["runs"][0]["forwarded"] >= 2
     number = incident["sighting"]["request"]
     done = relive.say("replay", "--request", str(number - 2), "clean")
     answer = json.loads(done.stdout)
     assert done.returncode == 0 and answer["runs"][0]["outcome"]["status"] == 200
 
 
-@pytest.mark.parametrize("path", ["/hang-python", "/hang-c"])
-def test_a_request_without_an_answer_is_a_hang(relive: Relive, path: str) -> None:
+def test_a_request_without_an_answer_is_a_hang(relive: Relive) -> None:
+    """In C code; one in Python is ``test_verdicts``'s, where it is replayed too, and ``test_next_steps``'s."""
     service = start(relive, "--hang-after", "0.5")
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", service.outer, timeout=LIMIT)) as client:
-        client.request("GET", path)
+        client.request("GET", "/hang-c")
         incident = service.incident("hang")
     assert incident["before"] and incident["at"]
     assert service.ask("/ok") == 200, "the service goes on with its other threads"

@@ -90,6 +90,19 @@ def test_a_word_of_the_query_that_a_route_does_not_read(asking):
     assert unrefused(asking.all(wanted), "nosuch") == []
 
 
+def test_each_word_of_the_query_that_the_page_declares_is_known(asking):
+    """Whatever is said of its value."""
+    wanted = []
+    for method, path, operation in asking.routes():
+        place = asking.place(path, operation)
+        for one in operation.get("parameters", ()):
+            if one["in"] == "query":
+                request = {"method": method, "url": place, "params": {one["name"]: "\0"}}
+                wanted.append((f"{method} {path} {one['name']}", request))
+    assert len(wanted) > 30
+    assert [label for label, answer in asking.all(wanted) if "is not known here" in answer.text] == []
+
+
 def test_a_word_of_the_body_that_a_route_does_not_read(asking):
     """Also of routes that take none at all."""
     wanted = []

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -60,16 +62,32 @@ def _answers(connect: Callable[[], Any], broken: type[Exception]) -> Callable[[]
 @contextmanager
 def postgres_cluster() -> Iterator[Path]:
     """A directory of the user postgres with a fresh cluster in ``data``. Needs HAS_POSTGRES."""
-    assert POSTGRES is not None
-    directory = Path(tempfile.mkdtemp(prefix="relive-pg-"))
+    directory = _directory_of_postgres()
     try:
-        shutil.chown(directory, "postgres", "postgres")
-        options = ("--no-sync", "--auth=trust", "--username=postgres", "--locale=C", "--encoding=UTF8")
-        initdb = ("runuser", "-u", "postgres", "--", POSTGRES.with_name("initdb"), *options)
-        subprocess.run((*initdb, "-D", directory / "data"), check=True, stdout=subprocess.DEVNULL, cwd="/")
+        subprocess.run(
+            ["cp", "--archive", "--reflink=auto", _fresh_cluster(), directory / "data"], check=True
+        )
         yield directory
     finally:
         shutil.rmtree(directory)
+
+
+@cache
+def _fresh_cluster() -> Path:
+    """Made once in this process, and copied then: to make one takes a second of a processor, to copy it a tenth."""
+    assert POSTGRES is not None
+    directory = _directory_of_postgres()
+    atexit.register(shutil.rmtree, directory)
+    options = ("--no-sync", "--auth=trust", "--username=postgres", "--locale=C", "--encoding=UTF8")
+    initdb = ("runuser", "-u", "postgres", "--", POSTGRES.with_name("initdb"), *options)
+    subprocess.run((*initdb, "-D", directory / "data"), check=True, stdout=subprocess.DEVNULL, cwd="/")
+    return directory / "data"
+
+
+def _directory_of_postgres() -> Path:
+    directory = Path(tempfile.mkdtemp(prefix="relive-pg-"))
+    shutil.chown(directory, "postgres", "postgres")
+    return directory
 
 
 @contextmanager

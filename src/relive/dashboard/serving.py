@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import ipaddress
 import os
@@ -88,6 +89,7 @@ def serve(host: str, port: int, token: str | None, ready: Callable[[str], None])
         )
         app = st.App(_APP, middleware=[Middleware(Guard, token=token, hosts=hosts)])
         _import_pages()
+        _collect_little()
         config = uvicorn.Config(
             app,
             log_level="warning",
@@ -158,3 +160,9 @@ def _import_pages() -> None:
     """What pages need, before anybody waits for it."""
     for path in (_APP.parent / "views").glob("[!_]*.py"):
         importlib.import_module(f"relive.dashboard.views.{path.stem}")
+
+
+def _collect_little() -> None:
+    """Have garbage looked for only in what comes from here on: streamlit collects all after each run of a page."""
+    gc.collect()
+    gc.freeze()

@@ -17,6 +17,7 @@ ENTRIES = {
     "relive.proxies.egress.recorder": "relive.proxies.egress.recorder",
     "relive.signals.tracer": "relive.signals.tracer",
     "relive.cli": "relive.cli.__main__",
+    "relive.operations": "relive.operations.__main__",
     "relive.forkserver.trial": "relive.forkserver.trial",
 }
 _FIRST = "relive.agent.control.lean"  # decides what the others leave out

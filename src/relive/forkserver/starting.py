@@ -27,6 +27,9 @@ class StartedProcess(Endable, Protocol):
     def poll(self) -> int | None:
         """The exit status, or None."""
 
+    def terminate(self) -> None:
+        """SIGTERM."""
+
 
 class ForkedProcess:
     """A child of the fork server, as ``subprocess.Popen`` has its own."""
@@ -56,6 +59,10 @@ class ForkedProcess:
         if status is None:
             raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
         return status
+
+    def terminate(self) -> None:
+        """SIGTERM."""
+        self._fork.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
         """SIGKILL."""

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from relive.config import Settings
 from relive.errors import ReliveError, ScopeMissing, UsageError
 from relive.mcp.log import log_to_stderr
-from relive.mcp.server import make_server
+from relive.mcp.server import make_both_servers
 from relive.server.application import Lifespan, make_application
 from relive.server.authentication import Authenticator
 from relive.server.credentials import Scope as Right
@@ -62,8 +62,7 @@ def add_mcp(settings: Settings) -> tuple[Route, Lifespan]:
     # Hosts and origins are looked at by the gate.
     open_to_gate = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     plain, for_host = (
-        make_server(settings, for_host=wanted).streamable_http_app(transport_security=open_to_gate)
-        for wanted in (False, True)
+        server.streamable_http_app(transport_security=open_to_gate) for server in make_both_servers(settings)
     )
 
     @asynccontextmanager

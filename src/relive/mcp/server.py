@@ -30,7 +30,7 @@ from relive.operations.progress import Silent
 from relive.operations.runs import show_run
 from relive.operations.tags import Tag, add_tag
 
-__all__ = ["make_server"]
+__all__ = ["make_both_servers", "make_server"]
 
 _QUIET = Silent()
 _AT_ONCE = 16  # operations
@@ -55,13 +55,32 @@ def make_server(settings: Settings, *, for_host: bool = False) -> MCPServer:
     Args:
         for_host: also with the tools that act on the host as this process's user: they start programs, change keys, name remotes.
     """
+    return _serving(settings, _tools(settings, for_host=for_host))
+
+
+def make_both_servers(settings: Settings) -> tuple[MCPServer, MCPServer]:
+    """Without and with the tools for the host. They share the others: to make all takes a third of a second of CPU."""
+    tools = _tools(settings, for_host=True)
+    acting_on_host = {
+        one.tool_name
+        for one in OPERATIONS.values()
+        if isinstance(face := one.faces.mcp, ToolFace) and face.is_for_host
+    }
+    plain = [one for one in tools if one.name not in acting_on_host]
+    return _serving(settings, plain), _serving(settings, tools)
+
+
+def _tools(settings: Settings, *, for_host: bool) -> list[Tool]:
     at_once = anyio.CapacityLimiter(_AT_ONCE)
     acting_tools = [
         make_tool(tool_of(one, settings, at_once), _HINTS[face.effect], face.about)
         for one in OPERATIONS.values()
         if isinstance(face := one.faces.mcp, ToolFace) and (for_host or not face.is_for_host)
     ]
-    tools = [*looking_tools(settings), *acting_tools, *_stopping_tools(settings)]
+    return [*looking_tools(settings), *acting_tools, *_stopping_tools(settings)]
+
+
+def _serving(settings: Settings, tools: list[Tool]) -> MCPServer:
     server = _Server(
         "relive", version=__version__, instructions=_INSTRUCTIONS, log_level="ERROR", tools=tools
     )

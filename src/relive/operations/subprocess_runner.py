@@ -8,6 +8,8 @@ as one JSON line on standard input, and writes JSON lines:
 
 Standard input stays open for as long as the caller lives and wants the result; when it is closed, also because the caller was
 killed, the process is sent SIGTERM by the kernel (fcntl(2), F_SETSIG) and takes back what it has begun.
+
+It is forked from the fork server where that can be (``relive.forkserver``): importing takes longer than most operations.
 """
 
 from __future__ import annotations
@@ -15,19 +17,19 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, BinaryIO, TypeVar
 
 import structlog
 from pydantic import BaseModel
 
 from relive.config import Settings, store_key_variable
 from relive.errors import Cancelled, ReliveError
+from relive.forkserver.starting import StartedProcess, start_module
 from relive.kernel.children import wait_or_kill
 from relive.operations.operation import Operation, Wish
 from relive.operations.progress import Progress, Silent
@@ -65,20 +67,12 @@ def perform_apart(
     if is_first and operation.look_up is not None:
         operation.look_up(settings, wish)
     with tempfile.TemporaryFile() as said:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "relive.operations", operation.name],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=said,
-            env=_environment(settings),
-            start_new_session=True,
-        )
-        with process, _Canceller(process, cancel):
+        with _started(operation.name, settings, said.fileno()) as apart, _Canceller(apart.process, cancel):
             try:
-                started(process.pid)
-                last = _talk(process, wish, progress)
+                started(apart.process.pid)
+                last = _talk(apart, wish, progress)
             except BaseException:  # of who listens, say that it was cancelled
-                _end(process)
+                _end(apart.process)
                 raise
         if "result" in last:
             return operation.result.model_validate(last["result"])
@@ -93,12 +87,52 @@ def perform_apart(
         )
         raise ReliveError(
             f"{operation.name} ended without a result",
-            cause=f"its process ended with status {process.returncode}; the log says what it said last",
+            cause=f"its process ended with status {apart.process.poll()}; the log says what it said last",
             remedy="try it again; if it stays so, it is a bug of Relive",
         )
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+@dataclass(frozen=True, slots=True)
+class _Apart:
+    """The process of an operation, and our ends of the pipes to it."""
+
+    process: StartedProcess
+    stdin: BinaryIO
+    stdout: BinaryIO
+
+
+@contextmanager
+def _started(operation: str, settings: Settings, said: int) -> Iterator[_Apart]:
+    """Within, its process; when that is left, its standard input is closed, and it has ended.
+
+    Args:
+        said: a descriptor that becomes its standard error.
+    """
+    with ExitStack() as ours:
+        asks, stdin = _pipe(ours)
+        stdout, tells = _pipe(ours)
+        process = start_module(
+            "relive.operations",
+            [operation],
+            streams=(asks.fileno(), tells.fileno(), said),
+            environment=_environment(settings),
+            may_fork=settings.fork_server,
+        )
+        asks.close()
+        tells.close()
+        try:
+            yield _Apart(process, stdin, stdout)
+        finally:
+            ours.close()
+            process.wait()
+
+
+def _pipe(held: ExitStack) -> tuple[BinaryIO, BinaryIO]:
+    reading, writing = os.pipe()
+    return held.enter_context(os.fdopen(reading, "rb")), held.enter_context(os.fdopen(writing, "wb"))
+
+
+def _end(process: StartedProcess) -> None:
     """Have what it began taken back, and kill it where that takes too long."""
     process.terminate()
     wait_or_kill(process, _PATIENCE)
@@ -111,9 +145,8 @@ def _environment(settings: Settings) -> dict[str, str]:
     return {**os.environ, **named, **store_key_variable()}
 
 
-def _talk(process: subprocess.Popen[bytes], wish: Wish, progress: Progress) -> dict[str, Any]:
+def _talk(process: _Apart, wish: Wish, progress: Progress) -> dict[str, Any]:
     """Say what is wished, and render what is said until the last word; empty where there was none."""
-    assert process.stdin is not None and process.stdout is not None
     try:
         process.stdin.write(wish.model_dump_json().encode() + b"\n")
         process.stdin.flush()
@@ -140,7 +173,7 @@ def _talk(process: subprocess.Popen[bytes], wish: Wish, progress: Progress) -> d
 class _Canceller:
     """While entered: when the event is set, the process is asked to take back what it does, and killed when it does not."""
 
-    def __init__(self, process: subprocess.Popen[bytes], cancel: threading.Event | None) -> None:
+    def __init__(self, process: StartedProcess, cancel: threading.Event | None) -> None:
         self._process, self._cancel = process, cancel
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._wait, daemon=True)
