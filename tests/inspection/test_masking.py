@@ -1,5 +1,5 @@
 from relive.incidents.report.masking import MASK, Mask
-from relive.inspection.python.masking import masked_names, masked_parts, masked_text
+from relive.inspection.masking import masked_names, masked_parts, masked_text
 
 
 def test_a_value_is_masked_by_the_last_name_of_its_path():

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from relive.incidents.report.masking import MASK, Mask
-from relive.inspection.python.values import ValuePart
+from relive.inspection.evaluated import ValuePart
 
 __all__ = ["masked_names", "masked_parts", "masked_text"]
 
