@@ -13,6 +13,7 @@ from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.errors import UsageError
 from relive.incidents.report.shown import one_line, shorten
+from relive.intervention.judging import lacking_words
 from relive.model.quantities import duration
 from relive.model.trial import FixRun, FixTried, Trial
 from relive.operations.trying import NONE, TryWish, has_worked, try_fixes
@@ -100,10 +101,7 @@ def _more(result: Trial) -> list[str]:
     ]
     lines += [f"Noise between two runs of it: {text}" for text in result.noise]
     for one in result.fixes:
-        notes = [
-            f"missing: {text}" for text in dict.fromkeys(text for run in one.runs for text in run.missing)
-        ]
-        notes += [f"answered: {run.played}" for run in one.runs[:1] if run.played is not None]
+        notes = lacking_words(one.runs)
         notes += swapped_lines(one.swapped) if one.kind == "patch" else []
         notes += [run.difference for run in one.runs if run.fails is None and run.difference]
         if one.refused is not None:

@@ -10,7 +10,7 @@ from relive.cli.terminal import AsJson, Terminal
 from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.incidents.report.shown import shorten
-from relive.intervention.judging import counted
+from relive.intervention.judging import counted, lacking_words
 from relive.model.intervention import Effect, Experiment, Tested
 from relive.operations.interventions import WhatIfWish
 from relive.operations.interventions import what_if as run_experiment
@@ -65,7 +65,9 @@ def tested_lines(tested: Tested) -> Iterator[str]:
         yield f"    {change.recorded}  ->  {change.instead}"
         yield f"    {change.option}"
     yield f"  as recorded: {counted(tested.control)}"
+    yield from (f"    {line}" for line in lacking_words(tested.control))
     yield f"  changed: {counted(tested.runs)}"
+    yield from (f"    {line}" for line in lacking_words(tested.runs))
     left = f"; {tested.still_there:.0%} that it is still there" if tested.still_there is not None else ""
     why = f": {tested.why}" if tested.why is not None else left if tested.effect is Effect.GOES_AWAY else ""
     yield f"  {_WORDS[tested.effect]}{why}"
