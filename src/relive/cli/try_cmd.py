@@ -8,6 +8,7 @@ from pathlib import Path
 import typer
 
 from relive.cli.kept_cmd import swapped_lines
+from relive.cli.state_files import with_contents
 from relive.cli.terminal import AsJson, Terminal
 from relive.cli.wish_options import from_wish
 from relive.config import load_settings
@@ -33,8 +34,8 @@ def try_(wish: TryWish, as_json: AsJson = False) -> None:
     """
     terminal = Terminal(as_json=as_json)
     files = [Path(text) for text in wish.fix if text != NONE]
-    patches = [_text(file) for file in files]
-    result = try_fixes(load_settings(), wish.model_copy(update={"fix": patches}), terminal)
+    given = {"fix": [_text(file) for file in files], "write": with_contents(wish.write)}
+    result = try_fixes(load_settings(), wish.model_copy(update=given), terminal)
     result = _named(result, files)
     if as_json:
         terminal.answer(result)

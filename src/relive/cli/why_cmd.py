@@ -45,7 +45,7 @@ def _describe(result: Explanation) -> Iterator[str]:
     for one in result.causes:
         yield ""
         yield f"cause, from commit {one.commit[:10]}:"
-        yield from tested_lines(one)
+        yield from tested_lines(one, lacking_words(result.control))
     yield ""
     yield result.sentence
     if result.causes and result.why_not is not None:
