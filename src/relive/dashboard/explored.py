@@ -31,14 +31,11 @@ def show_chaos(found: Chaos) -> None:
                 f"Usually {found.swap.first} comes before {found.swap.then}; here the other way round{more}."
             )
         )
-    if found.run is not None and found.incident is not None:
-        schedule = (
-            " ".join(f"--delay {one.place}={one.ms:g}" for one in found.delays) if found.narrowed else ""
-        )
-        schedule = schedule or f"--seed {found.seed}"
+    if found.run is not None:
         st.caption(label(f"The usual end is run {found.run}.1, this one {found.run}.2."))
+    if found.seed is not None and found.incident is not None and not any(found.plain):
         st.caption(
-            label(f"Keep it as a test: relive keep {found.incident} --expect 'status == 200' {schedule}")
+            label(f"Keep it as a test: relive keep {found.incident} --expect 'status == 200' {found.options}")
         )
     st.caption(f"{found.tried} schedules, {found.replays} replays in {found.seconds:.1f} s.")
 
