@@ -68,7 +68,10 @@ def see_the_verdict(page: Page, address: str, payments: Payments) -> None:
 
 
 def explore(page: Page, payments: Payments) -> None:
-    """What a person asks next: a value at a line, another state, where two runs part, another schedule."""
+    """What a person asks next: a value at a line, another state, where two runs part.
+
+    Another schedule is only offered: what is told of one is looked at in ``test_views``, since each takes replays.
+    """
     page.get_by_role("link", name=f"Incident {payments.incident}").click()
     page.get_by_role("button", name="Line by line").click()
     page.get_by_label("At the line").fill(PLACE)
@@ -83,9 +86,7 @@ def explore(page: Page, payments: Payments) -> None:
     page.get_by_role("button", name="Compare them").click()
     expect(page.get_by_text(re.compile(r"run/\d+\.recorded and run/\d+\.1"))).to_be_visible()
     page.get_by_role("button", name="Vary the schedule").click()
-    page.get_by_label("Replays at most").fill("3")
-    page.get_by_role("button", name="Replay under varied schedules").click()
-    expect(page.get_by_text(re.compile(r"\d schedules?, 3 replays in"))).to_be_visible()
+    expect(page.get_by_role("button", name="Replay under varied schedules")).to_be_visible()
 
 
 def test_from_the_list_over_the_story_to_the_verdict(payments):
