@@ -6,7 +6,7 @@ import pytest
 
 from relive.bisection.expression import judged_value
 from relive.bisection.judgement import Judgement
-from relive.inspection.python.values import EvalOutcome, Evaluated
+from relive.inspection.evaluated import EvalOutcome, Evaluated
 
 GOOD, BAD, _, FAILED = Judgement
 

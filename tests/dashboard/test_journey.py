@@ -21,6 +21,7 @@ from support.payments import Payments
 
 RELIVE = Path(sysconfig.get_path("scripts")) / "relive"
 _LIMIT = 60_000  # [ms] for anything that is waited for; the machine may be busy
+PLACE = "ledger.py:127"  # where it fails
 
 
 @contextmanager
@@ -66,6 +67,28 @@ def see_the_verdict(page: Page, address: str, payments: Payments) -> None:
     expect(page.get_by_text(verdict)).to_be_visible()
 
 
+def explore(page: Page, payments: Payments) -> None:
+    """What a person asks next: a value at a line, another state, where two runs part.
+
+    Another schedule is only offered: what is told of one is looked at in ``test_views``, since each takes replays.
+    """
+    page.get_by_role("link", name=f"Incident {payments.incident}").click()
+    page.get_by_role("button", name="Line by line").click()
+    page.get_by_label("At the line").fill(PLACE)
+    page.get_by_label("what is", exact=True).fill("account.batch_id")
+    page.get_by_role("button", name="Tell the values").click()
+    expect(page.get_by_text("account.batch_id = ").first).to_be_visible()
+    page.get_by_role("button", name="With another state").click()
+    page.get_by_label("Set, a statement a line").fill("nobody.knows = 1")
+    page.get_by_role("button", name="Replay with it").click()
+    expect(page.get_by_text("nobody.knows = 1 could not be run in the branch")).to_be_visible()
+    page.get_by_role("button", name="Where two runs part").click()
+    page.get_by_role("button", name="Compare them").click()
+    expect(page.get_by_text(re.compile(r"run/\d+\.recorded and run/\d+\.1"))).to_be_visible()
+    page.get_by_role("button", name="Vary the schedule").click()
+    expect(page.get_by_role("button", name="Replay under varied schedules")).to_be_visible()
+
+
 def test_from_the_list_over_the_story_to_the_verdict(payments):
     expect.set_options(timeout=_LIMIT)
     with served(payments) as address:
@@ -77,4 +100,5 @@ def test_from_the_list_over_the_story_to_the_verdict(payments):
             hosts: set[str] = set()
             page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
             see_the_verdict(page, address, payments)
+            explore(page, payments)
             assert hosts - {""} == {parts.netloc}  # nothing comes from anywhere else

@@ -304,6 +304,32 @@ def test_values_at_a_line_and_who_wrote_one_are_told():
     assert "<b>" not in told and "<u>" not in told
 
 
+def test_a_schedule_that_was_found_is_told_with_what_keeps_it():
+    def page() -> None:
+        from relive.dashboard.explored import show_chaos
+        from relive.model.chaos import Chaos, Delay, Swap
+        from relive.model.commit import CommitId
+
+        shared = {"service": "s", "incident": 3, "request": None, "commit": CommitId("c" * 64), "tried": 4, "clean": 3,
+                  "confidence": 0.95, "replays": 6, "seconds": 2.0}  # fmt: skip
+        found = {"seed": 38, "varied": "delays", "result": "status 500", "narrowed": True, "run": 7}
+        delays = [Delay(place="2:3:1=1", ms=109.4, at="after <b>query")]
+        swap = Swap(first="the read", then="the move", more=2)
+        show_chaos(
+            Chaos(
+                **shared, **found, plain=[False], delays=delays, swap=swap, sentence="with seed 38 it fails"
+            )
+        )
+        show_chaos(Chaos(**shared, plain=[True], seed=None, sentence="nobody can tell"))
+
+    app = AppTest.from_function(page).run()
+    assert not app.exception
+    told = said(app).replace("\\", "")
+    assert "incident 3: with seed 38 it fails" in told and "after &lt;b&gt;query" in told
+    assert "relive keep 3 --expect 'status == 200' --delay 2:3:1=1=109.4" in told
+    assert "Usually the read comes before the move" in told and "incident 3: nobody can tell" in told
+
+
 def test_a_cause_is_told_with_the_runs_that_prove_it():
     def page() -> None:
         from relive.dashboard.explained import show_explanation

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from relive.intervention.judging import LACKING, counted, effect_of, probability_left
+from relive.intervention.judging import (
+    LACKING,
+    counted,
+    effect_of,
+    is_now_and_then,
+    judged_again,
+    lacking_words,
+    probability_left,
+)
+from relive.model import intervention as model
+from relive.model.commit import CommitId
 from relive.model.intervention import Effect
 from relive.model.trial import Effects, FixRun
 
@@ -37,7 +47,24 @@ def test_what_fails_now_and_then_needs_more_runs_without_failure():
     effect, why = judged([SAME, PASSES], [PASSES] * 2)
     assert effect is Effect.CANNOT_TELL and "more runs" in why
     assert judged([SAME, SAME, SAME, PASSES], [PASSES] * 20)[0] is Effect.GOES_AWAY
-    assert judged([SAME, PASSES], [SAME] * 2)[0] is Effect.CANNOT_TELL
+    assert judged([SAME, PASSES], [PASSES, OTHER])[0] is Effect.CANNOT_TELL
+
+
+def test_of_what_fails_now_and_then_one_failing_run_shows_that_it_stays():
+    assert judged([SAME, PASSES], [PASSES] * 9 + [SAME]) == (Effect.STAYS, "")
+    assert not is_now_and_then([SAME] * 2) and not is_now_and_then([SAME, OTHER])
+    tested = model.Tested(
+        changes=[], commit=CommitId("c1"), effect=Effect.STAYS, control=[SAME] * 2, runs=[PASSES]
+    )
+    assert (
+        judged_again(tested, [], []).effect is Effect.CANNOT_TELL
+    )  # two that failed do not make it one that always does
+    assert judged_again(tested, [PASSES] * 9, []).effect is Effect.GOES_AWAY
+
+
+def test_what_was_missing_is_told_once_and_what_was_answered_of_the_first_run():
+    lacked = LACKED.model_copy(update={"missing": ["GET /rates"], "played": "3 queries"})
+    assert lacking_words([lacked, lacked]) == ["missing: GET /rates", "answered: 3 queries"]
 
 
 def test_what_was_never_asked_for_proves_nothing():

@@ -40,6 +40,7 @@ class PlayedLab:
     """Fails while one of each of some groups of requests is sent, and from one commit in any case; within a bound.
 
     Attributes:
+        every: it fails in the last of so many runs only.
         answered: where it passes it asks for what these were answered, each of which will do; empty: for nothing.
     """
 
@@ -47,6 +48,7 @@ class PlayedLab:
     wrong_from: str = ""
     answered: frozenset[int] = frozenset()
     most: int = 1000
+    every: int = 1
     replays: int = 0
     asked: list[list[str]] = field(default_factory=list)
 
@@ -54,10 +56,11 @@ class PlayedLab:
         if self.replays + times > self.most:
             raise BoundsReached(f"{self.most} replays were allowed")
         self.replays += times
+        is_due = self.replays % self.every == 0
         sent = {one.exchange.number for one in case.plan.steps}
         is_wrong = case.commit == self.wrong_from or all(sent & one for one in self.poison)
         lacks = bool(self.answered) and not sent & self.answered
-        return [FAILS if is_wrong else LACKS if lacks else PASSES] * times
+        return [FAILS if is_wrong and is_due else LACKS if lacks else PASSES] * times
 
     def unchanged(self, case: ReplayInput, times: int) -> list[FixRun]:
         return self._run(case, times)
@@ -76,8 +79,9 @@ class PlayedLab:
 
 
 def search(lab: PlayedLab, *cases: ReplayInput) -> Search:
-    made = Search(cast("Lab", lab), 2)
-    made.run(Scene(cases[0], [], [FAILS] * 2), [], iter(cases))
+    varies = lab.every > 1
+    made = Search(cast("Lab", lab), 2, varies=varies)
+    made.run(Scene(cases[0], [], [FAILS] * 2 + [PASSES] * 2 * varies), [], iter(cases))
     return made
 
 
@@ -138,6 +142,22 @@ def test_a_bound_ends_it_with_what_was_found_so_far():
     made = search(PlayedLab([{7}], most=4), case_with(*range(1, 22)))
     assert made.causes == [] and "4 replays were allowed" in made.notes[-1]
     assert made.tried[-1].why == "the bound was reached before it was narrowed"
+
+
+def test_of_what_fails_now_and_then_each_question_is_asked_until_it_is_sure():
+    """Two of four runs failed: nine clean ones are enough, and one that fails is enough, too."""
+    made = search(PlayedLab([{1}], wrong_from="c1", every=2), case_with(2), case_with(1, 2, 3, commit="c0"))
+    assert found(made) == [["--without 1"]]
+    assert made.causes[0].still_there is not None and made.causes[0].still_there < 0.05 < 9 / len(
+        made.causes[0].runs
+    )
+    assert [(one.effect.value, len(one.runs) <= 2) for one in made.tried] == [("stays", True)]
+
+
+def test_of_what_fails_now_and_then_it_is_told_how_many_more_runs_would_tell():
+    made = search(PlayedLab([{7}], every=2, most=5), case_with(*range(1, 22)))
+    assert made.causes == [] and "5 replays were allowed" in made.notes[-1]
+    assert made.tried[-1].why is not None and "more runs without failure would tell" in made.tried[-1].why
 
 
 def test_bounds_count_replays_and_time():

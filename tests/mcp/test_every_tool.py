@@ -111,6 +111,7 @@ def for_failures(number: int, queried: int, place: Path) -> list[Call]:
         ("find_in_memory", lambda k: {"ref": k["incident"]["before"], "pattern": "slowed_payments", "most": 1}),
         ("python_stacks", lambda k: {"ref": k["incident"]["before"]}),
         ("python_objects", lambda k: {"ref": k["incident"]["before"], "most": 1}),
+        ("runtime_state", lambda k: {"ref": k["incident"]["before"], "most": 1}),
         ("evaluate", lambda k: {"ref": k["incident"]["before"], "expression": "6 * 7"}),
         ("diff", lambda k: {"before": k["incident"]["before"], "after": k["commit"]["id"]}),
         ("leaks", lambda k: {"refs": [k["incident"]["before"], k["incident"]["at"], k["commit"]["id"]]}),

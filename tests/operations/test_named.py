@@ -30,6 +30,7 @@ WRONG: dict[str, tuple[dict[str, object], type[ReliveError]]] = {
     "push": ({"ref": "nothing", "remote": "/tmp/none"}, RefUnknown),
     "python-stacks": ({"ref": "nothing"}, RefUnknown),
     "python-objects": ({"ref": "nothing"}, RefUnknown),
+    "runtime-state": ({"ref": "nobody"}, RefUnknown),
     "replay": ({"what": "17"}, IncidentUnknown),
     "reproduce": ({"incident": "17"}, IncidentUnknown),
     "restore": ({"ref": "nothing"}, RefUnknown),

@@ -269,7 +269,7 @@ def test_a_program_that_is_no_python_is_shown_and_can_be_asked_nothing(service):
     (process,) = service.relive("inspect", one.id)["processes"]
     assert process["threads"][0]["call"].startswith("clock_nanosleep(")
     before = traces(service)
-    with pytest.raises(Refused, match="no process of the commit can be asked"):
+    with pytest.raises(Refused, match="no process of the commit can be asked about itself"):
         service.relive("eval", one.id, "1")
     with pytest.raises(Refused, match="are different services"):
         service.relive("diff", service.before.id, one.id)

@@ -28,6 +28,7 @@ from .harness import PYTHON, SERVICES, Refused, Relive
 
 BROKEN, FIXED = "return PRICES[item] * 2", "return (PRICES[item] or 1) * 2"
 FAST = ("--pace", "fast")
+HEALED = "PRICES['tea'] = 4"
 
 
 @dataclass(frozen=True)
@@ -255,25 +256,27 @@ def patch_of(shop: Shop, place: Path, name: str, before: str, after: str) -> str
 
 
 def test_fixes_are_told_apart_beside_the_unchanged_code(shop, tmp_path):
-    """One that works, one that fails otherwise and breaks neighbours, one that does not apply: a row each, nothing left behind."""
+    """One that works, one that fails otherwise and breaks neighbours, one that does not apply, another state: a row each."""
     before = shop.traces()
     good = patch_of(shop, tmp_path, "good.patch", BROKEN, FIXED)
     bad = patch_of(shop, tmp_path, "bad.patch", BROKEN, "return PRICES.get(item).price")
     unfit = tmp_path / "unfit.patch"
     unfit.write_text(Path(good).read_text().replace("PRICES", "PRISES"))
     words = ["--fix", good, "--fix", bad, "--fix", str(unfit), "--fix", "none", "--around", "3"]
+    words += ["--set", HEALED]
     done = shop.relive.say("try", shop.incident, *words, *FAST)
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(done.stdout)
     assert (told["commit"], told["failed"], told["ran"], told["noise"]) == (shop.commit, 2, 2, [])
     fixes = {one["name"]: one for one in told["fixes"]}
-    assert list(fixes) == ["none", good, bad, str(unfit)]
+    assert list(fixes) == ["none", good, bad, str(unfit), HEALED]
     results = {name: [run["result"] for run in one["runs"]] for name, one in fixes.items()}
     assert results == {
         "none": ["fails the same"] * 2,
         good: ["no failure"],
         bad: ["fails otherwise"],
         str(unfit): [],
+        HEALED: ["no failure"],
     }
     assert fixes[good]["swapped"]["swapped"] == ["poisoned.py: Shop.price"]
     assert fixes[good]["runs"][0]["status"] == 200 and fixes[good]["breaks"] == []

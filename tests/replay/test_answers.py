@@ -178,6 +178,9 @@ def test_in_a_branch_it_has_its_number_or_is_known_by_what_it_is():
     assert request_again([started(5, 3)], (7, 3), Seen()) == (7, 3)
     assert request_again([started(5, 9, pid=8), started(6, 1, target="/x")], (7, 3), Seen()) == (8, 9)
     assert request_again([], (7, 3), Seen()) is None
+    other = [started(5, 3, target="/x"), started(6, 1, pid=8)]
+    assert request_again(other, (7, 3), Seen()) == (8, 1), "its number there is another request's"
+    assert request_again(other[:1], (7, 3), Seen()) == (7, 3), "nothing else was asked for it"
     assert request_again([started(5, 9)], (7, 3), None) is None
 
 

@@ -50,6 +50,7 @@ NEEDED: dict[str, set[Scope]] = {
             "debug",
             "python_stacks",
             "python_objects",
+            "runtime_state",
             "evaluate",
             "diff_values",
             "bisect",

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from relive.bisection.judgement import Judged, Judgement
 from relive.config import Settings
 from relive.incidents.report.masking import Mask
+from relive.inspection.evaluated import EvalOutcome, Evaluated
 from relive.inspection.python.branches import asked_branch
-from relive.inspection.python.values import EvalOutcome, Evaluated
 from relive.model.commit import CommitId
 from relive.store import Store
 

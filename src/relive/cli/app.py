@@ -77,7 +77,7 @@ _COMMANDS = (
     ),
     _Command(
         "eval",
-        "Evaluate a Python expression in a commit's process as it was then, in a throw-away branch",
+        "Evaluate an expression of Python or JavaScript in a process as it was, in a throw-away branch",
         function="eval_",
     ),
     _Command(

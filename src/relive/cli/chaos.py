@@ -9,7 +9,6 @@ from relive.model.chaos import Chaos
 __all__ = ["chaos_lines"]
 
 _DELAYS = 10
-_TYPED = 3  # delays that one would type
 
 
 def chaos_lines(found: Chaos) -> Iterator[str]:
@@ -37,11 +36,6 @@ def chaos_lines(found: Chaos) -> Iterator[str]:
         yield f"  not told: {found.why_not}"
     yield f"  run {found.run}.1 ended as usual, {found.run}.2 so: `relive divergence {found.run}.1 {found.run}.2`"
     where = found.incident if found.incident is not None else f"{found.commit[:10]} --request {found.request}"
-    yield f"  again: `relive replay {where} {_options(found)}`"
-
-
-def _options(found: Chaos) -> str:
-    """That bring it back: the delays alone where they are enough."""
-    if found.narrowed and len(found.delays) <= _TYPED:
-        return " ".join(f"--delay {one.place}={one.ms:g}" for one in found.delays)
-    return f"--seed {found.seed}"
+    yield f"  again: `relive replay {where} {found.options}`"
+    if found.incident is not None and not any(found.plain):
+        yield f"  as a test: `relive keep {found.incident} --expect 'status == 200' {found.options}`"

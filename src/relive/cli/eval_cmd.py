@@ -11,21 +11,23 @@ from relive.config import load_settings
 from relive.operations.inspections import EvaluateWish, evaluate
 
 if TYPE_CHECKING:
-    from relive.inspection.python.values import Evaluated
+    from relive.inspection.evaluated import Evaluated
 
 __all__ = ["eval_", "show_value"]
 
 
 def eval_(
     ref: Annotated[str, typer.Argument(help="A commit: id, tag, NAME, or NAME@{2 minutes ago}")],
-    expression: Annotated[str, typer.Argument(help="A Python expression")],
+    expression: Annotated[str, typer.Argument(help="An expression of Python, or of JavaScript for Node.js")],
     module: Annotated[
         str | None,
         typer.Option(help="Use this module's names; without: the program's, and all modules by their names"),
     ] = None,
     process: Annotated[
         int | None,
-        typer.Option(help="The process of this number inside; without: the first that runs Python", min=1),
+        typer.Option(
+            help="The process of this number inside; without: the first whose runtime can be asked", min=1
+        ),
     ] = None,
     depth: Annotated[
         int, typer.Option(help="Tell what is in the value, too, so many levels deep", min=0, max=20)
@@ -33,7 +35,7 @@ def eval_(
     limit: Annotated[float, typer.Option(help="Seconds after which it is given up", max=300)] = 10.0,
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate a Python expression in a commit's process as it was then, in a throw-away branch
+    """Evaluate an expression of Python or JavaScript in a process as it was, in a throw-away branch
 
     The branch is sealed, and removed whatever the expression did: raise, hang, kill its process, change something. The exit status
     is 0 when there is a value, else 1.

@@ -18,21 +18,22 @@ from relive.operations.inspections import (
     FindWish,
     InspectWish,
     ObjectsWish,
+    RuntimeWish,
     StacksWish,
     find_in_memory,
     python_objects,
     python_stacks,
+    runtime_state,
 )
 
 if TYPE_CHECKING:
-    from relive.inspection.python.values import PythonObjects, PythonStacks
+    from relive.inspection.python.values import PythonObjects
     from relive.inspection.search import MemoryMatches
     from relive.inspection.state import CommitState, ProcessState
 
 __all__ = ["inspect"]
 
 _REGIONS = 8
-_GLOBALS = 40
 _MATCHES, _OBJECTS = 100, 20
 _TEXT = 60  # characters of an object that nobody known holds
 
@@ -71,12 +72,20 @@ def inspect(
             "--objects", help="The Python types and objects that take most memory, and who holds them"
         ),
     ] = False,
+    runtime: Annotated[
+        bool,
+        typer.Option(
+            "--runtime",
+            help="What the process's runtime says, whichever it is: Python, Node.js (stack, heap, modules' values) or Java "
+            "(threads, locks, classes)",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Look into a commit: processes, descriptors, sockets, memory, locks, threads; search its memory
 
-    All is read from the store, and nothing is restored, but for --python and --objects: then the interpreter itself is asked, in
-    a sealed branch that is removed at once. Secrets are masked.
+    All is read from the store, and nothing is restored, but for --python, --objects and --runtime: then the process itself is
+    asked, in a sealed branch that is removed at once. Secrets are masked.
     """
     terminal = Terminal(as_json=as_json)
     settings = load_settings()
@@ -84,7 +93,12 @@ def inspect(
         raise UsageError("an expression is for --python", remedy="relive inspect REF --python EXPRESSION")
     asked = [
         name
-        for name, is_asked in (("--find", find is not None), ("--python", python), ("--objects", objects))
+        for name, is_asked in (
+            ("--find", find is not None),
+            ("--python", python),
+            ("--objects", objects),
+            ("--runtime", runtime),
+        )
         if is_asked
     ]
     if len(asked) > 1:
@@ -102,13 +116,20 @@ def inspect(
             ),
         )
     elif python:
+        from relive.cli.runtimes import stack_lines
+
         stacks = python_stacks(settings, StacksWish(ref=ref, process=process), terminal)
-        terminal.answer(stacks, lambda: "\n".join(_stack_lines(stacks)))
+        terminal.answer(stacks, lambda: "\n".join(stack_lines(stacks)))
     elif objects:
         heap = python_objects(
             settings, ObjectsWish(ref=ref, process=process, most=most or _OBJECTS), terminal
         )
         terminal.answer(heap, lambda: "\n".join(_object_lines(heap)))
+    elif runtime:
+        from relive.cli.runtimes import runtime_lines
+
+        told = runtime_state(settings, RuntimeWish(ref=ref, process=process, most=most or _OBJECTS), terminal)
+        terminal.answer(told, lambda: "\n".join(runtime_lines(told)))
     elif find is not None:
         found = find_in_memory(settings, FindWish(ref=ref, pattern=find, most=most or _MATCHES), terminal)
         _show_found(terminal, found)
@@ -219,26 +240,6 @@ def _show_found(terminal: Terminal, found: MemoryMatches) -> None:
 
 
 # -- Python ------------------------------------------------------------------------------------------------------------
-
-
-def _stack_lines(stacks: PythonStacks) -> Iterator[str]:
-    for thread in stacks.threads:
-        number = f" ({thread.native})" if thread.native is not None else ""
-        yield f"thread {thread.name}{number}"
-        for frame in thread.frames:
-            yield f"  {frame.function}  {frame.file}:{frame.line}"
-            yield from (f"    {name} = {value}" for name, value in frame.locals.items())
-        yield ""
-    for task in stacks.tasks:
-        waits = f", waits for {task.waits_for}" if task.waits_for is not None else ""
-        yield f"task {task.name}{waits}"
-        yield from (f"  {one}" for one in task.coroutines)
-        yield ""
-    for module, names in stacks.globals.items():
-        yield f"globals of {module}"
-        yield from (f"  {name} = {value}" for name, value in list(names.items())[:_GLOBALS])
-        if len(names) > _GLOBALS:
-            yield f"  and {len(names) - _GLOBALS} more (--json)"
 
 
 def _object_lines(found: PythonObjects) -> Iterator[str]:

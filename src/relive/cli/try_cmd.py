@@ -8,11 +8,13 @@ from pathlib import Path
 import typer
 
 from relive.cli.kept_cmd import swapped_lines
+from relive.cli.state_files import with_contents
 from relive.cli.terminal import AsJson, Terminal
 from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.errors import UsageError
 from relive.incidents.report.shown import one_line, shorten
+from relive.intervention.judging import lacking_words
 from relive.model.quantities import duration
 from relive.model.trial import FixRun, FixTried, Trial
 from relive.operations.trying import NONE, TryWish, has_worked, try_fixes
@@ -32,8 +34,8 @@ def try_(wish: TryWish, as_json: AsJson = False) -> None:
     """
     terminal = Terminal(as_json=as_json)
     files = [Path(text) for text in wish.fix if text != NONE]
-    patches = [_text(file) for file in files]
-    result = try_fixes(load_settings(), wish.model_copy(update={"fix": patches}), terminal)
+    given = {"fix": [_text(file) for file in files], "write": with_contents(wish.write)}
+    result = try_fixes(load_settings(), wish.model_copy(update=given), terminal)
     result = _named(result, files)
     if as_json:
         terminal.answer(result)
@@ -100,10 +102,7 @@ def _more(result: Trial) -> list[str]:
     ]
     lines += [f"Noise between two runs of it: {text}" for text in result.noise]
     for one in result.fixes:
-        notes = [
-            f"missing: {text}" for text in dict.fromkeys(text for run in one.runs for text in run.missing)
-        ]
-        notes += [f"answered: {run.played}" for run in one.runs[:1] if run.played is not None]
+        notes = lacking_words(one.runs)
         notes += swapped_lines(one.swapped) if one.kind == "patch" else []
         notes += [run.difference for run in one.runs if run.fails is None and run.difference]
         if one.refused is not None:

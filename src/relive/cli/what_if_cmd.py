@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import typer
 
@@ -10,7 +10,7 @@ from relive.cli.terminal import AsJson, Terminal
 from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.incidents.report.shown import shorten
-from relive.intervention.judging import counted
+from relive.intervention.judging import counted, lacking_words
 from relive.model.intervention import Effect, Experiment, Tested
 from relive.operations.interventions import WhatIfWish
 from relive.operations.interventions import what_if as run_experiment
@@ -44,10 +44,10 @@ def _status(result: Experiment) -> int:
 def _describe(result: Experiment) -> Iterator[str]:
     yield f"{result.service}, incident {result.incident}: {result.failing}, from commit {result.commit[:10]}"
     if result.tested is not None:
-        yield from tested_lines(result.tested)
+        yield from tested_lines(result.tested, ())
     if result.afresh is not None:
         yield "In a process that was started anew, without the state:"
-        yield from tested_lines(result.afresh)
+        yield from tested_lines(result.afresh, ())
     if result.tested is not None or result.afresh is not None:
         return
     yield "What can be changed (--answer CALL=VALUE, --without REQUEST):"
@@ -58,14 +58,17 @@ def _describe(result: Experiment) -> Iterator[str]:
         yield f"  and {result.changeable_count - len(result.changeable)} more"
 
 
-def tested_lines(tested: Tested) -> Iterator[str]:
-    """Changes, and both runs, for people."""
+def tested_lines(tested: Tested, told: Sequence[str]) -> Iterator[str]:
+    """Changes, and both runs, for people; ``told``: lines on what was missing that were told before."""
     for change in tested.changes:
         yield f"  {change.about}"
         yield f"    {change.recorded}  ->  {change.instead}"
         yield f"    {change.option}"
     yield f"  as recorded: {counted(tested.control)}"
+    usual = lacking_words(tested.control)
+    yield from (f"    {line}" for line in usual if line not in told)
     yield f"  changed: {counted(tested.runs)}"
+    yield from (f"    {line}" for line in lacking_words(tested.runs) if line not in usual)
     left = f"; {tested.still_there:.0%} that it is still there" if tested.still_there is not None else ""
     why = f": {tested.why}" if tested.why is not None else left if tested.effect is Effect.GOES_AWAY else ""
     yield f"  {_WORDS[tested.effect]}{why}"

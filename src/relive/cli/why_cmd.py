@@ -10,7 +10,7 @@ from relive.cli.terminal import AsJson, Terminal
 from relive.cli.what_if_cmd import tested_lines
 from relive.cli.wish_options import from_wish
 from relive.config import load_settings
-from relive.intervention.judging import counted
+from relive.intervention.judging import counted, lacking_words
 from relive.model.intervention import Explanation, Tested
 from relive.operations.explaining import WhyWish
 from relive.operations.explaining import why as run_search
@@ -37,6 +37,7 @@ def why(wish: WhyWish, as_json: AsJson = False) -> None:
 def _describe(result: Explanation) -> Iterator[str]:
     yield f"{result.service}, incident {result.incident}: {result.failing}"
     yield f"unchanged, from commit {result.commit[:10]}: {counted(result.control)}"
+    yield from (f"  {line}" for line in lacking_words(result.control))
     if result.compared_with is not None:
         yield f"compared with {result.compared_with}, which went well"
     for one in result.tried:
@@ -44,7 +45,7 @@ def _describe(result: Explanation) -> Iterator[str]:
     for one in result.causes:
         yield ""
         yield f"cause, from commit {one.commit[:10]}:"
-        yield from tested_lines(one)
+        yield from tested_lines(one, lacking_words(result.control))
     yield ""
     yield result.sentence
     if result.causes and result.why_not is not None:

@@ -14,6 +14,8 @@ from relive.dashboard.refusals import telling
 from relive.model.commit import CommitId
 from relive.operations.bisect_wish import BisectWish
 from relive.operations.bisecting import BISECT
+from relive.operations.chaos import CHAOS, ChaosWish
+from relive.operations.diverging import DIVERGENCE, DivergenceWish
 from relive.operations.explaining import WHY, WhyWish
 from relive.operations.exports import EXPORT, ExportWish
 from relive.operations.logpoints import LOGPOINT, LogpointWish
@@ -22,21 +24,26 @@ from relive.operations.replays import REPLAY, ReplayWish
 from relive.operations.reproductions import REPRODUCE, ReproduceWish
 from relive.operations.restoring import RESTORE, RestoreWish
 from relive.operations.restoring_many import MOST, RESTORE_MANY, RestoreManyWish
+from relive.operations.runs import RunsWish, list_runs
 from relive.operations.who_wrote import WHO_WROTE, WhoWroteWish
 
 __all__ = [
     "bisect_button",
     "bisect_form",
+    "chaos_form",
+    "divergence_form",
     "export_button",
     "replay_buttons",
     "reproduce_button",
     "restore_button",
     "restore_buttons",
+    "state_form",
     "stepping_forms",
     "why_button",
 ]
 
 _TIMES = 5
+_CHAOS_MOST = 100
 _CURVE, _CURVE_TIMES = 12, 10
 
 
@@ -143,6 +150,70 @@ def stepping_forms(settings: Settings, number: int, subject: str) -> None:
         with telling():
             asked = WhoWroteWish(incident=number, expression=value)
             JOBS.start(settings, WHO_WROTE, asked, title="Finding who wrote a value", subject=subject)
+
+
+def chaos_form(settings: Settings, number: int, subject: str) -> None:
+    """Replays of an incident under varied schedules."""
+    with (
+        st.popover(
+            "Vary the schedule",
+            icon=":material/shuffle:",
+            help="Does another order of threads and requests end otherwise?",
+        ),
+        st.form("chaos", border=False),
+    ):
+        most = st.number_input(
+            "Replays at most", min_value=3, max_value=100_000, value=_CHAOS_MOST, key="chaos most"
+        )
+        wanted = st.form_submit_button("Replay under varied schedules", icon=":material/shuffle:")
+    if wanted:
+        with telling():
+            wish = ChaosWish(what=str(number), most=int(most))
+            JOBS.start(settings, CHAOS, wish, title="Varying the schedule", subject=subject)
+
+
+def state_form(settings: Settings, number: int, subject: str) -> None:
+    """A replay of an incident with another state."""
+    with (
+        st.popover(
+            "With another state",
+            icon=":material/edit_note:",
+            help="What would have happened had this been another?",
+        ),
+        st.form("state", border=False),
+    ):
+        statements = st.text_area(
+            "Set, a statement a line", key="set", placeholder="app.cache['rates'] = None"
+        )
+        path = st.text_input("File of the service", key="write path", placeholder="/srv/app/limits.ini")
+        text = st.text_area("shall hold", key="write text")
+        wanted = st.form_submit_button("Replay with it", icon=":material/replay:")
+    if wanted:
+        with telling():
+            lines = [line for line in statements.splitlines() if line.strip()]
+            wish = ReplayWish(what=str(number), set=lines, write=[f"{path}={text}"] if path else [])
+            JOBS.start(settings, REPLAY, wish, title="Replaying with another state", subject=subject)
+
+
+def divergence_form(settings: Settings, number: int, subject: str) -> None:
+    """Where two runs part: of an incident that has been replayed, what was recorded and the latest replay, or others."""
+    runs = list_runs(settings, RunsWish(incident=number, limit=1)).items
+    if not runs:
+        return
+    latest = runs[0].number
+    with (
+        st.popover(
+            "Where two runs part", icon=":material/call_split:", help="The first event at which they differ"
+        ),
+        st.form("divergence", border=False),
+    ):
+        before = st.text_input("Of the run", value=f"{latest}.recorded", key="divergence before")
+        after = st.text_input("and the run", value=f"{latest}.1", key="divergence after")
+        wanted = st.form_submit_button("Compare them", icon=":material/call_split:")
+    if wanted:
+        with telling():
+            wish = DivergenceWish(before=before, after=after)
+            JOBS.start(settings, DIVERGENCE, wish, title="Comparing two runs", subject=subject)
 
 
 def bisect_form(settings: Settings, commit: CommitId, subject: str) -> None:

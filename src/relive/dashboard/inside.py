@@ -9,6 +9,7 @@ import streamlit as st
 from relive.config import Settings
 from relive.dashboard.look import escape, label, table
 from relive.dashboard.refusals import telling
+from relive.dashboard.runtimes import show_runtime
 from relive.inspection.python.values import PythonObjects
 from relive.inspection.state import CommitState, ProcessState
 from relive.inspection.words import descriptor_words, waiting_words
@@ -16,7 +17,16 @@ from relive.model.commit import CommitId
 from relive.model.quantities import size
 from relive.operations.commits import show_commit
 from relive.operations.differences import DIFF, DiffWish
-from relive.operations.inspections import FIND, INSPECT, OBJECTS, FindWish, InspectWish, ObjectsWish
+from relive.operations.inspections import (
+    FIND,
+    INSPECT,
+    OBJECTS,
+    RUNTIME,
+    FindWish,
+    InspectWish,
+    ObjectsWish,
+    RuntimeWish,
+)
 from relive.operations.leaking import LEAKS, LeaksWish
 from relive.operations.subprocess_runner import perform_apart
 
@@ -34,6 +44,11 @@ def show_inside(settings: Settings, commit: CommitId, parent: CommitId | None) -
         wants_changes = parent is not None and st.button("Compare with its parent", key="changes")
         wants_growth = parent is not None and st.button("What only grew until here", key="growth")
         wants_objects = st.button("What takes most memory in Python", key="objects")
+        wants_runtime = st.button(
+            "What its runtime says",
+            key="runtime",
+            help="Python, Node.js or Java, asked in a throw-away branch",
+        )
         pattern = st.text_input(
             "Find in memory", key="pattern", placeholder="text, hex:0011ff, or re:EXPRESSION"
         )
@@ -46,6 +61,8 @@ def show_inside(settings: Settings, commit: CommitId, parent: CommitId | None) -
             _show_growth(settings, parent, commit)
         if wants_objects:
             _show_objects(perform_apart(OBJECTS, settings, ObjectsWish(ref=commit)))
+        if wants_runtime:
+            show_runtime(perform_apart(RUNTIME, settings, RuntimeWish(ref=commit)))
         if pattern:
             _show_found(settings, commit, pattern)
 

@@ -46,6 +46,8 @@ def show_verdict(result: Replay | Reproduction, mask: Mask) -> None:
     {"good": st.success, "warn": st.warning, "bad": st.error}[tone_of(verdict)](
         f"{text}{_sealed(result)}", icon=":material/gavel:"
     )
+    if isinstance(result, Replay) and result.changed:
+        st.caption(label(f"Changed before: {'; '.join(result.changed)}."))
     if isinstance(result, Replay) and result.unrecorded:
         names = ", ".join(one.words for one in result.unrecorded)
         st.caption(f"Not recorded, so that a replay lacks it: {label(names)}.")

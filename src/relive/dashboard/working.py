@@ -9,6 +9,7 @@ import streamlit as st
 from relive.config import Settings
 from relive.dashboard.bisected import show_bisection
 from relive.dashboard.explained import show_explanation
+from relive.dashboard.explored import show_chaos, show_divergence
 from relive.dashboard.jobs import JOBS, Job, JobState
 from relive.dashboard.look import label
 from relive.dashboard.refusals import refuse
@@ -16,12 +17,14 @@ from relive.dashboard.stepped import show_logged, show_written
 from relive.dashboard.verdicts import show_verdict
 from relive.incidents.report.masking import Mask
 from relive.model.branch import BranchFacts
+from relive.model.chaos import Chaos
 from relive.model.intervention import Explanation
 from relive.model.outcome import Replay
 from relive.model.quantities import duration, size
 from relive.model.reproduction import Reproduction
 from relive.model.stepping import Logged, Written
 from relive.operations.bisect_result import Bisection
+from relive.operations.diverging import RunsDifference
 from relive.operations.exports import ExportWritten
 from relive.operations.restoring_many import ManyRestored
 from relive.operations.storage import Verification
@@ -114,6 +117,10 @@ def _show_result(settings: Settings, job: Job) -> None:
             show_bisection(bisection)
         case Explanation() as explanation:
             show_explanation(explanation)
+        case Chaos() as varied:
+            show_chaos(varied)
+        case RunsDifference() as differing:
+            show_divergence(differing)
         case Logged() as logged:
             show_logged(logged)
         case Written() as written_value:

@@ -1,6 +1,7 @@
 """The search for what a failure is caused by: groups of changes, each tried together, then narrowed to the fewest that are needed.
 
-1. The unchanged replay must fail in each run; else nothing can be told.
+1. The unchanged replay must fail as recorded: in each run, or now and then. Of the latter each question below is asked until a
+   run fails, or so many passed that it is under 5 % that the failure is still there.
 2. In the failing request itself: answers of dependencies, readings of the clock, readings of chance, each as in the last good
    request.
 3. Requests before it: from the commit before the failure, then from ever earlier ones (1, 2, 4, 8 commits before it, to
@@ -21,7 +22,7 @@ from dataclasses import dataclass, field
 from relive.errors import ReliveError
 from relive.intervention.changing import change_case
 from relive.intervention.grammar import AnswerChange, Change, Reordered, Without
-from relive.intervention.judging import fails_as_recorded
+from relive.intervention.judging import fails_as_recorded, judged_again
 from relive.intervention.living import BoundsReached, Lab
 from relive.intervention.minimal import fewest, split
 from relive.intervention.requests import overlapping, removable
@@ -30,8 +31,10 @@ from relive.model.intervention import Effect, Tested
 from relive.model.trial import FixRun
 from relive.replay.replay_input import ReplayInput
 
-__all__ = ["Scene", "Search", "earlier_cases"]
+__all__ = ["RATE_RUNS", "Scene", "Search", "earlier_cases"]
 
+RATE_RUNS = 10  # of the unchanged replay, at most, that tell how often it fails
+_RATE_FAILED = 2  # from an earlier commit, where fewer will do
 _MOST_PARTS = 16  # that a group is taken apart into where all of it together says nothing
 _MOST_REQUESTS = 2000
 _MOST_PAIRS = 100
@@ -55,6 +58,7 @@ class Search:
         times: how often a cause, and the control beside it, are run.
         tell: called with a sentence on what is being done.
         answers_of: changes of an earlier request's answers, as in a request to its route that went well.
+        varies: the failure comes now and then.
         causes: changes with which the failure goes away, the fewest of their kind; tried: groups that did not settle it.
         notes: why something could not be told.
     """
@@ -63,6 +67,7 @@ class Search:
     times: int
     tell: Callable[[str], None] = lambda _text: None
     answers_of: Callable[[Scene, int], list[AnswerChange]] = lambda _scene, _number: []
+    varies: bool = False
     causes: list[Tested] = field(default_factory=list)
     tried: list[Tested] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -128,7 +133,7 @@ class Search:
         try:
             needed = fewest(changes, is_enough)
             control = scene.control
-            if len(control) < self.times:
+            if len(control) < self.times and not self.varies:
                 control = control + self.lab.unchanged(scene.case, self.times - len(control))
             tested = self._test(scene, needed, control, self.times)
         except BoundsReached:
@@ -159,7 +164,21 @@ class Search:
 
     def _test(self, scene: Scene, changes: Sequence[Change], control: list[FixRun], times: int) -> Tested:
         changed = change_case(scene.case, changes, scene.steps)
-        return self.lab.test(scene.case, changed, changes, control, times, scene.steps)
+
+        def run(count: int) -> Tested:
+            return self.lab.test(scene.case, changed, changes, control, count, scene.steps)
+
+        if not self.varies:
+            return run(times)
+        tested = judged_again(run(1), [], [])
+        while tested.effect is Effect.CANNOT_TELL and all(one.fails is False for one in tested.runs):
+            try:
+                more = run(1)
+            except BoundsReached:
+                self.tried.append(tested)  # which says how many more runs would tell
+                raise
+            tested = judged_again(tested, more.runs, more.unread)
+        return tested
 
     # -- requests before it --------------------------------------------------------------------------------------------------
 
@@ -193,7 +212,11 @@ class Search:
     def _scene(self, case: ReplayInput) -> Scene | None:
         """An earlier commit's, with one unchanged run; None, with a note, where it does not fail again from there."""
         control = self.lab.unchanged(case, 1)
-        if all(map(fails_as_recorded, control)):
+        while (
+            self.varies and len(control) < RATE_RUNS and sum(map(fails_as_recorded, control)) < _RATE_FAILED
+        ):
+            control = control + self.lab.unchanged(case, 1)
+        if any(map(fails_as_recorded, control)) if self.varies else all(map(fails_as_recorded, control)):
             return Scene(case, steps_of(case), control)
         why = control[0].difference or control[0].result
         self.notes.append(

@@ -8,7 +8,7 @@ import struct
 
 from relive.kernel import libc
 
-__all__ = ["look_as_below", "look_without_links"]
+__all__ = ["create_as_below", "look_as_below", "look_without_links"]
 
 _OPENAT2 = 437
 _NO_MAGIC_LINKS, _NO_SYMBOLIC_LINKS, _BENEATH, _IN_ROOT = 0x02, 0x04, 0x08, 0x10
@@ -37,8 +37,27 @@ def look_as_below(directory: int, path: str) -> int:
     return _open(directory, path, 0, _NO_MAGIC_LINKS | (_IN_ROOT if path.startswith("/") else _BENEATH))
 
 
-def _open(root: int, path: str, flags: int, resolve: int) -> int:
-    how = _HOW.pack(os.O_PATH | os.O_CLOEXEC | flags, 0, resolve)
+def create_as_below(directory: int, path: str, user: int, group: int) -> None:
+    """Make an empty file at a path of a process whose root that is, of this owner; one that is there stays as it is.
+
+    Raises:
+        OSError: FileNotFoundError: there is no such directory; or it cannot be written to.
+    """
+    try:
+        made = _open(
+            directory, path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _NO_MAGIC_LINKS | _IN_ROOT, mode=0o600
+        )
+    except FileExistsError:
+        return
+    try:
+        os.fchown(made, user, group)
+    finally:
+        os.close(made)
+
+
+def _open(root: int, path: str, flags: int, resolve: int, *, mode: int | None = None) -> int:
+    """``mode``: of a file to be made, which is opened; without it, only looked at (O_PATH)."""
+    how = _HOW.pack((os.O_PATH if mode is None else 0) | os.O_CLOEXEC | flags, mode or 0, resolve)
     text = ctypes.create_string_buffer(os.fsencode(path.lstrip("/") or "."))
     buffer = ctypes.create_string_buffer(how, len(how))
     try:

@@ -18,6 +18,7 @@ __all__ = [
     "exists_inside",
     "innermost_pid",
     "is_same_process",
+    "is_stopped",
     "memory_of",
     "name_of",
     "namespace_pids",
@@ -110,6 +111,11 @@ def name_of(pid: int) -> str | None:
     """The name of a process that lives, or None."""
     stat = read_stat(pid)
     return stat.comm if stat is not None and not stat.has_ended else None
+
+
+def is_stopped(pid: int) -> bool:
+    """A signal has stopped it."""
+    return (status_field(pid, "State") or "").startswith("T")
 
 
 def exists_inside(first: int, number: int) -> bool:

@@ -7,6 +7,8 @@ from relive.model.value import Value
 
 __all__ = ["Chaos", "Delay", "Swap"]
 
+_TYPED = 3  # delays that one would type
+
 
 class Delay(Value):
     """A delay of a schedule.
@@ -72,3 +74,10 @@ class Chaos(Value):
     replays: int
     seconds: float
     sentence: str
+
+    @property
+    def options(self) -> str:
+        """Those of ``relive replay`` and ``keep`` that bring it back: the delays alone where they are enough."""
+        if self.narrowed and len(self.delays) <= _TYPED:
+            return " ".join(f"--delay {one.place}={one.ms:g}" for one in self.delays)
+        return f"--seed {self.seed}"

@@ -93,7 +93,8 @@ class FixTried(Value):
     """What a fix did.
 
     Attributes:
-        kind: "none", "patch", or "fresh": a process that was started anew, with another environment or tree.
+        kind: "none", "patch", "state": values set or files written, or "fresh": a process that was started anew, with another
+            environment or tree.
         refused: why it could not be tried; nothing is left of it then.
         still_there: probability that the failure is still there (``trial.findability``); None where nothing was run.
         more_runs: so many more clean ones until that is under 5 %.

@@ -23,6 +23,7 @@ _WHERE = {
     "find-in-memory": ("inspections", "FIND"),
     "python-stacks": ("inspections", "STACKS"),
     "python-objects": ("inspections", "OBJECTS"),
+    "runtime-state": ("inspections", "RUNTIME"),
     "evaluate": ("inspections", "EVALUATE"),
     "diff": ("differences", "DIFF"),
     "divergence": ("diverging", "DIVERGENCE"),

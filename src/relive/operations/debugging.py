@@ -15,7 +15,8 @@ from pydantic import Field
 from relive.config import Settings
 from relive.errors import UsageError
 from relive.incidents.incidents import Incidents
-from relive.incidents.report.masking import mask_for
+from relive.incidents.report.masking import Mask, mask_for
+from relive.inspection.masking import masked_lines
 from relive.kernel import procfs
 from relive.model.commit import CommitId
 from relive.model.incident import Incident
@@ -117,8 +118,10 @@ def debug(settings: Settings, wish: DebugWish, progress: Progress) -> DebugAnswe
             cause="what shows other processes runs outside of the branch, with the rights of the host",
             remedy=f"`relive debug {incident.number}` on the host does so; or begin at the request",
         )
+    mask = mask_for(settings, incident.service, incident.life)
     with prompted(settings, wish, incident, progress) as debugged:
-        return _answered(incident, debugged, wish.command)
+        mask.learn_environment(procfs.environment_of(debugged.branch.facts.root))
+        return _answered(incident, debugged, wish.command, mask)
 
 
 @contextlib.contextmanager
@@ -234,10 +237,10 @@ def outcome_of(debugged: Debugged) -> DebugOutcome | None:
     return debugged.sending.outcome(OUTCOME_LIMIT) if debugged.sending is not None else None
 
 
-def _answered(incident: Incident, debugged: Debugged, commands: list[str]) -> DebugAnswers:
+def _answered(incident: Incident, debugged: Debugged, commands: list[str], mask: Mask) -> DebugAnswers:
     line, said, left = debugged.line, "", _ANSWERS_MOST
     text, wants = line.read_text()
-    opening = printable(_without_prompt(text))
+    opening = masked_lines(mask, "", printable(_without_prompt(text)))
     answers: list[DebuggerAnswer] = []
     for said in commands:
         if not wants:
@@ -247,7 +250,8 @@ def _answered(incident: Incident, debugged: Debugged, commands: list[str]) -> De
         left -= len(text)
         if left < 0:
             raise _said_too_much()
-        answers.append(DebuggerAnswer(command=said, answer=printable(_without_prompt(text))))
+        answer = masked_lines(mask, said, printable(_without_prompt(text)))
+        answers.append(DebuggerAnswer(command=mask.sentence(said), answer=answer))
     goes_on = not wants and not is_quit(said)
     return DebugAnswers(
         incident=incident.number,

@@ -14,9 +14,10 @@ from relive.incidents.report.handled import handled
 from relive.incidents.report.masking import mask_for
 from relive.intervention.candidates import candidates
 from relive.intervention.grammar import AnswerChange
-from relive.intervention.judging import counted, fails_as_recorded
-from relive.intervention.living import Bounds
-from relive.intervention.searching import Scene, Search, earlier_cases
+from relive.intervention.judging import counted, fails_as_recorded, is_now_and_then
+from relive.intervention.living import Bounds, Lab
+from relive.intervention.schedules import clean_runs_wanted, rate_below
+from relive.intervention.searching import RATE_RUNS, Scene, Search, earlier_cases
 from relive.intervention.steps import Step, steps_of, steps_of_request
 from relive.intervention.telling import request_words
 from relive.model.capsule import LifePaths
@@ -42,6 +43,7 @@ from relive.store import Store
 
 __all__ = ["WHY", "WhyWish", "why"]
 
+_SELDOM, _SURE = 0.05, 0.95  # a rate of failure that more replays would show, and how surely
 _NAMES = {
     "answers": "answers of dependencies",
     "clock": "readings of the clock",
@@ -82,12 +84,13 @@ def why(settings: Settings, wish: WhyWish, progress: Progress) -> Explanation:
 
     with progress.progress("replaying", wish.most) as done:
         lab = lab_of(settings, store, wish, wish.pace, mask, bounds, done)
-        control = lab.unchanged(case, min(wish.times, wish.most))
+        control = _control(lab, case, min(wish.times, wish.most), wish.most)
         search = Search(
             lab, wish.times, progress.status, lambda scene, number: _answers_of(paths, scene, number)
         )
+        search.varies = is_now_and_then(control)
         good: Exchange | None = None
-        if all(map(fails_as_recorded, control)):
+        if search.varies or all(map(fails_as_recorded, control)):
             steps = steps_of(case)
             good, groups = _groups(paths, case, steps, search.notes)
             commits = [one.id for one in commits_before(store, incident, store.get(case.commit))]
@@ -133,6 +136,16 @@ WHY = Operation(
     ),
     look_up=look_up_incident,
 )
+
+
+def _control(lab: Lab, case: ReplayInput, times: int, most: int) -> list[FixRun]:
+    """Unchanged replays; more of them where it does not fail each time, since the rate counts then."""
+    control = lab.unchanged(case, times)
+    passes = [run for run in control if run.fails is False]
+    if passes and all(run.fails is False or fails_as_recorded(run) for run in control):
+        more = min(RATE_RUNS, most) - len(control)
+        control += lab.unchanged(case, more) if more > 0 else []
+    return control
 
 
 def _groups(
@@ -192,15 +205,28 @@ def _calls(paths: LifePaths, exchange: Exchange) -> Iterator[Call]:
 
 
 def _why_not(control: Sequence[FixRun], search: Search) -> str | None:
-    if not all(map(fails_as_recorded, control)):
+    if not all(map(fails_as_recorded, control)) and not is_now_and_then(control):
         ran = [run for run in control if run.fails is not None]
         if not ran:
             return f"the unchanged replay could not be run: {control[0].difference}"
+        if all(run.fails is False for run in control):
+            return _too_seldom(len(control))
         return f"the unchanged replay does not fail as recorded in each run: {counted(control)}"
     notes = list(search.notes)
     if not search.causes:
         notes = [*dict.fromkeys(one.why for one in search.tried if one.why is not None), *notes]
     return "; ".join(notes) or (None if search.causes else "nothing that could be changed makes a difference")
+
+
+def _too_seldom(clean: int) -> str:
+    more = clean_runs_wanted(_SELDOM, _SURE) - clean
+    further = (
+        f"; {more} more replays would show one that comes in {_SELDOM:.0%} (--times)" if more > 0 else ""
+    )
+    return (
+        f"unchanged it passes {clean} of {clean}, so it fails in fewer than {rate_below(clean, _SURE):.0%} of replays "
+        f"({_SURE:.0%} sure){further}; `relive replay --chaos` varies the schedule"
+    )
 
 
 def _sentence(explanation: Explanation) -> str:

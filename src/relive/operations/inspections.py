@@ -1,4 +1,4 @@
-"""Looking into a commit: its state and memory as they lie in the store; what its Python says, in a throw-away branch."""
+"""Looking into a commit: its state and memory as they lie in the store; what its runtimes say, in a throw-away branch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from pydantic import Field
 
 from relive.config import Settings
 from relive.incidents.report.masking import Mask
-from relive.inspection.python.values import Evaluated, PythonObjects, PythonStacks
+from relive.inspection.evaluated import Evaluated
+from relive.inspection.python.values import PythonObjects, PythonStacks
+from relive.inspection.runtime_state import RuntimeState
 from relive.inspection.search import MemoryMatches
 from relive.inspection.state import CommitState
 from relive.operations.named import look_up_commit
@@ -20,19 +22,24 @@ __all__ = [
     "FIND",
     "INSPECT",
     "OBJECTS",
+    "RUNTIME",
+    "RUNTIME_PROCESS",
     "STACKS",
     "EvaluateWish",
     "FindWish",
     "InspectWish",
     "ObjectsWish",
+    "RuntimeWish",
     "StacksWish",
     "evaluate",
     "find_in_memory",
     "inspect",
     "python_objects",
     "python_stacks",
+    "runtime_state",
 ]
 
+RUNTIME_PROCESS = "Its number inside; without: the first whose runtime can be asked"
 _SEARCH_LIMIT = 60.0  # [s]
 _WITH_A_LIMIT = (
     Only(("limit",), frozenset({Face.CLI, Face.MCP}), "a request waits no longer than the default"),
@@ -199,10 +206,59 @@ OBJECTS = Operation(
 )
 
 
+class RuntimeWish(StacksWish):
+    """Which process of a commit is asked about itself."""
+
+    process: int | None = Field(default=None, ge=1, le=1 << 22, description=RUNTIME_PROCESS)
+    limit: float = Field(default=30.0, gt=0, le=300, description="Seconds after which it is given up")
+    most: int = Field(default=20, ge=1, le=1000, description="Of Java: at most so many classes")
+
+
+def runtime_state(settings: Settings, wish: RuntimeWish, progress: Progress) -> RuntimeState:
+    """What the runtime of a process says of itself, whichever it is, in a branch that is thrown away; secrets are masked.
+
+    Of Python what ``python_stacks`` tells; of Node.js the stack with locals, heap, what the event loop waits for, and the values of
+    the service's modules; of Java threads, locks, deadlocks, classes, heap, properties.
+
+    Raises:
+        RefUnknown, RefAmbiguous, StoreError, RestoreFailed: the commit cannot be given back, or does not answer.
+        UsageError: there is no such process, or it cannot be asked.
+    """
+    from relive.inspection.branches import questioned_branch
+    from relive.inspection.runtimes import state_of
+
+    tend(settings, progress)
+    store, mask = Store(settings.store), Mask.configured(settings)
+    with questioned_branch(settings, store, store.resolve(wish.ref), mask) as asked:
+        return state_of(asked, wish.process, mask, most=wish.most, limit=wish.limit)
+
+
+RUNTIME = Operation(
+    "runtime-state",
+    RuntimeWish,
+    RuntimeState,
+    runtime_state,
+    Faces(
+        cli=("inspect",),
+        rest=("POST /commits/{ref}/runtime",),
+        mcp=Tool(
+            Effect.READS,
+            "What the language runtime of a commit's process says of itself, Python, Node.js or Java, whichever it runs: stacks, "
+            "locks, heap, modules' values, properties; asked in a throw-away branch.",
+        ),
+        only=_WITH_A_LIMIT,
+    ),
+    look_up=look_up_commit,
+)
+
+
 class EvaluateWish(StacksWish):
     """Which expression is evaluated."""
 
-    expression: str = Field(min_length=1, max_length=64 << 10, description="A Python expression")
+    process: int | None = Field(default=None, ge=1, le=1 << 22, description=RUNTIME_PROCESS)
+    expression: str = Field(
+        min_length=1, max_length=64 << 10, description="An expression of Python, or of JavaScript for Node.js"
+    )
     module: str | None = Field(
         default=None,
         max_length=400,
@@ -219,13 +275,21 @@ def evaluate(settings: Settings, wish: EvaluateWish, progress: Progress) -> Eval
 
     An expression that raises, hangs or kills its process is an outcome, and harms nobody: what it changed goes with the branch.
     """
-    from relive.inspection.python.branches import asked_branch
+    from relive.inspection.branches import questioned_branch
+    from relive.inspection.runtimes import evaluate_in
 
     tend(settings, progress)
     store, mask = Store(settings.store), Mask.configured(settings)
-    with asked_branch(settings, store, store.resolve(wish.ref), wish.process, mask) as asked:
-        return asked.evaluate(
-            wish.expression, module=wish.module, depth=wish.depth, most=wish.most, limit=wish.limit
+    with questioned_branch(settings, store, store.resolve(wish.ref), mask) as asked:
+        return evaluate_in(
+            asked,
+            wish.process,
+            mask,
+            expression=wish.expression,
+            module=wish.module,
+            depth=wish.depth,
+            most=wish.most,
+            limit=wish.limit,
         )
 
 
@@ -239,7 +303,8 @@ EVALUATE = Operation(
         rest=("POST /commits/{ref}/evaluations",),
         mcp=Tool(
             Effect.READS,
-            "Evaluate a Python expression in a commit's process as it was, in a sealed branch that is removed in any case.",
+            "Evaluate an expression in a commit's process as it was, Python or, in Node.js, JavaScript; in a sealed branch that is "
+            "removed in any case.",
         ),
     ),
     look_up=look_up_commit,

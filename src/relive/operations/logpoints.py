@@ -11,7 +11,7 @@ from relive.config import Settings
 from relive.errors import UsageError
 from relive.incidents.incidents import Incidents
 from relive.incidents.report.masking import Mask, mask_for
-from relive.inspection.python.masking import masked_text
+from relive.inspection.masking import masked_text
 from relive.intervention.telling import request_words
 from relive.kernel import procfs
 from relive.model.stepping import Logged, LoggedHit, LoggedRun, LoggedValue

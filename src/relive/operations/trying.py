@@ -17,7 +17,15 @@ from relive.kernel import procfs
 from relive.model.outcome import VerdictKind
 from relive.model.reproduction import Attempt, ReproductionKind
 from relive.model.token_scope import Scope
-from relive.model.trial import FixRun, FixTried, Trial
+from relive.model.trial import FixRun, FixTried, Swapped, Trial
+from relive.operations.changing_state import (
+    MODULE_TEXT,
+    SET_TEXT,
+    WRITE_TEXT,
+    change_words,
+    changed_as_wished,
+    parse_file,
+)
 from relive.operations.grammars import each_written_as
 from relive.operations.named import look_up_incident
 from relive.operations.operation import Effect, Faces, Operation, Route, Tool, Wish
@@ -37,8 +45,10 @@ from relive.replay.plan import Pace
 from relive.replay.replay import ReplayOptions
 from relive.replay.replay_input import case_of_incident
 from relive.replay.verdict import is_failure
+from relive.sandbox.branch import Branch
 from relive.store import Store
 from relive.trial.findability import PRIOR
+from relive.trial.lives import Change
 from relive.trial.patches import PATCH_MOST, paths_of_patch
 from relive.trial.trying import (
     Neighbours,
@@ -99,6 +109,13 @@ class TryWish(Wish):
     ignore: IgnoredDifferences = Field(default=[])
     on_miss: MissPolicies = Field(default=[])
     limit: RequestLimit = None
+    set: list[str] = Field(
+        default=[], max_length=100, description=f"A fix of the state beside those of the code: {SET_TEXT}"
+    )
+    write: Annotated[list[str], each_written_as(parse_file)] = Field(
+        default=[], max_length=100, description=f"With set, or alone: {WRITE_TEXT}"
+    )
+    module: str | None = Field(default=None, max_length=400, description=MODULE_TEXT)
 
 
 def try_fixes(settings: Settings, wish: TryWish, progress: Progress) -> Trial:
@@ -134,10 +151,11 @@ def try_fixes(settings: Settings, wish: TryWish, progress: Progress) -> Trial:
     if near is not None:
         near, unchanged = _with_usual(context, near, unchanged)
     fixes = [unchanged]
-    is_only = len(patches) == 1 and not wish.env and not wish.tree
-    for name, patch in patches:
-        change = patching(patch, wish.root)
-        tried = try_fix(context, name, change, wish.times, failed=failed, ran=ran, is_only=is_only)
+    changes = [(name, "patch", patching(patch, wish.root)) for name, patch in patches]
+    changes += _of_state(wish, progress)
+    is_only = len(changes) == 1 and not wish.env and not wish.tree
+    for name, kind, change in changes:
+        tried = try_fix(context, name, change, wish.times, kind=kind, failed=failed, ran=ran, is_only=is_only)
         if tried.refused is None and near is not None:
             _, breaks = compared(context, near, change)
             tried = tried.model_copy(update={"neighbours": len(near.asked), "breaks": breaks})
@@ -203,6 +221,20 @@ def _patches(fixes: Sequence[str]) -> list[tuple[str, str]]:
             (f"patch {len(found) + 1} ({', '.join(path.rpartition('/')[2] for path in paths[:3])})", text)
         )
     return found
+
+
+def _of_state(wish: TryWish, progress: Progress) -> list[tuple[str, str, Change]]:
+    """The other state that is tried, as all others are: (name, kind, change) of none or one."""
+    words = change_words(wish.set, wish.write)
+    if not words:
+        return []
+    make = changed_as_wished(wish.set, wish.write, wish.module, progress)
+
+    def change(branch: Branch) -> Swapped:
+        make(branch)
+        return Swapped()
+
+    return [("; ".join(words), "state", change)]
 
 
 def _with_usual(context: TrialContext, near: Neighbours, unchanged: FixTried) -> tuple[Neighbours, FixTried]:

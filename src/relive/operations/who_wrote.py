@@ -10,7 +10,7 @@ from relive.config import Settings
 from relive.errors import PlaceUnfit, RestoreFailed
 from relive.incidents.incidents import Incidents
 from relive.incidents.report.masking import Mask, mask_for
-from relive.inspection.python.masking import masked_text
+from relive.inspection.masking import masked_text
 from relive.intervention.searching import earlier_cases
 from relive.intervention.telling import request_words
 from relive.model.commit import CommitId

@@ -119,17 +119,21 @@ def request_at_the_end(events: list[Event]) -> tuple[int, int] | None:
 def request_again(
     events: list[Event], recorded: tuple[int, int], exchange: Exchange | None
 ) -> tuple[int, int] | None:
-    """As ``request_inside``, in the events of a branch; the kernel may have given the request to another worker there."""
-    if any((event.fields.get("pid"), event.request) == recorded for event in events):
-        return recorded
+    """As ``request_inside``, in the events of a branch; the kernel may have given the request to another worker there.
+
+    Each worker counts its own requests, so the recorded worker's of that number may be another one there: what it asked for tells.
+    """
+    again = recorded if any((one.fields.get("pid"), one.request) == recorded for one in events) else None
     if exchange is None:
-        return None
-    for event in reversed(events):
-        if event.kind is EventKind.HANDLING_STARTED and (
-            (event.fields.get("method"), event.fields.get("target")) == (exchange.method, exchange.target)
-        ):
-            return int(event.fields.get("pid", 0)), event.request
-    return None
+        return again
+    wanted = (exchange.method, exchange.target)
+    begun = [
+        (int(one.fields.get("pid", 0)), one.request)
+        for one in events
+        if one.kind is EventKind.HANDLING_STARTED
+        and (one.fields.get("method"), one.fields.get("target")) == wanted
+    ]
+    return recorded if recorded in begun else begun[-1] if begun else again
 
 
 def _port(event: Event) -> int | None:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from relive.errors import DebuggerSilent, ReliveError, ReplayDiverged, UsageError
 from relive.incidents.report.masking import Mask
-from relive.inspection.python.masking import masked_text
+from relive.inspection.masking import masked_text
 from relive.model.value import Value
 from relive.replay.debug.outcome import DebugOutcome
 from relive.stepping.live import Breakpoint, LiveRequest, Stop, StopTarget

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from relive.config import Settings
-from relive.errors import PatchUnfit, RecordingError, ReliveError
+from relive.errors import ChangeUnfit, PatchUnfit, RecordingError, ReliveError
 from relive.model.capsule import LifePaths
 from relive.model.incident import Incident, Occurrence
 from relive.model.outcome import Outcome, Run, VerdictKind
@@ -117,27 +117,35 @@ def try_unchanged(context: TrialContext, times: int) -> tuple[FixTried, list[Tri
 
 
 def try_fix(
-    context: TrialContext, name: str, change: Change, times: int, *, failed: int, ran: int, is_only: bool
+    context: TrialContext,
+    name: str,
+    change: Change,
+    times: int,
+    *,
+    kind: str,
+    failed: int,
+    ran: int,
+    is_only: bool,
 ) -> FixTried:
     """One fix; what cannot be applied is refused, in its result.
 
     Args:
-        failed, ran: of the unchanged code.
-        is_only: there is no other; PatchUnfit is raised then where it cannot be applied.
+        kind: as of a ``FixTried``. failed, ran: of the unchanged code.
+        is_only: there is no other; PatchUnfit or ChangeUnfit is raised then where it cannot be applied.
     """
     context.tell(f"Trying {name}.")
     try:
         lives, runs = _lives(context, change, times)
-    except PatchUnfit as error:
+    except (PatchUnfit, ChangeUnfit) as error:
         if is_only:
             raise
         return FixTried(
             name=name,
-            kind="patch",
+            kind=kind,
             refused=f"{error.message}: {error.cause}" if error.cause else error.message,
         )
     return with_odds(
-        FixTried(name=name, kind="patch", runs=runs, swapped=lives[0].swapped), failed=failed, ran=ran
+        FixTried(name=name, kind=kind, runs=runs, swapped=lives[0].swapped), failed=failed, ran=ran
     )
 
 

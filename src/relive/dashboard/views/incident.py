@@ -9,10 +9,13 @@ import streamlit as st
 from relive.config import Settings
 from relive.dashboard.acting import (
     bisect_button,
+    chaos_form,
+    divergence_form,
     export_button,
     replay_buttons,
     reproduce_button,
     restore_button,
+    state_form,
     stepping_forms,
     why_button,
 )
@@ -124,6 +127,10 @@ def _show_actions(settings: Settings, account: Account) -> None:
             why_button(settings, incident.number, subject)
         if account.package is not None and f"relive replay {incident.number}" in commands:
             stepping_forms(settings, incident.number, subject)
+        if f"relive replay {incident.number}" in commands:
+            state_form(settings, incident.number, subject)
+            chaos_form(settings, incident.number, subject)
+            divergence_form(settings, incident.number, subject)
         if before is not None:
             restore_button(settings, before, "Restore the state before", subject, "restore before")
         if at is not None:

@@ -25,7 +25,7 @@ from relive.inspection.python.program_text import program_text
 from relive.inspection.python.symbols import interpreter_functions
 from relive.kernel import procfs
 
-__all__ = ["ask", "is_python", "is_stopped"]
+__all__ = ["ask", "is_python"]
 
 _FUNCTIONS = (
     *("PyGILState_Ensure", "PyGILState_Check", "PyBytes_FromStringAndSize", "PyBytes_AsString"),
@@ -75,20 +75,15 @@ def ask(pid: int, question: Mapping[str, Any], limit: float, program: ModuleType
             remedy="name another with --process; `relive inspect` lists them",
         )
     until = time.monotonic() + limit
-    tid = _holder(pid, functions["PyGILState_Check"], until) if is_stopped(pid) else None
+    tid = _holder(pid, functions["PyGILState_Check"], until) if procfs.is_stopped(pid) else None
     if tid is None:
         tid = _waiting_thread(pid, min(until, time.monotonic() + _SEEN))
     with StoppedThread(pid, tid if tid is not None else pid, until) as thread:
-        if is_stopped(pid):
+        if procfs.is_stopped(pid):
             os.kill(pid, signal.SIGCONT)
         if tid is None:
             _come_to_safety(thread, functions)
         return json.loads(_answer(thread, functions, program, json.dumps(question)))
-
-
-def is_stopped(pid: int) -> bool:
-    """A signal has stopped it."""
-    return (procfs.status_field(pid, "State") or "").startswith("T")
 
 
 def _holder(pid: int, check: int, until: float) -> int | None:

@@ -1,23 +1,21 @@
-"""A branch that lives as long as a question: restored from the commit, sealed, asked, and removed whatever happened in it."""
+"""A branch whose Python is asked, see ``relive.inspection.branches``."""
 
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from relive.config import Settings
-from relive.containers.restore.restoring import restore
-from relive.errors import BranchUnknown, RestoreFailed, UsageError
+from relive.errors import RestoreFailed, UsageError
 from relive.incidents.report.masking import Mask
-from relive.inspection.python.asking import ask, is_python, is_stopped
+from relive.inspection.branches import Questioned, chosen_process, questioned_branch
+from relive.inspection.evaluated import EvalOutcome, Evaluated
+from relive.inspection.masking import masked_names, masked_parts, masked_text
+from relive.inspection.python.asking import ask, is_python
 from relive.inspection.python.calling import CallDied, CallLate
-from relive.inspection.python.masking import masked_names, masked_parts, masked_text
 from relive.inspection.python.values import (
-    EvalOutcome,
-    Evaluated,
     HeldType,
     LargeObject,
     PythonCensus,
@@ -28,28 +26,23 @@ from relive.inspection.python.values import (
     PythonThread,
     PythonValues,
 )
-from relive.inspection.reading import learn_secrets
 from relive.kernel import procfs
 from relive.model.commit import CommitId
-from relive.sandbox.branch import Branch
-from relive.sandbox.restore_request import RestoreRequest
 from relive.store import Store
 
-__all__ = ["AskedBranch", "asked_branch"]
+__all__ = ["AskedBranch", "asked_branch", "asked_python"]
 
 _MOST_FRAMES = 200
-_STOPS, _POLL = 2.0, 0.005  # [s]
 
 
 @dataclass(frozen=True, slots=True)
 class AskedBranch:
     """A branch, and the process in it that is asked; see ``asked_branch``."""
 
-    branch: Branch
+    asked: Questioned
     pid: int
     process: int
     mask: Mask
-    began: float
 
     def evaluate(
         self, expression: str, *, module: str | None, depth: int, most: int, limit: float
@@ -67,7 +60,7 @@ class AskedBranch:
             "depth": depth,
             "most": most,
         }
-        ran_ms, refused = self._ran_ms(), self._refused()
+        ran_ms, refused = self.asked.ran_ms(), self.asked.refused()
         outcome, reply = EvalOutcome.VALUE, dict[str, Any]()
         try:
             reply = self._ask(question, limit)
@@ -89,12 +82,12 @@ class AskedBranch:
             cut=reply.get("cut", False),
             traceback=self.mask.sentence(reply.get("traceback", "")),
             ran_ms=ran_ms,
-            refused=max(0, self._refused() - refused),
+            refused=max(0, self.asked.refused() - refused),
         )
 
     def stacks(self, limit: float) -> PythonStacks:
         """All stacks with locals; raises RestoreFailed where the process does not answer."""
-        ran_ms = self._ran_ms()
+        ran_ms = self.asked.ran_ms()
         reply = self._answered({"kind": "stacks", "most": _MOST_FRAMES}, limit)
         return PythonStacks(
             process=self.process,
@@ -196,15 +189,6 @@ class AskedBranch:
             )
         return reply
 
-    def _ran_ms(self) -> int:
-        return int((time.monotonic() - self.began) * 1000)
-
-    def _refused(self) -> int:
-        try:
-            return self.branch.seal().refused
-        except BranchUnknown:  # the expression has ended it
-            return 0
-
 
 def _death(error: CallDied) -> str:
     return f"its process died of signal {error.signal}" if error.signal else "its process ended"
@@ -214,67 +198,28 @@ def _death(error: CallDied) -> str:
 def asked_branch(
     settings: Settings, store: Store, commit: CommitId, process: int | None, mask: Mask
 ) -> Iterator[AskedBranch]:
-    """Restore a commit for the block; the branch, with all that was done in it, is gone at its end.
+    """A ``questioned_branch`` whose Python is asked.
 
     Args:
         process: number of a process inside; None: the root, or the first below it that runs Python.
-        mask: learns the secrets of the commit's processes.
 
     Raises:
         UsageError: there is no such process, or none that runs Python.
-        RefUnknown, StoreError, RestoreFailed: as ``restore``.
+        RefUnknown, StoreError, RestoreFailed: as ``questioned_branch``.
     """
-    facts = store.facts(commit)
-    with store.open_memory(facts) as memory:
-        learn_secrets(memory, mask)
-    branch = restore(settings, store, commit, RestoreRequest(is_owned=True))
-    try:
-        began = time.monotonic()
-        if facts.stopped_by is not None:
-            _await_stop(branch.facts.root)
-        pid = _wanted(branch, process)
-        with _understanding():
-            yield AskedBranch(branch, pid, procfs.innermost_pid(pid) or 0, mask, began)
-    finally:
-        branch.stop()
+    with questioned_branch(settings, store, commit, mask) as asked:
+        pid = chosen_process(asked.branch, process, is_python, _no_python())
+        yield asked_python(asked, pid, mask)
 
 
-def _await_stop(root: int) -> None:
-    """The processes of a commit before a fatal signal are stopped again a moment after they are there."""
-    until = time.monotonic() + _STOPS
-    while time.monotonic() < until and not all(is_stopped(pid) for pid in procfs.tree_of(root)):
-        time.sleep(_POLL)
+def asked_python(asked: Questioned, pid: int, mask: Mask) -> AskedBranch:
+    """A process of a branch, to be asked."""
+    return AskedBranch(asked, pid, procfs.innermost_pid(pid) or 0, mask)
 
 
-@contextlib.contextmanager
-def _understanding() -> Iterator[None]:
-    """What the process says may be anything: an expression can change the interpreter that answers."""
-    try:
-        yield
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise RestoreFailed(
-            "what the branch's process said cannot be understood",
-            cause=f"its interpreter answers with something else than was asked ({type(error).__name__})",
-            remedy="`relive restore` brings the commit back to look at it by hand",
-        ) from error
-
-
-def _wanted(branch: Branch, process: int | None) -> int:
-    pids = procfs.tree_of(branch.facts.root)
-    if process is not None:
-        found = next((pid for pid in pids if procfs.innermost_pid(pid) == process), None)
-        if found is None:
-            raise UsageError(
-                f"the commit has no process {process}",
-                cause=f"there are {', '.join(str(procfs.innermost_pid(pid)) for pid in pids)}",
-                remedy="`relive inspect` lists them",
-            )
-        return found
-    python = next((pid for pid in pids if is_python(pid)), None)
-    if python is None:
-        raise UsageError(
-            "no process of the commit can be asked a Python expression",
-            cause="none runs a CPython whose functions can be found",
-            remedy="`relive inspect` shows processes, descriptors and memory of any program",
-        )
-    return python
+def _no_python() -> UsageError:
+    return UsageError(
+        "no process of the commit can be asked a Python expression",
+        cause="none runs a CPython whose functions can be found",
+        remedy="`relive inspect` shows processes, descriptors and memory of any program; with --runtime what Node.js and Java say",
+    )

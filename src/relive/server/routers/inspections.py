@@ -1,4 +1,4 @@
-"""Looking into commits: their state and memory, what their Python says in throw-away branches, how two of them differ."""
+"""Looking into commits: their state and memory, what their runtimes say in throw-away branches, how two of them differ."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Path, Query, Request
 from pydantic import Field
 
-from relive.inspection.python.values import Evaluated, PythonObjects, PythonStacks
+from relive.inspection.evaluated import Evaluated
+from relive.inspection.python.values import PythonObjects, PythonStacks
+from relive.inspection.runtime_state import RuntimeState
 from relive.inspection.search import MemoryMatches
 from relive.inspection.state import CommitState
 from relive.operations.differences import DIFF, CommitDifference, DiffWish
@@ -16,11 +18,14 @@ from relive.operations.inspections import (
     FIND,
     INSPECT,
     OBJECTS,
+    RUNTIME,
+    RUNTIME_PROCESS,
     STACKS,
     EvaluateWish,
     FindWish,
     InspectWish,
     ObjectsWish,
+    RuntimeWish,
     StacksWish,
 )
 from relive.operations.operation import Wish
@@ -88,10 +93,27 @@ def objects(
     return performed(OBJECTS, settings, ObjectsWish(ref=ref, process=process, most=most))
 
 
+@router.post("/runtime", operation_id="runtime_state")
+def runtime(
+    ref: Ref,
+    settings: Configured,
+    _operator: Operator,
+    _reader: MemoryReader,
+    request: Request,
+    process: Annotated[int | None, Query(ge=1, le=1 << 22, description=RUNTIME_PROCESS)] = None,
+    most: Annotated[int, Query(ge=1, le=1000, description="Of Java: at most so many classes")] = 20,
+) -> RuntimeState:
+    """What the runtime of a process says of itself, Python, Node.js or Java, asked in a sealed branch that is removed at once"""
+    note_for_audit(request.scope, target=ref)
+    return performed(RUNTIME, settings, RuntimeWish(ref=ref, process=process, most=most))
+
+
 class ExpressionWish(Wish):
     """What is evaluated."""
 
-    expression: str = Field(min_length=1, max_length=64 << 10, description="A Python expression")
+    expression: str = Field(
+        min_length=1, max_length=64 << 10, description="An expression of Python, or of JavaScript for Node.js"
+    )
     module: str | None = Field(default=None, max_length=400, description="Use the names of this module")
     process: int | None = Field(
         default=None, ge=1, le=1 << 22, description="The process of this number inside"
@@ -112,7 +134,7 @@ def evaluated(
     _reader: MemoryReader,
     request: Request,
 ) -> Evaluated:
-    """Evaluate a Python expression in the process as it was, in a sealed branch that is removed in any case"""
+    """Evaluate an expression in the process as it was, in a sealed branch that is removed in any case"""
     note_for_audit(request.scope, target=f"{ref}: {wish.expression}")
     return performed(EVALUATE, settings, EvaluateWish(ref=ref, **dict(wish)))
 

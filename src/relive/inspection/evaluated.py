@@ -1,0 +1,52 @@
+"""What came of an expression that a process of a commit evaluated, as values."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from relive.model.value import Value
+
+__all__ = ["EvalOutcome", "Evaluated", "ValuePart"]
+
+
+class EvalOutcome(StrEnum):
+    """How an expression ended: with a value, an exception, not within its time, or with the death of its process."""
+
+    VALUE = "value"
+    RAISED = "raised"
+    HUNG = "hung"
+    DIED = "died"
+
+
+class ValuePart(Value):
+    """A part of a value: its path, such as ``['user:47'].role``, and its representation."""
+
+    path: str
+    text: str
+
+
+class Evaluated(Value):
+    """What came of an expression.
+
+    Attributes:
+        process: the number, inside the target, of the process that was asked.
+        type, text: of the value, or of the exception; text is its representation or message, cut off where it is long.
+        length: of a text or container.
+        parts: what is in it, as far as was asked for; cut: there is more.
+        traceback: of an exception.
+        ran_ms: how long the branch had run, at least, when it was asked: it goes on from the commit until then.
+        refused: attempts to reach an address outside meanwhile; nothing leaves a branch.
+    """
+
+    process: int
+    outcome: EvalOutcome
+    type: str = ""
+    text: str = ""
+    length: int | None = None
+    parts: list[ValuePart] = Field(default=[])
+    cut: bool = False
+    traceback: str = ""
+    ran_ms: int = 0
+    refused: int = 0

@@ -1,0 +1,1 @@
+"""What a Java process says of itself, by the mechanism that jcmd and jstack use (attach)."""
