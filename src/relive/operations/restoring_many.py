@@ -10,6 +10,8 @@ from collections.abc import Generator
 
 from pydantic import Field
 
+from relive.checkpoint.criu import CriuTools
+from relive.checkpoint.criu_template import CriuTemplate
 from relive.config import Settings
 from relive.errors import BranchUnknown, ReliveError, RestoreFailed
 from relive.kernel.meminfo import read_meminfo
@@ -123,8 +125,33 @@ def _all(
     name = manifest.target.name
     jobs = wish.jobs or os.cpu_count() or 1
     memory = _memory_of(manifest)
-    yield _one(settings, store, commit, wish, name, 1)
+    first = _one(settings, store, commit, wish, name, 1)
+    yield first
     store.close()  # its database is nothing for forked processes, which open their own
+    with contextlib.ExitStack() as stack:
+        template = _template(settings, first, wish, stack)
+        yield from _others(settings, commit, wish, name, memory, jobs, template)
+
+
+def _template(
+    settings: Settings, first: OneOfMany, wish: RestoreManyWish, stack: contextlib.ExitStack
+) -> CriuTemplate | None:
+    """What shares the memory of the first with all others; None where there are none, or it comes lazily."""
+    if first.branch is None or wish.lazy or wish.count == 1:
+        return None
+    images = settings.branches / first.branch.id / "images"
+    return stack.enter_context(CriuTemplate(CriuTools(settings.tools_path), images))
+
+
+def _others(
+    settings: Settings,
+    commit: CommitId,
+    wish: RestoreManyWish,
+    name: str,
+    memory: int,
+    jobs: int,
+    template: CriuTemplate | None,
+) -> Generator[OneOfMany, None, None]:
     own: list[Store] = []
 
     def work(number: int) -> str:
@@ -132,7 +159,7 @@ def _all(
             own.append(Store(settings.store))
         if (free := _free_for_branches()) < memory * jobs:  # all workers look at the same moment
             return _failed(number, _too_little(number, memory, max(free, 0))).model_dump_json()
-        return _one(settings, own[0], commit, wish, name, number).model_dump_json()
+        return _one(settings, own[0], commit, wish, name, number, template).model_dump_json()
 
     def stop_branch(line: str) -> None:
         _stop_branch(settings, OneOfMany.model_validate_json(line))
@@ -143,10 +170,16 @@ def _all(
 
 
 def _one(
-    settings: Settings, store: Store, commit: CommitId, wish: RestoreManyWish, name: str, number: int
+    settings: Settings,
+    store: Store,
+    commit: CommitId,
+    wish: RestoreManyWish,
+    name: str,
+    number: int,
+    template: CriuTemplate | None = None,
 ) -> OneOfMany:
     try:
-        branch = bring_to_life(settings, store, commit, wish, f"{name}-{number}")
+        branch = bring_to_life(settings, store, commit, wish, f"{name}-{number}", template)
     except ReliveError as error:
         return _failed(number, error)
     except OSError as error:
