@@ -88,6 +88,7 @@ class CriuTemplate:
             os.lseek(table, 0, os.SEEK_SET)
             environment = tools.environment(restores=True)
             environment["LD_PRELOAD"] += f":{tools.template_shim}"
+            environment["LD_BIND_NOW"] = "1"  # once, not in each that is forked
             environment["RELIVE_TEMPLATE"] = f"{theirs.fileno()}:{table}"
             self._process = subprocess.Popen(
                 [str(tools.criu), "swrk", "0"],
@@ -110,6 +111,11 @@ class CriuTemplate:
             remedy="for want of memory, mostly: see `dmesg`",
         )
 
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
     def __enter__(self) -> Self:
         return self
 
@@ -117,7 +123,7 @@ class CriuTemplate:
         self.close()
 
     def close(self) -> None:
-        """Let it end; to be called by who made it, when nobody uses it any more. Doing it twice is no error."""
+        """Let it end; to be called by who made it. Doing it twice is no error."""
         self._orders.close()
         try:
             self._process.wait(_FORKED_WITHIN)

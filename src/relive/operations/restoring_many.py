@@ -100,7 +100,7 @@ def restore_many(settings: Settings, wish: RestoreManyWish, progress: Progress) 
     try:
         with (
             progress.progress("restoring", wish.count) as done,
-            contextlib.closing(_all(settings, store, commit, manifest, wish)) as made,
+            contextlib.closing(_all(settings, store, commit, manifest, wish, progress)) as made,
         ):
             for one in made:
                 found.append(one)
@@ -120,7 +120,12 @@ def restore_many(settings: Settings, wish: RestoreManyWish, progress: Progress) 
 
 
 def _all(
-    settings: Settings, store: Store, commit: CommitId, manifest: Manifest, wish: RestoreManyWish
+    settings: Settings,
+    store: Store,
+    commit: CommitId,
+    manifest: Manifest,
+    wish: RestoreManyWish,
+    progress: Progress,
 ) -> Generator[OneOfMany, None, None]:
     name = manifest.target.name
     jobs = wish.jobs or os.cpu_count() or 1
@@ -129,18 +134,26 @@ def _all(
     yield first
     store.close()  # its database is nothing for forked processes, which open their own
     with contextlib.ExitStack() as stack:
-        template = _template(settings, first, wish, stack)
+        template = _template(settings, first, wish, progress, stack)
         yield from _others(settings, commit, wish, name, memory, jobs, template)
 
 
 def _template(
-    settings: Settings, first: OneOfMany, wish: RestoreManyWish, stack: contextlib.ExitStack
+    settings: Settings,
+    first: OneOfMany,
+    wish: RestoreManyWish,
+    progress: Progress,
+    stack: contextlib.ExitStack,
 ) -> CriuTemplate | None:
-    """What shares the memory of the first with all others; None where there are none, or it comes lazily."""
+    """What shares the memory of the commit among all others; None where there are none, or it comes lazily, or for want of it."""
     if first.branch is None or wish.lazy or wish.count == 1:
         return None
     images = settings.branches / first.branch.id / "images"
-    return stack.enter_context(CriuTemplate(CriuTools(settings.tools_path), images))
+    try:
+        return stack.enter_context(CriuTemplate(CriuTools(settings.tools_path), images))
+    except (ReliveError, OSError) as error:
+        progress.status(f"Each branch has its memory for itself: {error}.")
+        return None
 
 
 def _others(

@@ -133,9 +133,7 @@ def _restore_in(
             raise
     groups = Groups.make(group_prefix(settings) + identifier)
     template = request.template
-    builder = BranchBuilder(
-        directory, tools, groups, asks=request.connects is not None, template=template
-    )
+    builder = BranchBuilder(directory, tools, groups, asks=request.connects is not None, template=template)
     try:
         # With a page daemon the images are others: pages that come later are holes.
         known = FittedImages.known(store, commit) if pager is None else None
@@ -166,7 +164,8 @@ def _restore_in(
         plan = replace(plan, answered=request.answered, pager=pager, closes_clients=closes_clients)
         builder.follow(plan)
         # What nothing waits for is done while CRIU works.
-        sweep(settings)
+        if template is None:  # else that was done for the branch of which the template was made
+            sweep(settings)
         unwritable = _unwritable(store, manifest, images)
         built = builder.finish()
         root = _host_pid(built)
