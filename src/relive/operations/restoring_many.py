@@ -39,6 +39,7 @@ __all__ = [
 ]
 
 MOST = 1000  # branches
+_JOBS_FOR_EACH_CPU = 2  # a restore waits for the kernel almost half of its time (control groups, namespaces)
 _RESERVED = 20  # the part of the host's memory that branches leave to others: one in twenty
 
 
@@ -47,7 +48,7 @@ class RestoreManyWish(BranchWish):
 
     count: int = Field(ge=1, le=MOST, description="How many branches of it, side by side")
     jobs: int | None = Field(
-        default=None, ge=1, le=64, description="Restores at one time; default: the number of CPUs"
+        default=None, ge=1, le=64, description="Restores at one time; default: two for each CPU"
     )
 
 
@@ -128,7 +129,7 @@ def _all(
     progress: Progress,
 ) -> Generator[OneOfMany, None, None]:
     name = manifest.target.name
-    jobs = wish.jobs or os.cpu_count() or 1
+    jobs = wish.jobs or _JOBS_FOR_EACH_CPU * (os.cpu_count() or 1)
     memory = _memory_of(manifest)
     first = _one(settings, store, commit, wish, name, 1)
     yield first
