@@ -9,16 +9,21 @@ from pydantic import Field
 from relive.model.value import Value
 
 __all__ = [
+    "BUCKETS",
     "EvalOutcome",
     "Evaluated",
     "PythonCensus",
     "PythonFrame",
     "PythonStacks",
+    "PythonSums",
     "PythonTask",
     "PythonThread",
     "PythonValues",
     "ValuePart",
 ]
+
+
+BUCKETS = 1 << 14  # sums, among which values are parted by their paths
 
 
 class EvalOutcome(StrEnum):
@@ -107,6 +112,15 @@ class PythonValues(Value):
 
     process: int
     values: dict[str, str]
+    cut: bool
+
+
+class PythonSums(Value):
+    """Sums over all values by their paths, ``BUCKETS`` of them: where two are equal so are the values; ``count``: values."""
+
+    process: int
+    sums: list[int]
+    count: int
     cut: bool
 
 
