@@ -462,6 +462,9 @@ static int template_main(int count, char **arguments, char **environment)
 	int orders, table;
 
 	if (numbers && count > 2 && sscanf(numbers, "%d:%d", &orders, &table) == 2) {
+		/* Programs that CRIU starts (tar, for files in memory) have this library, too. */
+		unsetenv("RELIVE_TEMPLATE");
+		unsetenv("LD_BIND_NOW");
 		arguments[2] = channel;
 		read_table(table);
 		serve(orders, arguments);
