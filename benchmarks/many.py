@@ -79,7 +79,7 @@ def main() -> None:
     )
     add_options(parser, 3)
     parser.add_argument("--count", type=int, default=20, help="branches (default 20)")
-    parser.add_argument("--jobs", type=int, help="restores at one time (default: CPUs)")
+    parser.add_argument("--jobs", type=int, help="restores at one time (default: two for each CPU)")
     options = parser.parse_args()
     with lab(options) as place:
         result = measure(place, options.rounds, options.count, options.jobs)

@@ -6,9 +6,12 @@ to 3.14. ``answer`` takes and gives JSON. Everything is bounded: ``most`` leaves
 
 import binascii
 import collections
+import gc
+import itertools
 import json
 import sys
 import threading
+import time
 import traceback
 import types
 
@@ -22,6 +25,7 @@ _SKIPPED = (
     type,
 )
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, bytearray, range)
+_PLAIN_TYPES, _HASHED_ONCE = frozenset(_PLAIN), frozenset((str, bytes))
 
 
 def answer(question):
@@ -193,15 +197,87 @@ def _name_first(item):
 def _dump(wanted):
     """All values that the service's own modules lead to, by their path."""
     found, cut, seen = {}, False, {}
+    for name, value in _roots():
+        part, is_cut = _leaves(value, name, wanted["depth"], wanted["most"] - len(found), seen)
+        found.update(part)
+        cut = cut or is_cut
+    return {"values": found, "cut": cut}
+
+
+def _roots():
+    """(name, value) of the globals of the service's own modules."""
     for name, module in _own_modules():
         prefix = "" if name == "__main__" else name + "."
         for key, value in sorted(dict(vars(module)).items(), key=_name_first):
-            if _is_dull(key, value):
-                continue
-            part, is_cut = _leaves(value, prefix + key, wanted["depth"], wanted["most"] - len(found), seen)
-            found.update(part)
-            cut = cut or is_cut
+            if not _is_dull(key, value):
+                yield prefix + key, value
+
+
+def _sums(wanted):
+    """Sums over the values of ``_dump``, parted by their paths: equal in two commits of one life where these values are."""
+    sums, count, cut, until = [0] * wanted["buckets"], 0, False, time.monotonic() + wanted["seconds"]
+    for _trail, mark, kind, value in _walk(wanted["depth"]):
+        if count >= wanted["most"] or (count % 1024 == 0 and time.monotonic() > until):
+            return {"sums": sums, "count": count, "cut": True}
+        count += 1
+        cut = cut or kind == _DEEPER
+        sums[mark % len(sums)] += hash((mark, kind, type(value).__name__, _essence(value))) % _MODULUS
+    return {"sums": sums, "count": count, "cut": cut}
+
+
+def _changed(wanted):
+    """As ``_dump``, of the values whose sums are in ``among``; as many are looked at as were summed."""
+    among, found, cut = set(wanted["among"]), {}, False
+    for trail, mark, kind, value in itertools.islice(_walk(wanted["depth"]), wanted["summed"]):
+        cut = cut or kind == _DEEPER
+        if mark % wanted["buckets"] not in among:
+            continue
+        if len(found) >= wanted["most"]:
+            return {"values": found, "cut": True}
+        found[_path(trail)] = _whole(value) if kind == _PLAIN_VALUE else value
     return {"values": found, "cut": cut}
+
+
+def _walk(depth):
+    """(trail, mark, kind, value) of what ``_leaves`` tells, in its order: ``value`` is its text but where it is a plain one.
+
+    A trail is the last step of a path, and the trail before it; a mark says the same in a number, which takes no text to be made.
+    """
+    seen = {}
+    gc.disable()  # it would look at all objects again and again, and nothing that is made here is garbage before the end
+    for name, root in _roots():
+        queue = collections.deque([((None, name), hash(name), root, depth)])
+        while queue:
+            trail, mark, value, left = queue.popleft()
+            if type(value) in _PLAIN_TYPES or isinstance(value, _PLAIN):
+                yield trail, mark, _PLAIN_VALUE, value
+                continue
+            if id(value) in seen:
+                yield trail, mark, _TEXT_OF_IT, "the same as {}".format(_path(seen[id(value)]))
+                continue
+            seen[id(value)] = trail
+            parts = _parts(value) if left else None
+            if parts is None:
+                text = _text(value, _TEXT) if _has_own_text(value) else _type(value)
+                yield trail, mark, _TEXT_OF_IT if left else _DEEPER, text
+                continue
+            yield trail, mark, _TEXT_OF_IT, _summary(value)
+            queue.extend(((trail, step), hash((mark, step)), part, left - 1) for step, part in parts)
+
+
+def _path(trail):
+    steps = []
+    while trail is not None:
+        trail, step = trail
+        steps.append(step)
+    return "".join(reversed(steps))
+
+
+def _essence(value):
+    """What is equal in two plain values where their texts are; a long one is not spelled."""
+    if type(value) in _HASHED_ONCE or isinstance(value, (str, bytes)):
+        return value
+    return bytes(value) if isinstance(value, bytearray) else repr(value)
 
 
 def _is_dull(name, value):
@@ -553,10 +629,15 @@ _LOOKED_INTO = 100  # entries of a collection
 _LEVELS = 12  # of holders
 _ATTRIBUTES = ".__dict__"
 
+_PLAIN_VALUE, _TEXT_OF_IT, _DEEPER = range(3)  # what a value is that was walked by
+_MODULUS = (1 << 61) - 1
+
 _KINDS = {
     "evaluate": _evaluate,
     "stacks": _stacks,
     "dump": _dump,
+    "sums": _sums,
+    "changed": _changed,
     "census": _census,
     "entries": _entries,
     "holders": _holders,

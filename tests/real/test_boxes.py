@@ -19,6 +19,7 @@ import pytest
 from relive.containers.restore.restoring import restore
 from relive.kernel.capabilities import WITHHELD
 from relive.kernel.namespaces import in_network_of
+from relive.sandbox.branch import find_branch
 from relive.store import Store
 from support.forker import Forker
 from support.ports import free_port
@@ -30,6 +31,7 @@ from .test_seal import TEN, WAYS, Host, addresses
 
 _redis = shutil.which("redis-server")
 _PORT = 8000
+_PLACES = ("/tmp", "/data", "/var/lib/kept", "/scratch", "/dev/shm")
 
 
 @pytest.fixture(scope="module")
@@ -106,8 +108,7 @@ def test_it_goes_on_with_its_memory_and_files_and_each_branch_by_itself(
     for branch in branches:
         first = published(branch)
         assert first["count"] == 4  # three before the commit
-        places = ("/tmp", "/data", "/var/lib/kept", "/scratch", "/dev/shm")
-        assert first["files"] == dict.fromkeys(places, "4")
+        assert first["files"] == dict.fromkeys(_PLACES, "4")
         assert first["pid"] == 1 and first["host"] == "box" and first["uid"] == 0
         later = published(branch)
         assert later["count"] == 5
@@ -123,6 +124,15 @@ def test_it_goes_on_with_its_memory_and_files_and_each_branch_by_itself(
         directory = branch.inner.directory
         branch.stop()
         assert not directory.exists() and not Path(f"/proc/{branch.root}").exists()
+
+
+def test_many_of_it_have_its_memory_and_its_files_in_memory(home: Relive, web: str) -> None:
+    """CRIU starts a program for files in memory, also the CRIU that was forked from a template."""
+    many = home("restore", "--count", "2", web)
+    for one in many["branches"]:
+        found = asked_inside(one["branch"]["root"], _PORT)
+        assert found["count"] == 4 and found["files"] == dict.fromkeys(_PLACES, "4")
+        find_branch(home.settings, one["branch"]["id"]).stop()
 
 
 def _more(later: dict[str, object], first: dict[str, object]) -> list[bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,6 +37,23 @@ def test_what_was_fitted_is_laid_out_as_it_was_beside_the_pages(kept: FittedImag
         "core-1.img": b"fitted",
         "pages-1.img": b"pages",
     }
+
+
+def test_the_next_branch_has_links_to_what_is_as_it_was(kept: FittedImages, tmp_path: Path) -> None:
+    store: Any = SimpleNamespace(lay_out_page_files=lambda _manifest, _directory: None)
+    places = [tmp_path / name for name in ("first", "second", "third", "fourth")]
+    for place in places:
+        place.mkdir()
+    first, second, third, fourth = (place / "core-1.img" for place in places)
+    kept.lay_out(store, places[0])
+    kept.lay_out(store, places[1])
+    assert first.samefile(second)
+    second.write_bytes(b"changed")
+    kept.lay_out(store, places[2])
+    assert third.read_bytes() == b"fitted" and not third.samefile(second)
+    shutil.rmtree(places[2])
+    kept.lay_out(store, places[3])
+    assert fourth.read_bytes() == b"fitted"
 
 
 def test_of_a_commit_that_was_dropped_nothing_is_known(kept: FittedImages) -> None:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
 from google.protobuf.message import DecodeError
 
@@ -34,6 +34,7 @@ __all__ = [
     "CriuTools",
     "Deadline",
     "Notified",
+    "RunningCriu",
     "base_options",
 ]
 
@@ -115,6 +116,11 @@ class CriuTools:
         return self.directory / "tcp_restore_shim.so"
 
     @property
+    def template_shim(self) -> Path:
+        """Library that makes CRIU a template of itself, for many branches of one commit."""
+        return self.directory / "template_shim.so"
+
+    @property
     def version(self) -> str:
         """The version of CRIU that set-up noted in ``criu.origin`` (lines KEY=VALUE); "unknown" where it did not."""
         try:
@@ -132,7 +138,8 @@ class CriuTools:
     def required(self) -> tuple[Path, ...]:
         """All without which nothing is committed or restored."""
         programs = (self.criu, self.init, self.enter, self.watchdog, self.supervisor, self.front)
-        return (*programs, self.prlimit_shim, self.tcp_dump_shim, self.tcp_restore_shim, self.plugins)
+        shims = (self.prlimit_shim, self.tcp_dump_shim, self.tcp_restore_shim, self.template_shim)
+        return (*programs, *shims, self.plugins)
 
     def check(self) -> None:
         """Raise ToolMissing when one of them is absent."""
@@ -157,6 +164,20 @@ class CriuTools:
             shims.append(self.pagemap_shim)
             made["RELIVE_LEFT_OUT"] = str(left_out)
         return made | {"LD_PRELOAD": ":".join(map(str, shims))}
+
+
+class RunningCriu(Protocol):
+    """What ``CriuProcess`` uses of ``subprocess.Popen``."""
+
+    @property
+    def pid(self) -> int:
+        """On the host."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its status, once it has ended; raises subprocess.TimeoutExpired before."""
+
+    def kill(self) -> None:
+        """End it."""
 
 
 class CriuDied(Exception):
@@ -245,6 +266,7 @@ class CriuProcess:
         keep: Iterable[int] = (),
         left_out: int | None = None,
         restores: bool = False,
+        fork: Callable[[list[int]], RunningCriu] | None = None,
     ) -> None:
         """Start CRIU in the caller's namespaces.
 
@@ -253,17 +275,21 @@ class CriuProcess:
             inside_ipc: it enters that process's IPC namespace too, and then leaves that out of a dump.
             keep: descriptors CRIU inherits under the same number.
             left_out, restores: see ``CriuTools.environment``.
+            fork: makes a running CRIU with these descriptors, on the first of which it converses; None: the program is started.
 
         Raises:
-            ToolMissing: it could not be started.
+            ToolMissing: it could not be started. OSError: ``fork`` raised it.
         """
         place_kerndat(tools.directory)
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             kept = [theirs.fileno(), *keep, *([left_out] if left_out is not None else [])]
             with theirs:
-                environment = tools.environment(left_out, restores=restores)
-                self._process = _spawn(tools, kept, inside, inside_ipc, environment)
+                if fork is not None:
+                    self._process: RunningCriu = fork(kept)
+                else:
+                    environment = tools.environment(left_out, restores=restores)
+                    self._process = _spawn(tools, kept, inside, inside_ipc, environment)
         except BaseException:
             self._ours.close()
             raise
@@ -357,7 +383,7 @@ def _spawn(
 
 def _converse(
     channel: socket.socket,
-    process: subprocess.Popen[bytes],
+    process: RunningCriu,
     request: rpc.Request,
     deadline: Deadline,
     on_notification: Notified | None,
@@ -405,7 +431,7 @@ def _wait(channel: socket.socket, deadline: Deadline, aside: Aside | None) -> bo
 
 
 def _receive(
-    channel: socket.socket, process: subprocess.Popen[bytes], on_descriptor: Callable[[int], None] | None
+    channel: socket.socket, process: RunningCriu, on_descriptor: Callable[[int], None] | None
 ) -> rpc.Answer:
     try:
         data, descriptors, _, _ = socket.recv_fds(channel, _ANSWER_MOST, _DESCRIPTORS_MOST)
@@ -425,7 +451,7 @@ def _receive(
         raise CriuDied(None) from None
 
 
-def _reap(process: subprocess.Popen[bytes]) -> None:
+def _reap(process: RunningCriu) -> None:
     """Wait for the process to end by itself, then kill it and its children; never leaves one behind."""
     try:
         process.wait(timeout=5)

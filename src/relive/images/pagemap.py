@@ -9,7 +9,7 @@ from relive.errors import ObjectCorrupt
 from relive.images import criu_images_pb2 as pb
 from relive.images.image_file import decode, messages, write_entries
 
-__all__ = ["Run", "count_for_older_readers", "read_lazy_runs", "read_pagemap"]
+__all__ = ["PAGE_SHIFT", "Run", "count_for_older_readers", "read_lazy_runs", "read_pagemap"]
 
 PAGE_SHIFT = 12
 _IN_PARENT = 1

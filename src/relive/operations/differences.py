@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -18,9 +22,14 @@ from relive.operations.progress import Progress
 from relive.operations.targets import tend
 from relive.store import Store
 
+if TYPE_CHECKING:
+    from relive.inspection.python.branches import AskedBranch
+    from relive.inspection.python.values import PythonSums, PythonValues
+
 __all__ = ["DIFF", "CommitDifference", "DiffWish", "PythonChanges", "diff"]
 
 _DEPTH, _MOST_VALUES = 12, 200_000
+_MOST_SUMMED = 10_000_000  # of commits of one life, of which only what differs is told
 
 
 class DiffWish(Wish):
@@ -85,17 +94,18 @@ def diff(settings: Settings, wish: DiffWish, progress: Progress) -> CommitDiffer
         new = read_state(after, ids[1], manifests[1], mask)
         memory = memory_changes(before, after, old, new)
     files = file_differences(manifests[0].layers, manifests[1].layers, store.content)
+    is_one_life = manifests[0].target.life == manifests[1].target.life is not None
     return CommitDifference(
         before=ids[0],
         after=ids[1],
         target=manifests[1].target.name,
-        same_life=manifests[0].target.life == manifests[1].target.life is not None,
+        same_life=is_one_life,
         files=[
             one.model_copy(update={"lines": [mask.sentence(line) for line in one.lines]}) for one in files
         ],
         state=state_changes(old, new),
         memory=memory,
-        python=_python(settings, store, ids, wish, mask) if wish.python else None,
+        python=_python(settings, store, ids, wish, mask, is_one_life=is_one_life) if wish.python else None,
     )
 
 
@@ -142,16 +152,54 @@ def _refuse_strangers(before: Manifest, after: Manifest) -> None:
 
 
 def _python(
-    settings: Settings, store: Store, ids: Iterable[CommitId], wish: DiffWish, mask: Mask
+    settings: Settings,
+    store: Store,
+    ids: Iterable[CommitId],
+    wish: DiffWish,
+    mask: Mask,
+    *,
+    is_one_life: bool,
 ) -> PythonChanges:
     from relive.inspection.python.branches import asked_branch
+
+    with contextlib.ExitStack() as stack:
+        asked = [
+            stack.enter_context(asked_branch(settings, store, commit, wish.process, mask)) for commit in ids
+        ]
+        return _values_of_one_life(asked, wish) if is_one_life else _values(asked, wish)
+
+
+def _values_of_one_life(asked: Sequence[AskedBranch], wish: DiffWish) -> PythonChanges:
+    """All values, of which only those are told that differ, with some that happen to be among the same sums."""
     from relive.inspection.state_changes import mapping_changes
 
-    found = []
-    for commit in ids:
-        with asked_branch(settings, store, commit, wish.process, mask) as asked:
-            found.append(asked.values(depth=_DEPTH, most=_MOST_VALUES, limit=wish.limit))
-    old, new = found
+    with ThreadPoolExecutor(len(asked)) as pool:  # each in a branch of its own
+        before, after = pool.map(partial(_sums, limit=wish.limit), asked)
+        if before.count != after.count and (before.cut or after.cut):  # as many of both
+            most = min(before.count, after.count)
+            before, after = pool.map(partial(_sums, most=most, limit=2 * wish.limit), asked)
+        among = [n for n, pair in enumerate(zip(before.sums, after.sums, strict=True)) if len({*pair}) > 1]
+        old, new = pool.map(partial(_values_among, among, limit=wish.limit), asked, (before, after))
+    gone = old.values.keys() - new.values.keys()
+    return PythonChanges(
+        changes=mapping_changes(old.values, new.values),
+        compared=before.count - len(gone),
+        cut=any(one.cut for one in (before, after, old, new)),
+    )
+
+
+def _sums(one: AskedBranch, *, most: int = _MOST_SUMMED, limit: float) -> PythonSums:
+    return one.sums(depth=_DEPTH, most=most, limit=limit)
+
+
+def _values_among(among: list[int], one: AskedBranch, sums: PythonSums, *, limit: float) -> PythonValues:
+    return one.values_among(among, summed=sums.count, depth=_DEPTH, most=_MOST_VALUES, limit=limit)
+
+
+def _values(asked: Sequence[AskedBranch], wish: DiffWish) -> PythonChanges:
+    from relive.inspection.state_changes import mapping_changes
+
+    old, new = (one.values(depth=_DEPTH, most=_MOST_VALUES, limit=wish.limit) for one in asked)
     return PythonChanges(
         changes=mapping_changes(old.values, new.values),
         compared=len(old.values.keys() & new.values.keys()),

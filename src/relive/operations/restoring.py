@@ -28,6 +28,7 @@ from relive.store import Store
 from relive.watching.processes.since import unlike_then
 
 if TYPE_CHECKING:
+    from relive.checkpoint.criu_template import CriuTemplate
     from relive.replay.stubs.lifecycle import StubLifecycle
 
 __all__ = ["RESTORE", "BranchWish", "RestoreWish", "bring_to_life", "report_differences", "restore"]
@@ -96,12 +97,18 @@ def restore(settings: Settings, wish: RestoreWish, progress: Progress) -> Branch
 
 
 def bring_to_life(
-    settings: Settings, store: Store, commit: CommitId, wish: BranchWish, name: str | None = None
+    settings: Settings,
+    store: Store,
+    commit: CommitId,
+    wish: BranchWish,
+    name: str | None = None,
+    template: CriuTemplate | None = None,
 ) -> Branch:
     """A branch, with what answers its service; raises as ``restore``.
 
     Args:
         name: of the branch; None: that of the service.
+        template: see ``RestoreRequest``.
     """
     from relive.containers.restore.restoring import restore as restore_branch
 
@@ -118,6 +125,7 @@ def bring_to_life(
             lazily=wish.lazy,
             outside=stage.outside if stage is not None else None,
             clients=wish.clients,
+            template=template,
         ),
     )
     try:

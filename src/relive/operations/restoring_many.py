@@ -10,6 +10,8 @@ from collections.abc import Generator
 
 from pydantic import Field
 
+from relive.checkpoint.criu import CriuTools
+from relive.checkpoint.criu_template import CriuTemplate
 from relive.config import Settings
 from relive.errors import BranchUnknown, ReliveError, RestoreFailed
 from relive.kernel.meminfo import read_meminfo
@@ -37,6 +39,7 @@ __all__ = [
 ]
 
 MOST = 1000  # branches
+_JOBS_FOR_EACH_CPU = 2  # a restore waits for the kernel almost half of its time (control groups, namespaces)
 _RESERVED = 20  # the part of the host's memory that branches leave to others: one in twenty
 
 
@@ -45,7 +48,7 @@ class RestoreManyWish(BranchWish):
 
     count: int = Field(ge=1, le=MOST, description="How many branches of it, side by side")
     jobs: int | None = Field(
-        default=None, ge=1, le=64, description="Restores at one time; default: the number of CPUs"
+        default=None, ge=1, le=64, description="Restores at one time; default: two for each CPU"
     )
 
 
@@ -98,7 +101,7 @@ def restore_many(settings: Settings, wish: RestoreManyWish, progress: Progress) 
     try:
         with (
             progress.progress("restoring", wish.count) as done,
-            contextlib.closing(_all(settings, store, commit, manifest, wish)) as made,
+            contextlib.closing(_all(settings, store, commit, manifest, wish, progress)) as made,
         ):
             for one in made:
                 found.append(one)
@@ -118,13 +121,51 @@ def restore_many(settings: Settings, wish: RestoreManyWish, progress: Progress) 
 
 
 def _all(
-    settings: Settings, store: Store, commit: CommitId, manifest: Manifest, wish: RestoreManyWish
+    settings: Settings,
+    store: Store,
+    commit: CommitId,
+    manifest: Manifest,
+    wish: RestoreManyWish,
+    progress: Progress,
 ) -> Generator[OneOfMany, None, None]:
     name = manifest.target.name
-    jobs = wish.jobs or os.cpu_count() or 1
+    jobs = wish.jobs or _JOBS_FOR_EACH_CPU * (os.cpu_count() or 1)
     memory = _memory_of(manifest)
-    yield _one(settings, store, commit, wish, name, 1)
+    first = _one(settings, store, commit, wish, name, 1)
+    yield first
     store.close()  # its database is nothing for forked processes, which open their own
+    with contextlib.ExitStack() as stack:
+        template = _template(settings, first, wish, progress, stack)
+        yield from _others(settings, commit, wish, name, memory, jobs, template)
+
+
+def _template(
+    settings: Settings,
+    first: OneOfMany,
+    wish: RestoreManyWish,
+    progress: Progress,
+    stack: contextlib.ExitStack,
+) -> CriuTemplate | None:
+    """What shares the memory of the commit among all others; None where there are none, or it comes lazily, or for want of it."""
+    if first.branch is None or wish.lazy or wish.count == 1:
+        return None
+    images = settings.branches / first.branch.id / "images"
+    try:
+        return stack.enter_context(CriuTemplate(CriuTools(settings.tools_path), images))
+    except (ReliveError, OSError) as error:
+        progress.status(f"Each branch has its memory for itself: {error}.")
+        return None
+
+
+def _others(
+    settings: Settings,
+    commit: CommitId,
+    wish: RestoreManyWish,
+    name: str,
+    memory: int,
+    jobs: int,
+    template: CriuTemplate | None,
+) -> Generator[OneOfMany, None, None]:
     own: list[Store] = []
 
     def work(number: int) -> str:
@@ -132,7 +173,7 @@ def _all(
             own.append(Store(settings.store))
         if (free := _free_for_branches()) < memory * jobs:  # all workers look at the same moment
             return _failed(number, _too_little(number, memory, max(free, 0))).model_dump_json()
-        return _one(settings, own[0], commit, wish, name, number).model_dump_json()
+        return _one(settings, own[0], commit, wish, name, number, template).model_dump_json()
 
     def stop_branch(line: str) -> None:
         _stop_branch(settings, OneOfMany.model_validate_json(line))
@@ -143,10 +184,16 @@ def _all(
 
 
 def _one(
-    settings: Settings, store: Store, commit: CommitId, wish: RestoreManyWish, name: str, number: int
+    settings: Settings,
+    store: Store,
+    commit: CommitId,
+    wish: RestoreManyWish,
+    name: str,
+    number: int,
+    template: CriuTemplate | None = None,
 ) -> OneOfMany:
     try:
-        branch = bring_to_life(settings, store, commit, wish, f"{name}-{number}")
+        branch = bring_to_life(settings, store, commit, wish, f"{name}-{number}", template)
     except ReliveError as error:
         return _failed(number, error)
     except OSError as error:

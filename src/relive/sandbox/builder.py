@@ -27,12 +27,14 @@ import time
 from collections.abc import Callable, Mapping, Set
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 
 from relive.checkpoint import criu_rpc_pb2 as rpc
 from relive.checkpoint.criu import CriuDied, CriuProcess, CriuTimedOut, CriuTools, Deadline, base_options
 from relive.checkpoint.criu_errors import explain, read_error_lines
+from relive.checkpoint.criu_template import CriuTemplate
 from relive.errors import ReliveError, RestoreFailed, RestoreTimedOut
 from relive.images.locks import check_posix_locks
 from relive.kernel import loopback
@@ -88,17 +90,27 @@ class BranchBuilder:
     ``abandon`` at any time undoes everything.
     """
 
-    def __init__(self, directory: Path, tools: CriuTools, groups: Groups, *, asks: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        tools: CriuTools,
+        groups: Groups,
+        *,
+        asks: bool = False,
+        template: CriuTemplate | None = None,
+    ) -> None:
         """Start building, in a thread of its own.
 
         Args:
             directory: the branch's, with an empty ``images`` in it.
             asks: the plan may want to be asked about connects, so CRIU is not started before it is there.
+            template: of the commit, from which CRIU is forked; not where ``asks``: it is not below this thread's filters.
         """
         self._directory = directory
         self._tools = tools
         self._groups = groups
         self._asks = asks
+        self._template = template
         self._branch_root: Future[BranchRoot] = Future()
         self._init: Future[int] = Future()
         self._plan: Future[BranchPlan] = Future()
@@ -296,7 +308,8 @@ class BranchBuilder:
     ) -> tuple[CriuProcess, Future[None]]:
         """Start CRIU under a number with room behind it for its own few processes; also returns when it is in the groups."""
         first.set_last_number(number)
-        criu = CriuProcess(self._tools, keep=keep, restores=True)
+        fork = partial(self._template.fork, first.pid) if self._template is not None else None
+        criu = CriuProcess(self._tools, keep=keep, restores=True, fork=fork)
         stack.callback(criu.close)
         return criu, self._join(criu.pid, stack)
 

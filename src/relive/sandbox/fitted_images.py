@@ -6,6 +6,8 @@ kept in memory only: what lies on a disk would have to be looked at again before
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,12 +41,16 @@ class FittedImages:
         may_ask: CRIU may restore it from under a filter of system calls.
         manifest: the commit's, with its layers.
         small: content of the images by name, all but those of pages; empty where they are not kept.
+        may_link: nothing is changed where they lie; a container's are.
+        laid: where they lie, of the branch that was made last.
     """
 
     networks: Sequence[str]
     may_ask: bool
     manifest: Manifest
     small: Mapping[str, bytes] = field(default_factory=dict)
+    may_link: bool = True
+    laid: list[Path] = field(default_factory=list)
 
     @staticmethod
     def known(store: Store, commit: CommitId) -> FittedImages | None:
@@ -59,11 +65,27 @@ class FittedImages:
         return found
 
     def lay_out(self, store: Store, images: Path) -> None:
-        """Make all images in a directory; raises as ``Store.lay_out_images``."""
+        """Make all images in a directory; raises as ``Store.lay_out_images``.
+
+        Links, where the last branch has them and they are as they were: an inode for each is what costs most on ext4 where many
+        files have just been removed (``recently_deleted()`` of the kernel).
+        """
         store.lay_out_page_files(self.manifest, images)
         for name, content in self.small.items():
-            with (images / name).open("xb") as file:
-                file.write(content)
+            if not self._is_linked(images / name, content):
+                with (images / name).open("xb") as file:
+                    file.write(content)
+        if self.may_link:
+            self.laid[:] = [images]
+
+    def _is_linked(self, path: Path, content: bytes) -> bool:
+        for directory in self.laid:
+            with contextlib.suppress(FileNotFoundError):
+                os.link(directory / path.name, path)
+                if path.read_bytes() == content:
+                    return True
+                path.unlink()
+        return False
 
 
 def fit_images(images: Path, commit: CommitId, manifest: Manifest, *, keep: bool) -> FittedImages:
@@ -88,7 +110,10 @@ def fit_images(images: Path, commit: CommitId, manifest: Manifest, *, keep: bool
     ask_nobody(images)
     may_ask = limit_calls(images, processes)
     note_posix_locks(images)
-    fitted = FittedImages(networks, may_ask, manifest, _small(images, manifest) if keep else {})
+    small = _small(images, manifest) if keep else {}
+    fitted = FittedImages(networks, may_ask, manifest, small, may_link=not is_container)
+    if fitted.may_link:
+        fitted.laid.append(images)
     if fitted.small:
         _known[commit] = fitted
         while len(_known) > _KEPT:

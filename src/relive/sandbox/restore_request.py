@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from relive.checkpoint.criu_template import CriuTemplate
 from relive.images.sockets import TcpConnection
 from relive.model.branch import Clients, Clock
 from relive.recording.rings import RingMode
@@ -33,6 +34,7 @@ class RestoreRequest:
         connects: given the listener at which each connect(2) in the branch asks (``kernel.connects``), before one does; it has
             to answer until the branch has ended. Not called where there can be none: an old kernel, or a filter of the
             service's own that CRIU would fall over.
+        template: of this commit, with which the branch shares its memory (``CriuTemplate``); not with ``lazily``, nor ``connects``.
     """
 
     clock: Clock = Clock.RECORDED
@@ -45,3 +47,4 @@ class RestoreRequest:
     answered: frozenset[int] = frozenset()
     clients: Clients = Clients.KEEP
     connects: Callable[[int], None] | None = None
+    template: CriuTemplate | None = None

@@ -132,7 +132,8 @@ def _restore_in(
             shutil.rmtree(directory, ignore_errors=True)
             raise
     groups = Groups.make(group_prefix(settings) + identifier)
-    builder = BranchBuilder(directory, tools, groups, asks=request.connects is not None)
+    template = request.template
+    builder = BranchBuilder(directory, tools, groups, asks=request.connects is not None, template=template)
     try:
         # With a page daemon the images are others: pages that come later are holes.
         known = FittedImages.known(store, commit) if pager is None else None
@@ -152,6 +153,8 @@ def _restore_in(
             request.lay_beside(directory / "rings")
         # Whatever has written here before: what is to be checked is checked last.
         fitted = known or fit_images(images, commit, manifest, keep=pager is None)
+        if template is not None:
+            template.lay_beside(images)
         hostname = f"{manifest.host.name[:40]}-{identifier}"
         plan = branch_root.fit(commit, images, _plan(fitted, images, hostname, request, settings, ownership))
         if request.outside is not None:
@@ -161,7 +164,8 @@ def _restore_in(
         plan = replace(plan, answered=request.answered, pager=pager, closes_clients=closes_clients)
         builder.follow(plan)
         # What nothing waits for is done while CRIU works.
-        sweep(settings)
+        if template is None:  # else that was done for the branch of which the template was made
+            sweep(settings)
         unwritable = _unwritable(store, manifest, images)
         built = builder.finish()
         root = _host_pid(built)

@@ -13,9 +13,11 @@ __all__ = ["make_rings"]
 
 def make_rings(images: Path, rings: Path, mode: RingMode) -> None:
     """Lay files into the directory ``rings`` where the commit's Python processes have theirs."""
+    prefix = f"{RINGS_DIRECTORY}/"
     for entry in read_files(images):
-        if entry.HasField("reg") and Path(entry.reg.name).parent == RINGS_DIRECTORY:
-            path = rings / Path(entry.reg.name).name
+        name = entry.reg.name.removeprefix(prefix) if entry.HasField("reg") else "/"
+        if "/" not in name:
+            path = rings / name
             # With ".new" behind its name it was just being made.
             if path.name.endswith((".ring", ".ring.new")) and not path.exists():
                 make_branch_ring(path, entry.reg.size, entry.reg.mode & 0o777, mode)

@@ -16,12 +16,14 @@ from relive.inspection.masking import masked_names, masked_parts, masked_text
 from relive.inspection.python.asking import ask, is_python
 from relive.inspection.python.calling import CallDied, CallLate
 from relive.inspection.python.values import (
+    BUCKETS,
     HeldType,
     LargeObject,
     PythonCensus,
     PythonFrame,
     PythonObjects,
     PythonStacks,
+    PythonSums,
     PythonTask,
     PythonThread,
     PythonValues,
@@ -107,6 +109,24 @@ class AskedBranch:
     def values(self, *, depth: int, most: int, limit: float) -> PythonValues:
         """All that the service's own modules lead to; raises as ``stacks``."""
         reply = self._answered({"kind": "dump", "depth": depth, "most": most}, limit)
+        return PythonValues(
+            process=self.process, values=masked_names(self.mask, reply["values"]), cut=reply["cut"]
+        )
+
+    def sums(self, *, depth: int, most: int, limit: float) -> PythonSums:
+        """What tells which values differ from those of another commit of the same life; of as many as half the limit is enough for.
+
+        Raises as ``stacks``.
+        """
+        wanted = {"kind": "sums", "depth": depth, "most": most, "buckets": BUCKETS, "seconds": limit / 2}
+        return PythonSums(process=self.process, **self._answered(wanted, limit))
+
+    def values_among(
+        self, among: list[int], *, summed: int, depth: int, most: int, limit: float
+    ) -> PythonValues:
+        """As ``values``, of those that are in the sums of these numbers; ``summed``: how many there were."""
+        wanted = {"kind": "changed", "depth": depth, "most": most, "buckets": BUCKETS}
+        reply = self._answered({**wanted, "among": among, "summed": summed}, limit)
         return PythonValues(
             process=self.process, values=masked_names(self.mask, reply["values"]), cut=reply["cut"]
         )

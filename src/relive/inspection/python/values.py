@@ -5,13 +5,18 @@ from __future__ import annotations
 from relive.model.value import Value
 
 __all__ = [
+    "BUCKETS",
     "PythonCensus",
     "PythonFrame",
     "PythonStacks",
+    "PythonSums",
     "PythonTask",
     "PythonThread",
     "PythonValues",
 ]
+
+
+BUCKETS = 1 << 14  # sums, among which values are parted by their paths
 
 
 class PythonFrame(Value):
@@ -59,6 +64,15 @@ class PythonValues(Value):
 
     process: int
     values: dict[str, str]
+    cut: bool
+
+
+class PythonSums(Value):
+    """Sums over all values by their paths, ``BUCKETS`` of them: where two are equal so are the values; ``count``: values."""
+
+    process: int
+    sums: list[int]
+    count: int
     cut: bool
 
 

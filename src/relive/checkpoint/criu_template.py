@@ -1,0 +1,198 @@
+"""A template of CRIU for one commit: a process that holds its memory, and is forked for each branch instead of starting CRIU.
+
+So the commit's pages are read once, and all branches share them until they write: memory that is private and anonymous, as it was.
+What a CRIU of it inherits, and what it is asked, is as of any other (``CriuProcess``). How it works is specified in
+``native/template_shim.c``. Its memory comes from page files that were checked, and it restores nothing but that commit.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import os
+import select
+import socket
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Self
+
+from relive.checkpoint.criu import CriuTools
+from relive.checkpoint.kernel_cache import place_kerndat
+from relive.errors import RestoreFailed
+from relive.images import criu_images_pb2 as pb
+from relive.images.template_regions import Region, read_regions
+
+__all__ = ["CriuTemplate", "ForkedCriu"]
+
+_READY_WITHIN = 60.0  # [s] to read all pages
+_FORKED_WITHIN = 10.0  # [s]
+_ANSWER_MOST = 32  # [bytes]
+_PARENT = "parent"  # CRIU's name for the images of the dump before
+_HEAD = 12  # [bytes] before the first message of an image: two magic numbers, its length
+
+
+class ForkedCriu:
+    """A CRIU that was forked; has what ``CriuProcess`` uses of ``subprocess.Popen``."""
+
+    def __init__(self, pid: int, line: socket.socket) -> None:
+        self.pid = pid
+        self._line = line
+        self._status: int | None = None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """How it ended: as ``subprocess`` tells it; killed where nobody knows.
+
+        Raises:
+            subprocess.TimeoutExpired: it has not.
+        """
+        if self._status is None:
+            readable, _, _ = select.select([self._line], [], [], timeout)
+            if not readable:
+                raise subprocess.TimeoutExpired("criu", timeout or 0.0)
+            text = self._line.recv(_ANSWER_MOST)  # nothing: the template has ended, and killed it
+            self._status = int(text.removeprefix(b"e ")) if text else -9
+            self._line.close()  # now it is reaped
+        return self._status
+
+    def kill(self) -> None:
+        """End it."""
+        if self._status is None:
+            self._status = -9
+            self._line.close()
+
+
+class CriuTemplate:
+    """May be used by processes that were forked after it was made; ends when all of them have closed it."""
+
+    def __init__(self, tools: CriuTools, images: Path) -> None:
+        """Start it, and read all pages.
+
+        Args:
+            images: of the commit, as a branch of it was made from: checked, and limited to what a branch may do.
+
+        Raises:
+            RestoreFailed: it did not begin; for want of memory, mostly.
+            ObjectCorrupt, OSError: the images cannot be read.
+        """
+        self._heads = {path.name: _head(path.read_bytes()) for path in images.glob("pagemap-*.img")}
+        self._heads = {name: head for name, head in self._heads.items() if "-shmem-" not in name}
+        place_kerndat(tools.directory)
+        self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(theirs)
+            files = _open_page_files(images, read_regions(images), stack)
+            table = os.memfd_create("regions", os.MFD_CLOEXEC)
+            stack.callback(os.close, table)
+            os.write(table, _table(read_regions(images), files).encode())
+            os.lseek(table, 0, os.SEEK_SET)
+            environment = tools.environment(restores=True)
+            environment["LD_PRELOAD"] += f":{tools.template_shim}"
+            environment["LD_BIND_NOW"] = "1"  # once, not in each that is forked
+            environment["RELIVE_TEMPLATE"] = f"{theirs.fileno()}:{table}"
+            self._process = subprocess.Popen(
+                [str(tools.criu), "swrk", "0"],
+                pass_fds=[theirs.fileno(), table, *files.values()],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                start_new_session=True,
+            )
+        self._orders.settimeout(_READY_WITHIN)
+        with contextlib.suppress(OSError):
+            if self._orders.recv(1) == b"r":
+                return
+        self.close()
+        raise RestoreFailed(
+            "the memory of the commit could not be shared",
+            cause="the process that was to hold it ended",
+            remedy="for want of memory, mostly: see `dmesg`",
+        )
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let it end; to be called by who made it. Doing it twice is no error."""
+        self._orders.close()
+        try:
+            self._process.wait(_FORKED_WITHIN)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def lay_beside(self, images: Path) -> None:
+        """Have CRIU fill all private memory before the restorer runs, as it does where a commit has a parent: this one is empty."""
+        parent = images / _PARENT
+        parent.mkdir()
+        for name, (head, pages) in self._heads.items():
+            (parent / name).write_bytes(head)
+            os.link(parent / name, parent / f"pages-{pages}.img")  # nothing is ever read from it
+
+    def fork(self, first: int, keep: Sequence[int]) -> ForkedCriu:
+        """A CRIU in the namespaces of process 1 with this pid, whose next number it has; the calling thread is in them already.
+
+        Args:
+            keep: descriptors that it has under the same numbers; on the first of them it converses.
+
+        Raises:
+            OSError: it could not be made.
+        """
+        line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        line.settimeout(_FORKED_WITHIN)
+        try:
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(theirs)
+                handle = _closed(stack, os.pidfd_open(first))
+                root = _closed(stack, os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+                rights = array.array("i", [theirs.fileno(), handle, root, *keep])
+                text = " ".join(map(str, keep)).encode()
+                self._orders.sendmsg([text], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+            answer = int(line.recv(_ANSWER_MOST) or b"-3")  # ESRCH: it has ended
+            if answer < 0:
+                raise OSError(-answer, f"the template of CRIU: {os.strerror(-answer)}")
+        except BaseException:
+            line.close()
+            raise
+        line.settimeout(None)
+        return ForkedCriu(answer, line)
+
+
+def _closed(stack: contextlib.ExitStack, descriptor: int) -> int:
+    stack.callback(os.close, descriptor)
+    return descriptor
+
+
+def _open_page_files(images: Path, regions: Iterable[Region], stack: contextlib.ExitStack) -> dict[int, int]:
+    """A descriptor for each N of pages-N.img, which is closed with the stack."""
+    return {
+        pages: _closed(stack, os.open(images / f"pages-{pages}.img", os.O_RDONLY | os.O_CLOEXEC))
+        for pages in sorted({region.pages for region in regions})
+    }
+
+
+def _table(regions: Iterable[Region], files: dict[int, int]) -> str:
+    lines: list[str] = []
+    for region in regions:
+        lines.append(
+            f"region {region.pages} {files[region.pages]} {region.protection} {region.flags} {region.size}"
+        )
+        lines += [f"run {offset} {size} {inside}" for offset, size, inside in region.runs]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _head(pagemap: bytes) -> tuple[bytes, int]:
+    """A pagemap without pages, and the N of the page file that it names."""
+    length = int.from_bytes(pagemap[_HEAD - 4 : _HEAD], "little")
+    head = pagemap[: _HEAD + length]
+    return head, pb.PagemapHead.FromString(head[_HEAD:]).pages_id
