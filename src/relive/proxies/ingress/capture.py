@@ -1,7 +1,7 @@
 """The recorder beside the way: reads a service's requests off the packets of its port, and carries nothing.
 
     python -m relive.proxies.ingress.capture --listen ADDR:PORT --upstream ADDR:PORT --recording DIR --control UNIXSOCKET
-        --capture FILE [--network-of PID] [--hang-after SECONDS] [--body-limit BYTES] [--keep-bytes BYTES] [--keep-seconds SECONDS]
+        --capture FILE [--hang-after SECONDS] [--body-limit BYTES] [--keep-bytes BYTES] [--keep-seconds SECONDS]
 
 FILE is ``relive-capture``, which takes the packets. ``--upstream`` is where the service itself listens, in the network of PID, and
 ``--listen`` the same. The recording has the proxy's events, with the times of the packets. Nothing in the way of a request waits
@@ -86,8 +86,7 @@ class PacketRecorder:
         host, self._port = split_address(options.upstream)
         address = ipaddress.ip_address(host)
         self.table = ConnectionTable(self.traffic, None if address.is_unspecified else address.packed)
-        pid: int | str = options.network_of if options.network_of is not None else "self"
-        self._spool = PacketSpool(options.capture, options.recording.parent / "packets", pid, self._port)
+        self._spool = PacketSpool(options.capture, options.recording.parent / "packets", self._port)
         self._lost = 0
         self._stop = asyncio.Event()
         self._has_ended = False
