@@ -84,6 +84,11 @@ def echo(sock: socket.socket) -> None:
         sock.sendall(data)
 
 
+def echo_until_reset(sock: socket.socket) -> None:
+    with contextlib.suppress(ConnectionResetError):
+        echo(sock)
+
+
 def exactly(sock: socket.socket, size: int) -> bytes:
     got = bytearray()
     while len(got) < size:
@@ -126,7 +131,11 @@ def test_a_real_connection_without_a_way_fails_for_the_service_with_the_same_err
         host.stdout.readline()
         border = Bordered(tmp_path, ["nsenter", f"--net=/proc/{host.pid}/ns/net"])
         border.start()
-        expected = {"10.2.0.1": errno.EHOSTUNREACH, "10.3.0.1": errno.ENETUNREACH, "192.0.2.1": errno.ENETUNREACH}
+        expected = {
+            "10.2.0.1": errno.EHOSTUNREACH,
+            "10.3.0.1": errno.ENETUNREACH,
+            "192.0.2.1": errno.ENETUNREACH,
+        }
         for address, number in expected.items():
             with border.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
                 sock.settimeout(LIMIT)
@@ -440,7 +449,7 @@ def answers(sock: socket.socket) -> bool:
 
 
 def test_a_keeper_without_descriptors_left_keeps_what_it_can_and_the_next_recorder_starts(border):
-    with Server(echo) as server, contextlib.ExitStack() as stack:
+    with Server(echo_until_reset) as server, contextlib.ExitStack() as stack:
         first = stack.enter_context(border.connect(server.name))
         assert answers(first)
         (keeper,) = border.keepers()
@@ -473,7 +482,7 @@ def test_a_recorder_with_few_descriptors_left_tells_the_next_keeper_everything(b
 
 
 def test_a_keeper_that_does_not_answer_is_ended_and_with_it_what_nobody_would_carry(border):
-    with Server(echo) as server, border.connect(server.name) as sock:
+    with Server(echo_until_reset) as server, border.connect(server.name) as sock:
         assert answers(sock)
         (keeper,) = border.keepers()
         os.kill(keeper, signal.SIGSTOP)
@@ -515,7 +524,10 @@ def test_a_connection_reset_while_nobody_records_is_reset_for_the_service(border
 def test_questions_to_name_servers_are_carried_recorded_and_refused_as_on_the_host(shared, address):
     name = address, 53
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as server, shared.socket(family, socket.SOCK_DGRAM) as client:
+    with (
+        socket.socket(family, socket.SOCK_DGRAM) as server,
+        shared.socket(family, socket.SOCK_DGRAM) as client,
+    ):
         try:
             server.bind(name)
         except OSError as error:

@@ -61,7 +61,7 @@ CHECKLIST: tuple[Probe, ...] = (
         False,
         8.0,
         border,
-        "install iproute2 and iptables, and use a kernel with NFQUEUE, TPROXY and REJECT, if you need --record-egress",
+        "install iproute2 and iptables, and use a kernel with CGROUP_BPF, NFQUEUE, TPROXY and REJECT, if you need --record-egress",
     ),
     Probe("io_uring", False, 1.0, io_uring, DEFECT),
     Probe("fork server", False, 15.0, fork_server, DEFECT),

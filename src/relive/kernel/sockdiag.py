@@ -72,8 +72,9 @@ class SocketList:
         return {taken for taken, _, _ in self._ask(socket.IPPROTO_TCP, _LISTEN)}
 
     def listens_at(self, origin: tuple[str, int], destination: tuple[str, int]) -> int | None:
-        """Number (inode of the directory) of the control group in which the socket was made that a connection from there to here would
-        come to, by the kernel's own look-up, which does not ask whether the address is one of the host's own. None: nobody listens.
+        """Control group (inode of its directory) in which the socket was made that a connection from there to here would come to.
+
+        By the kernel's own look-up, which does not ask whether the address is one of the host's own. None: nobody listens.
 
         Raises:
             OSError: the kernel refused the question.

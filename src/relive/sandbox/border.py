@@ -2,13 +2,14 @@
 
 How it works, in the network namespace that the service shares with the host:
 
-1. The service's processes are in a control group. A socket of theirs that connects gets a mark (``kernel.connectmarks``); what comes
-   in has none, and goes its own way.
-2. The first packet of each marked TCP connection waits in a netfilter queue until the recorder has made the real connection or seen
-   it fail. A failure is answered by a packet that makes the service's ``connect`` fail with the same error. Otherwise the packet goes
+1. The service's processes are in a control group. A TCP socket of theirs that connects gets a mark (``kernel.connectmarks``); what
+   comes in has none, and goes its own way.
+2. The first packet of each marked connection waits in a netfilter queue until the recorder has made the real connection or seen it
+   fail. A failure is answered by a packet that makes the service's ``connect`` fail with the same error. Otherwise the packet goes
    on, by way of ``lo``, to the recorder's entrance (TPROXY), whose end then has the destination's address; and so do the others of
    that connection. Nothing is translated.
-3. Questions to name servers are taken from the queue and sent by the recorder; answers are put in with a raw socket.
+3. UDP sockets are marked as well. Questions to name servers are taken from the queue and sent by the recorder; answers are put in
+   with a raw socket.
 
 All of it belongs to one number, which no other capsule of the namespace has. Rules of a capsule that was killed together with its
 agent are removed by the next one that gets its number; until then they concern nobody.
@@ -36,7 +37,10 @@ _HELD = Path("/run/relive-borders")
 _NUMBERS = range(1, 256)
 _TABLES = 0x52450000  # of routes: one for each number
 _PRIORITY = 82  # of the rule that leads there
-_TOPS = Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")  # where version 2 of control groups is, if it is there
+_TOPS = (
+    Path("/sys/fs/cgroup/unified"),
+    Path("/sys/fs/cgroup"),
+)  # where version 2 of control groups is, if it is there
 _GONE_WITHIN = 1.0  # [s] so long what was just killed may still be in a group
 _PACKAGES = {"ip": "iproute2", "iptables": "iptables", "ip6tables": "iptables"}
 _EXISTS = "File exists"
@@ -57,9 +61,9 @@ def raise_border() -> BorderFacts:
             _remove_rules(number)
             if not _lead(number):
                 continue  # a capsule whose file is not seen from here has it
-            border = BorderFacts(number=number, group=str(_make_group(number)))
-            file.write_text(border.group)
             try:
+                border = BorderFacts(number=number, group=str(_make_group(number)))
+                file.write_text(border.group)
                 for family in _families():
                     _feed(family, rules(number, six=family == 6))
             except BaseException:
@@ -95,6 +99,7 @@ def rules(number: int, *, six: bool) -> str:
         "*raw",
         f":{goes} -",
         ours,
+        f"-A {goes} -p udp ! --dport {NAMES} -j RETURN",
         f"-A {goes} -j CT --notrack",  # else the host's own rules could translate the destination
         f"-A {goes} -p tcp --syn {marked[Mark.CALL]} -j NFQUEUE --queue-num {queue}",
         f"-A {goes} -p udp --dport {NAMES} {marked[Mark.CALL]} -j NFQUEUE --queue-num {queue}",
@@ -149,7 +154,7 @@ def _families() -> tuple[int, ...]:
 
 @contextlib.contextmanager
 def _alone() -> Iterator[Path]:
-    """Nobody else makes or removes a border within the block. Yields the directory in which a file for each number names its group."""
+    """Nobody else makes or removes a border within the block. Yields where a file for each number names its group."""
     while True:
         _HELD.mkdir(mode=0o700, exist_ok=True)
         try:
@@ -184,15 +189,14 @@ def _make_group(number: int) -> Path:
         group = top / path.lstrip("/") / f"relive-border-{number}"
         _remove_group(group)
         group.mkdir()
-        mark_connections(group, Mark.CALL.of(number), NAMES)
+        mark_connections(group, Mark.CALL.of(number))
         (group / "cgroup.procs").write_text("0")
     except OSError as error:
-        _remove_rules(number)
         raise HostIncapable(
             "the border cannot be made",
             cause=f"marks for what a control group connects: {error}",
-            remedy="it needs Linux 5.15 with CONFIG_CGROUP_BPF, control groups of version 2 mounted writable below /sys/fs/cgroup, and"
-            " CAP_BPF or CAP_SYS_ADMIN; run `relive doctor`, or leave out --record-egress",
+            remedy="it needs Linux 5.8 with CONFIG_CGROUP_BPF, control groups of version 2 mounted writable below /sys/fs/cgroup,"
+            " and CAP_BPF or CAP_SYS_ADMIN; run `relive doctor`, or leave out --record-egress",
         ) from error
     return group
 
@@ -263,5 +267,6 @@ def _check(done: subprocess.CompletedProcess[str]) -> None:
             "the border cannot be made",
             cause=f"{done.args[0]}: {said}",
             remedy="the kernel needs netfilter with NFQUEUE, TPROXY, CT, MARK and REJECT (modules xt_NFQUEUE, nfnetlink_queue,"
-            " xt_TPROXY, xt_CT, xt_mark, ipt_REJECT), and the caller CAP_NET_ADMIN; run `relive doctor`, or leave out --record-egress",
+            " xt_TPROXY, xt_CT, xt_mark, ipt_REJECT), and the caller CAP_NET_ADMIN; run `relive doctor`, or leave out"
+            " --record-egress",
         )

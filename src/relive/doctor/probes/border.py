@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import select
 import socket
@@ -37,11 +38,12 @@ def border(_ground: ProbeContext) -> ProbeResult:
     ours.settimeout(_WITHIN)
     facts: BorderFacts | None = None
     try:
-        said = ours.recv(1024).decode(errors="replace")
-        if not said.startswith("{"):
-            what, _, cause = said.partition("\n")
-            raise Obstacle("it cannot be made", cause=cause or what or "the process behind it ended")
-        facts = BorderFacts.model_validate_json(said)
+        said = json.loads(ours.recv(4096) or b"null")
+        if said is None:
+            raise Obstacle("it cannot be made", cause="the process behind it ended")
+        if "error" in said:
+            raise ReliveError.from_json(said["error"])
+        facts = BorderFacts.model_validate(said)
         _take_out(facts, ours)
     finally:
         ours.close()
@@ -79,10 +81,11 @@ def _take_out(facts: BorderFacts, line: socket.socket) -> None:
 def _be_the_service(line: socket.socket) -> None:
     with contextlib.suppress(BaseException):
         try:
-            line.sendall(raise_border().model_dump_json().encode())
-        except (ReliveError, OSError) as error:
-            cause = error.cause if isinstance(error, ReliveError) else None
-            line.sendall(f"{error}\n{cause or ''}".encode())
+            said: dict[str, object] = raise_border().model_dump()
+        except ReliveError as error:
+            said = {"error": error.as_json()}
+        line.sendall(json.dumps(said).encode())
+        if "error" in said:
             os._exit(1)
         line.recv(1024)  # now somebody waits for its packet
         with socket.create_connection(_DESTINATION, timeout=_WITHIN) as sock:

@@ -1,4 +1,4 @@
-"""Questions of the service to name servers: each is sent from a socket of the recorder, and the answer is put in as if it came from there.
+"""Questions of the service to name servers: each is sent from a socket of the recorder, and its answer put in as the server's.
 
 Other datagrams do not come here.
 """

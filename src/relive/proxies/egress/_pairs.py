@@ -12,7 +12,7 @@ import os
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgpack
 
@@ -63,7 +63,15 @@ class _Known:
 
     def packed(self) -> bytes:
         one = self.opening
-        opened = (one.number, one.to, one.origin, one.at, one.connect_ns, one.bases, one.tls and one.tls.value)
+        opened = (
+            one.number,
+            one.to,
+            one.origin,
+            one.at,
+            one.connect_ns,
+            one.bases,
+            one.tls and one.tls.value,
+        )
         packed: bytes = msgpack.packb((self.said, self.places, opened))
         return packed
 
