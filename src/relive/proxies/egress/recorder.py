@@ -3,9 +3,9 @@
     python -m relive.proxies.egress.recorder --border NUMBER --group DIRECTORY --capsule PID --recording DIR --control UNIXSOCKET
         [--ready-fd N] [--keep-bytes BYTES] [--authority DIR] [--relay FILE] [--keeper FILE]
 
-The border (``relive.sandbox.border``) brings it the connections of the service, and it makes the real ones. When it is ready it writes
-one JSON line to descriptor N and closes it: ``{"pid": PID}``. It ends by itself when process PID, the capsule's first, has ended and
-what its service had said last has been handed on, and on SIGTERM.
+The border (``relive.sandbox.border``) brings it the connections of the service, and it makes the real ones. When it is ready it
+writes one JSON line to descriptor N and closes it: ``{"pid": PID}``. It ends by itself when process PID, the capsule's first, has
+ended and what its service had said last has been handed on, and on SIGTERM.
 
 The service comes first: no state of the recording or of the disk keeps traffic from flowing. With ``--relay``
 (``relay_library.so``) connections whose bytes go as they come are carried by threads in C, and with ``--keeper``
