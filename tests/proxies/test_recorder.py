@@ -113,11 +113,15 @@ def test_what_is_said_is_recorded_with_the_addresses_that_the_service_sees(share
 
 def test_a_server_to_which_the_service_is_connected_can_be_started_anew(shared):
     """The recorder's end has the server's port on this host, too."""
-    with Server(echo) as server, shared.connect(server.name) as sock:
-        sock.sendall(b"x")
-        assert exactly(sock, 1) == b"x"  # the recorder has taken it in
-        server.__exit__()
-        socket.create_server(server.name).close()
+    listener = socket.create_server(("127.0.0.1", 0))
+    name = listener.getsockname()
+    with shared.connect(name) as sock:
+        taken, _ = listener.accept()
+        with taken:
+            sock.sendall(b"x")
+            assert exactly(taken, 1) == b"x"  # the recorder has taken it in
+            listener.close()
+            socket.create_server(name).close()
 
 
 def test_a_refused_connection_is_refused_for_the_service(shared):
