@@ -46,7 +46,7 @@ from following import new_cluster, relive, wait_until
 from memory import beside, figures_of
 
 from relive.agent.control.client import ask_agent
-from relive.kernel import procfs
+from relive.kernel.sockdiag import listening_ports
 
 _PYTHON = """
 import os, random, sqlite3, threading, time
@@ -223,7 +223,7 @@ def running(place: Lab, name: str, service: Service, side: Side) -> Iterator[Run
             words, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
         try:
-            wait_until(lambda: port in procfs.listening_ports(), f"{words[0]} listens")
+            wait_until(lambda: port in listening_ports(), f"{words[0]} listens")
             yield Running(port)
         finally:
             process.terminate()
