@@ -3,7 +3,7 @@
     python -m relive.proxies.ingress.capture --listen ADDR:PORT --upstream ADDR:PORT --recording DIR --control UNIXSOCKET
         --capture FILE [--hang-after SECONDS] [--body-limit BYTES] [--keep-bytes BYTES] [--keep-seconds SECONDS]
 
-FILE is ``relive-capture``, which takes the packets. ``--upstream`` is where the service itself listens, in the network of PID, and
+FILE is ``relive-capture``, which takes the packets. ``--upstream`` is where the service itself listens, and
 ``--listen`` the same. The recording has the proxy's events, with the times of the packets. Nothing in the way of a request waits
 for this process, whatever becomes of it, so no request can be held.
 
