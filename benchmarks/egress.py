@@ -1,4 +1,4 @@
-"""What the recorder at a capsule's border costs: a client in such a network against the same on the host, in pairs, in one run.
+"""What the recorder at a capsule's border costs: a client behind it against the same without one, in pairs, in one run.
 
     python benchmarks/egress.py [--seconds 0.5] [--rounds 7] [--json]
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import socket
 import statistics
 import subprocess
@@ -27,19 +28,10 @@ from typing import TypeAlias
 
 from relive.checkpoint.criu import CriuTools
 from relive.config import load_settings
-from relive.kernel.namespaces import in_network_of
+from relive.model.capsule import BorderFacts
 from relive.proxies.ingress.options import RELAY
+from relive.sandbox.border import raise_border, remove_border
 
-HOLDER = """
-import sys
-from relive.kernel.namespaces import Namespace, unshare
-from relive.sandbox.capsule_network import HostNetwork, raise_border
-host = HostNetwork.read()
-unshare(Namespace.NETWORK)
-raise_border(host)
-print(flush=True)
-sys.stdin.read()
-"""
 SERVER = """
 import socket, sys, threading
 listener = socket.socket(fileno=int(sys.argv[1]))
@@ -189,12 +181,13 @@ def serving(listener: socket.socket) -> subprocess.Popen[bytes]:
         )
 
 
-def started(holder: int, directory: Path, *, in_python: bool) -> subprocess.Popen[bytes]:
+def started(border: BorderFacts, holder: int, directory: Path, *, in_python: bool) -> subprocess.Popen[bytes]:
     """A recorder that takes connections."""
     reading, writing = os.pipe()
     recorder = subprocess.Popen(
         [
-            *(sys.executable, "-m", "relive.proxies.egress.recorder", "--network-of", str(holder)),
+            *(sys.executable, "-m", "relive.proxies.egress.recorder", "--capsule", str(holder)),
+            *("--border", str(border.number), "--group", border.group),
             *("--recording", str(directory / "egress"), "--control", str(directory / "control.sock")),
             *("--ready-fd", str(writing), "--keep-bytes", str(256 << 20)),
             *native_options(in_python=in_python),
@@ -207,33 +200,45 @@ def started(holder: int, directory: Path, *, in_python: bool) -> subprocess.Pope
     return recorder
 
 
-def reached(destination: Address) -> None:
-    """Wait until the host reaches what listens in the capsule."""
-    until = time.monotonic() + 10
-    while time.monotonic() < until:
+def in_child(action: Callable[[], Found], group: Path | None) -> Found:
+    """Do it in a process of its own, which is in a control group."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
         try:
-            socket.create_connection(destination).close()
-            return
-        except ConnectionRefusedError:
-            time.sleep(0.01)
-    raise SystemExit("the service is not reached")
+            if group is not None:
+                (group / "cgroup.procs").write_text("0")
+            found = action()
+            os.write(writing, json.dumps([found.value, found.amount]).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        told = pipe.read()
+    os.waitpid(child, 0)
+    return Found(*json.loads(told))
 
 
 class Border:
-    """A network with a recorder at its border, and a server in it."""
+    """A border with a recorder, and a server behind it."""
 
     def __init__(self, directory: Path, *, in_python: bool) -> None:
-        self.holder = subprocess.Popen(
-            [sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        assert self.holder.stdout is not None
-        self.holder.stdout.readline()
-        inside = in_network_of(self.holder.pid, lambda: socket.create_server(("127.0.0.1", 0), backlog=512))
+        raised, writing = os.pipe()
+        self.holder = os.fork()
+        if self.holder == 0:
+            os.write(writing, raise_border().model_dump_json().encode())
+            while True:
+                signal.pause()
+        os.close(writing)
+        self.facts = BorderFacts.model_validate_json(os.read(raised, 4096))
+        os.close(raised)
+        self.group = Path(self.facts.group)
+        inside = socket.create_server(("127.0.0.1", 0), backlog=512)
         self.service: Address = inside.getsockname()
         self.server = serving(inside)
+        (self.group / "cgroup.procs").write_text(str(self.server.pid))
         directory.mkdir()
-        self.recorder = started(self.holder.pid, directory, in_python=in_python)
-        reached(self.service)
+        self.recorder = started(self.facts, self.holder, directory, in_python=in_python)
 
     def measured(self, action: Callable[[], Found]) -> tuple[float, float]:
         """What it gives, and the recorder's processor time for each [us]."""
@@ -243,15 +248,17 @@ class Border:
 
     def asking(self, work: Callable[[Address, float], Found], destination: Address, seconds: float) -> Found:
         """The service asks somebody outside."""
-        return in_network_of(self.holder.pid, lambda: work(destination, seconds))
+        return in_child(partial(work, destination, seconds), self.group)
 
     def close(self) -> None:
         """End it."""
         self.recorder.terminate()
         self.recorder.wait()
-        for process in (self.server, self.holder):
-            process.kill()
-            process.wait()
+        self.server.kill()
+        self.server.wait()
+        os.kill(self.holder, signal.SIGKILL)
+        os.waitpid(self.holder, 0)
+        remove_border(self.facts)
 
 
 def measure(seconds: float, rounds: int, directory: Path) -> list[dict[str, float | str]]:
@@ -267,12 +274,12 @@ def measure(seconds: float, rounds: int, directory: Path) -> list[dict[str, floa
                 direct = []
                 by_border: dict[str, list[tuple[float, float]]] = {each: [] for each in borders}
                 for _ in range(rounds):
-                    direct.append(work(destination, seconds).value)
+                    direct.append(in_child(partial(work, destination, seconds), None).value)
                     for each, border in borders.items():
                         if way == "out":
                             action = partial(border.asking, work, destination, seconds)
                         else:
-                            action = partial(work, border.service, seconds)
+                            action = partial(in_child, partial(work, border.service, seconds), None)
                         by_border[each].append(border.measured(action))
                 told: dict[str, float | str] = {"way": way, "name": name, "unit": unit}
                 told["direct"] = statistics.median(direct)

@@ -47,7 +47,7 @@ from memory import beside, figures_of
 from proxy import NODE_APP
 
 from relive.agent.control.client import ask_agent
-from relive.kernel import procfs
+from relive.kernel.sockdiag import listening_ports
 
 _PYTHON = """
 import os, random, sqlite3, threading, time
@@ -216,7 +216,7 @@ def running(place: Lab, name: str, service: Service, side: Side) -> Iterator[Run
             words, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
         try:
-            wait_until(lambda: port in procfs.listening_ports(), f"{words[0]} listens")
+            wait_until(lambda: port in listening_ports(), f"{words[0]} listens")
             yield Running(port)
         finally:
             process.terminate()

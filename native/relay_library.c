@@ -162,10 +162,10 @@ API int relay_log(struct relay *relay, const char *path)
     return file->path ? 0 : -1;
 }
 
-/* Carry what comes to the listeners to `upstream`. `source`: own address to connect from, or NULL; `mark`: of packets, or 0.
+/* Carry what comes to the listeners to `upstream`. `source`: own address to connect from, or NULL.
  * -1: the threads cannot be made; nothing was accepted. */
 API int relay_start(struct relay *relay, const int *listeners, int listener_count, const void *upstream, size_t upstream_size,
-                    const void *source, size_t source_size, uint32_t mark, uint64_t body_limit, int threads)
+                    const void *source, size_t source_size, uint64_t body_limit, int threads)
 {
     if (listener_count < 1 || listener_count > 4 || upstream_size > sizeof relay->upstream || source_size > sizeof relay->source)
         return -1;
@@ -174,7 +174,7 @@ API int relay_start(struct relay *relay, const int *listeners, int listener_coun
     if (source)
         memcpy(&relay->source, source, source_size);
     relay->source_size = source ? (socklen_t)source_size : 0;
-    relay->mark = mark, relay->body_limit = body_limit;
+    relay->body_limit = body_limit;
     relay->fields_room = 1024;
     for (size_t i = 0; i < relay->log_count; i++)
         relay->fields_room += relay->logs[i].size + 16;

@@ -86,7 +86,6 @@ struct relay {
     struct journal journal;
     struct sockaddr_storage upstream, source;
     socklen_t upstream_size, source_size; /* source_size 0: any */
-    uint32_t mark;
     uint64_t body_limit;
     struct log_file logs[LOGS_MOST]; /* used with the journal's lock */
     size_t log_count, fields_room;

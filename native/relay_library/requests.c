@@ -29,8 +29,8 @@ static int dial(struct connection *connection)
     int on = 1, fd = socket(relay->upstream.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -1;
-    int is_made = (!relay->mark || !setsockopt(fd, SOL_SOCKET, SO_MARK, &relay->mark, sizeof relay->mark));
-    if (is_made && relay->source_size) {
+    int is_made = 1;
+    if (relay->source_size) {
         setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
         is_made = !bind(fd, (struct sockaddr *)&relay->source, relay->source_size);
     }

@@ -18,7 +18,6 @@ from relive.doctor import Finding, ProbeOutcome
 from relive.doctor.finding import ProbeResult
 from relive.doctor.probe import ProbeContext
 from relive.doctor.probes import (
-    border,
     dirty_pages,
     disk,
     dump_restore,
@@ -31,7 +30,6 @@ from relive.doctor.probes import (
     tcp_repair,
 )
 from relive.doctor.probes.privileges import judge
-from relive.errors import ToolMissing
 from relive.kernel import procfs
 from relive.kernel.seccomp import hide_io_uring
 from support.played_docker import played_docker
@@ -264,9 +262,6 @@ def test_forged_ends_that_do_not_fit_are_noticed(try_one: TryOne, monkeypatch: P
 
 def test_a_border_needs_its_programs(try_one: TryOne, monkeypatch: Patch) -> None:
     assert try_one("border of a capsule").outcome is ProbeOutcome.WORKS
-    monkeypatch.setattr(border, "raise_border", missing)
-    finding = try_one("border of a capsule")
-    assert finding.outcome is ProbeOutcome.FAILS and "iptables-restore is not installed" in str(finding)
     monkeypatch.setenv("PATH", "/nonexistent")
     finding = try_one("border of a capsule")
     assert finding.outcome is ProbeOutcome.FAILS and "apt-get install iproute2" in str(finding.remedy)
@@ -287,10 +282,6 @@ def test_packets_are_taken_or_the_cause_is_said(
     finding = try_one("packets of a port", settings=elsewhere)
     assert finding.outcome is ProbeOutcome.FAILS and finding.found == "no packet socket can be had"
     assert "CONFIG_PACKET" in str(finding.remedy)
-
-
-def missing(_host: object) -> None:
-    raise ToolMissing("iptables-restore is not installed")
 
 
 def test_written_pages_need_both_calls(try_one: TryOne, monkeypatch: Patch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -43,10 +44,19 @@ def test_a_socket_for_both_families_takes_both(sockets):
         assert taken.takes("127.0.0.1", taken.port) and taken.takes("::1", taken.port)
 
 
+def own_group() -> int:
+    """Number of the control group of version 2 that this process is in."""
+    lines = Path("/proc/self/cgroup").read_text().splitlines()
+    path = next(line[4:] for line in lines if line.startswith("0::"))
+    tops = Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")
+    return next(top / path for top in tops if (top / "cgroup.controllers").exists()).stat().st_ino
+
+
 def test_a_datagram_socket_is_seen(sockets):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.bind(("127.0.0.1", 0))
-        assert BoundAddress("127.0.0.1", sock.getsockname()[1]) in sockets.datagram()
+        taken = BoundAddress("127.0.0.1", sock.getsockname()[1])
+        assert taken in sockets.datagram(own_group()) and taken not in sockets.datagram(own_group() + 1)
 
 
 def test_who_waits_for_an_answer_is_seen(sockets):
@@ -84,11 +94,11 @@ def test_who_would_take_a_connection_is_the_kernels_word(sockets, listens, desti
     origin = (destination, 40_000)
     with socket.create_server((address, 0), family=family, dualstack_ipv6=listens == "both") as listener:
         port = listener.getsockname()[1]
-        assert sockets.accepts(origin, (destination, port)) is accepts
+        assert sockets.listens_at(origin, (destination, port)) == (own_group() if accepts else None)
         if accepts:
             with socket.create_connection((destination, port)) as sock:  # the same two ends, and who listens
-                assert sockets.accepts(sock.getsockname()[:2], (destination, port))
-    assert not sockets.accepts(origin, (destination, port))
+                assert sockets.listens_at(sock.getsockname()[:2], (destination, port)) == own_group()
+    assert sockets.listens_at(origin, (destination, port)) is None
 
 
 @pytest.mark.parametrize(("family", "host"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])

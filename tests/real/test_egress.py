@@ -369,11 +369,11 @@ def test_https_of_every_client_is_opened(relive: Relive, https: tuple[int, Path]
 
 
 def test_a_host_without_what_is_needed_says_so_and_starts_nothing(relive: Relive, tmp_path: Path) -> None:
-    """There is ``ip`` and no ``iptables``: process 1 finds that out in the network that it has made."""
+    """There is ``ip`` and no ``iptables``: process 1 finds that out."""
     ip = shutil.which("ip")
     assert ip is not None
     (tmp_path / "ip").symlink_to(ip)
-    with pytest.raises(Refused, match="iptables-restore is not installed") as caught:
+    with pytest.raises(Refused, match="iptables is not installed") as caught:
         run(relive, "/bin/true", environment={"PATH": str(tmp_path)})
     assert caught.value.code == "tool-missing" and "apt-get install iptables" in caught.value.remedy
     assert not list(relive.settings.capsules.glob("*/2*"))

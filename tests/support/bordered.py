@@ -1,4 +1,4 @@
-"""A network with a border, as a capsule has one, and the recorder at it; clients in there are played by the test."""
+"""A border, as a capsule has one, and the recorder at it; the service behind it is played by the test."""
 
 from __future__ import annotations
 
@@ -8,34 +8,41 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from relive.checkpoint.criu import CriuTools
 from relive.config import load_settings
-from relive.kernel.namespaces import in_network_of
+from relive.model.capsule import BorderFacts
 from relive.proxies.ingress.options import RELAY
 from relive.recording.dialogues import Dialogue, read_dialogues
 from relive.recording.events import Event, EventKind
 from relive.recording.reader import Recording
 from support.waiting import LIMIT
 
-Result = TypeVar("Result")
 _HOLDER = """
+import socket, sys
+from relive.sandbox.border import raise_border
+print(raise_border().model_dump_json(), flush=True)
+line = socket.socket(fileno=int(sys.argv[1]))
+while wish := line.recv(100):
+    family, kind = map(int, wish.split())
+    with socket.socket(family, kind) as sock:
+        socket.send_fds(line, [b"s"], [sock.fileno()])
+"""
+
+_REMOVER = """
 import sys
-from relive.kernel.namespaces import Namespace, unshare
-from relive.sandbox.capsule_network import HostNetwork, raise_border
-host = HostNetwork.read()
-unshare(Namespace.NETWORK)
-raise_border(host)
-print("ready", flush=True)
-sys.stdin.read()
+from relive.model.capsule import BorderFacts
+from relive.sandbox.border import remove_border
+remove_border(BorderFacts.model_validate_json(sys.argv[1]))
 """
 
 
 class Bordered:
-    """A process whose network has a border, and a recorder that can be ended and started again."""
+    """A process behind a border, whose sockets the test uses, and a recorder that can be ended and started again."""
 
     def __init__(self, directory: Path, host: Sequence[str] = (), *, in_python: bool = False) -> None:
         """``host``: words before a command that make its network the host's; none: the test's own.
@@ -49,28 +56,25 @@ class Bordered:
         self.host = list(host)
         self.recording = directory / "egress"
         self.control = directory / "control"
-        self.holder = subprocess.Popen(
-            [*self.host, sys.executable, "-c", _HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+        self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._asking = threading.Lock()
+        with theirs:
+            self.holder = subprocess.Popen(
+                [*self.host, sys.executable, "-c", _HOLDER, str(theirs.fileno())],
+                stdout=subprocess.PIPE,
+                pass_fds=[theirs.fileno()],
+            )
         assert self.holder.stdout is not None
-        assert self.holder.stdout.readline() == b"ready\n"
+        self.facts = BorderFacts.model_validate_json(self.holder.stdout.readline())
         self.recorder: subprocess.Popen[bytes] | None = None
 
     def start(self, *options: str, **environment: str) -> None:
         """Start a recorder and wait until it is ready."""
         reading, writing = os.pipe()
         command = [
-            sys.executable,
-            "-m",
-            "relive.proxies.egress.recorder",
-            "--network-of",
-            str(self.holder.pid),
-        ]
-        command += [
-            "--recording",
-            str(self.recording),
-            "--control",
-            str(self.control),
+            *(sys.executable, "-m", "relive.proxies.egress.recorder", "--capsule", str(self.holder.pid)),
+            *("--border", str(self.facts.number), "--group", self.facts.group),
+            *("--recording", str(self.recording), "--control", str(self.control)),
             *self._native,
             *options,
         ]
@@ -100,13 +104,32 @@ class Bordered:
         text = Path(f"/proc/{self.recorder.pid}/task/{self.recorder.pid}/children").read_text()
         return {int(pid) for pid in text.split()}
 
-    def within(self, action: Callable[[], Result]) -> Result:
-        """Do something in there."""
-        return in_network_of(self.holder.pid, action)
+    def socket(self, family: int, kind: int) -> socket.socket:
+        """One of the service's."""
+        with self._asking:
+            self._line.send(f"{int(family)} {int(kind)}".encode())
+            _, (descriptor,), _, _ = socket.recv_fds(self._line, 1, 1)
+        return socket.socket(fileno=descriptor)
+
+    def server(self, name: tuple[str, int]) -> socket.socket:
+        """The service listens."""
+        family = socket.AF_INET6 if ":" in name[0] else socket.AF_INET
+        sock = self.socket(family, socket.SOCK_STREAM)
+        sock.bind(name)
+        sock.listen()
+        return sock
 
     def connect(self, destination: tuple[str, int], timeout: float = LIMIT) -> socket.socket:
         """A connection of the service."""
-        return self.within(lambda: socket.create_connection(destination, timeout=timeout))
+        family = socket.AF_INET6 if ":" in destination[0] else socket.AF_INET
+        sock = self.socket(family, socket.SOCK_STREAM)
+        sock.settimeout(timeout)
+        try:
+            sock.connect(destination)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
 
     def events(self) -> list[Event]:
         """All that is recorded."""
@@ -126,8 +149,8 @@ class Bordered:
     def close(self) -> None:
         if self.recorder is not None:
             self.end()
-        assert self.holder.stdin is not None
-        self.holder.stdin.close()
+        self._line.close()
         self.holder.wait(LIMIT)
+        subprocess.run([*self.host, sys.executable, "-c", _REMOVER, self.facts.model_dump_json()], check=True)
         assert self.holder.stdout is not None
         self.holder.stdout.close()

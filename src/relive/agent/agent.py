@@ -46,6 +46,7 @@ from relive.kernel import procfs
 from relive.kernel.sockdiag import listening_ports
 from relive.model.incident import Sighting
 from relive.recording.events import Event
+from relive.sandbox.border import remove_border
 from relive.signals.client import TracerProcess
 
 __all__ = ["Agent"]
@@ -172,6 +173,9 @@ class Agent:
             await self._committer.tracer.close()
         await self._recorder.end()
         await self._border.end()
+        border = self._capsule.facts.border
+        if border is not None:
+            await asyncio.to_thread(remove_border, border)
         if self._lines is not None:
             self._lines.close()
         if self._inside is not None:

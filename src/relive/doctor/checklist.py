@@ -62,7 +62,7 @@ CHECKLIST: tuple[Probe, ...] = (
         False,
         8.0,
         border,
-        "install iproute2 and iptables, and use a kernel with NFQUEUE, TPROXY and REJECT, if you need --record-egress",
+        "install iproute2 and iptables, and use a kernel with CGROUP_BPF, NFQUEUE, TPROXY and REJECT, if you need --record-egress",
     ),
     Probe("packets of a port", False, 6.0, packets, "run `make setup`", needs_directory=True),
     Probe("io_uring", False, 1.0, io_uring, DEFECT),

@@ -6,8 +6,10 @@ import contextlib
 import errno
 import socket
 import struct
+import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from relive.kernel.namespaces import Namespace, in_network_of, namespace_id
 
@@ -21,6 +23,7 @@ _HEADER = struct.Struct("=IHHII")
 _ANY_STATE, _SYN_SENT, _CLOSE_WAIT, _LISTEN = 0xFFFFFFFF, 1 << 2, 1 << 8, 1 << 10
 _PROC_LISTEN = "0A"  # in /proc/PID/net/tcp
 _V6_ONLY = 11  # INET_DIAG_SKV6ONLY
+_GROUP = 21  # INET_DIAG_CGROUP_ID, Linux 5.9
 _MESSAGE = 72  # [bytes] struct inet_diag_msg
 _READ = 1 << 17  # [bytes]
 
@@ -48,6 +51,9 @@ class BoundAddress:
         return self.address == address
 
 
+_Described: TypeAlias = tuple[BoundAddress, tuple[str, int], int]  # own end, the other's, control group
+
+
 class SocketList:
     """Asks the kernel; sees the namespace in which it was made. Use it from one thread."""
 
@@ -63,10 +69,12 @@ class SocketList:
 
     def listening(self) -> set[BoundAddress]:
         """TCP sockets that listen."""
-        return {taken for taken, _ in self._ask(socket.IPPROTO_TCP, _LISTEN)}
+        return {taken for taken, _, _ in self._ask(socket.IPPROTO_TCP, _LISTEN)}
 
-    def accepts(self, origin: tuple[str, int], destination: tuple[str, int]) -> bool:
-        """A connection from there to here would come to a listening socket, by the kernel's own look-up.
+    def listens_at(self, origin: tuple[str, int], destination: tuple[str, int]) -> int | None:
+        """Control group (inode of its directory) in which the socket was made that a connection from there to here would come to.
+
+        By the kernel's own look-up, which does not ask whether the address is one of the host's own. None: nobody listens.
 
         Raises:
             OSError: the kernel refused the question.
@@ -83,32 +91,34 @@ class SocketList:
             (error,) = struct.unpack_from("=i", data, _HEADER.size)
             if -error != errno.ENOENT:
                 raise OSError(-error, "the kernel does not say who listens")
-            return False
+            return None
         if 1 << data[_HEADER.size + 1] == _LISTEN:
-            return True
+            return _group_of(data[_HEADER.size :])
         # An earlier connection of the same two ends is still known: look for who listens beside it.
-        return any(one.takes(*destination) for one in self.listening())
+        found = self._ask(socket.IPPROTO_TCP, _LISTEN)
+        return next((group for taken, _, group in found if taken.takes(*destination)), None)
 
-    def datagram(self) -> set[BoundAddress]:
-        """UDP sockets."""
-        return {taken for taken, _ in self._ask(socket.IPPROTO_UDP, _ANY_STATE)}
+    def datagram(self, group: int) -> set[BoundAddress]:
+        """UDP sockets that were made in a control group."""
+        found = self._ask(socket.IPPROTO_UDP, _ANY_STATE)
+        return {taken for taken, _, number in found if number == group}
 
     def connecting(self) -> set[tuple[tuple[str, int], tuple[str, int]]]:
         """(own end, destination) of TCP sockets whose handshake has not been answered."""
         return {
             ((taken.address, taken.port), destination)
-            for taken, destination in self._ask(socket.IPPROTO_TCP, _SYN_SENT)
+            for taken, destination, _ in self._ask(socket.IPPROTO_TCP, _SYN_SENT)
         }
 
     def left_by_peers(self) -> set[tuple[tuple[str, int], tuple[str, int]]]:
         """(own end, the other's) of TCP sockets that the other end has closed, and this one not yet."""
         return {
             ((taken.address, taken.port), destination)
-            for taken, destination in self._ask(socket.IPPROTO_TCP, _CLOSE_WAIT)
+            for taken, destination, _ in self._ask(socket.IPPROTO_TCP, _CLOSE_WAIT)
         }
 
-    def _ask(self, protocol: int, states: int) -> list[tuple[BoundAddress, tuple[str, int]]]:
-        found: list[tuple[BoundAddress, tuple[str, int]]] = []
+    def _ask(self, protocol: int, states: int) -> list[_Described]:
+        found: list[_Described] = []
         for family in (socket.AF_INET, socket.AF_INET6):
             body = struct.pack("=BBBBI48x", family, protocol, 0, 0, states)
             header = _HEADER.pack(_HEADER.size + len(body), _BY_FAMILY, _REQUEST_DUMP, 1, 0)
@@ -121,7 +131,7 @@ class SocketList:
         size = self._socket.recv_into(self._buffer)
         return bytes(memoryview(self._buffer)[:size])
 
-    def _read(self, found: list[tuple[BoundAddress, tuple[str, int]]]) -> bool:
+    def _read(self, found: list[_Described]) -> bool:
         """Take one packet of the answer; False when it was the last."""
         data = self._receive()
         offset = 0
@@ -172,14 +182,15 @@ def _listening_here() -> set[int]:
         sockets.close()
 
 
-def _described(message: bytes) -> tuple[BoundAddress, tuple[str, int]]:
+def _described(message: bytes) -> _Described:
     """inet_diag_msg: family, state, timer, retransmissions; ports; two addresses of 16 bytes; interface, ..."""
     family = message[0]
     own_port, destination_port = struct.unpack_from(">HH", message, 4)
     size = 4 if family == socket.AF_INET else 16
     own = _plain(socket.inet_ntop(family, message[8 : 8 + size]))
     destination = _plain(socket.inet_ntop(family, message[24 : 24 + size]))
-    return BoundAddress(own, own_port, _is_v6_only(message)), (destination, destination_port)
+    v6_only = _attribute(message, _V6_ONLY)[:1] not in (b"", b"\0")
+    return BoundAddress(own, own_port, v6_only), (destination, destination_port), _group_of(message)
 
 
 def _plain(address: str) -> str:
@@ -187,13 +198,17 @@ def _plain(address: str) -> str:
     return address.removeprefix("::ffff:") if "." in address else address
 
 
-def _is_v6_only(message: bytes) -> bool:
+def _group_of(message: bytes) -> int:
+    return int.from_bytes(_attribute(message, _GROUP), sys.byteorder)
+
+
+def _attribute(message: bytes, wanted: int) -> bytes:
     offset = _MESSAGE
     while offset + 4 <= len(message):
         length, kind = struct.unpack_from("=HH", message, offset)
         if length < 4:
             break
-        if kind == _V6_ONLY:
-            return message[offset + 4] != 0
+        if kind == wanted:
+            return message[offset + 4 : offset + length]
         offset += (length + 3) & ~3
-    return False
+    return b""

@@ -15,9 +15,12 @@ _ON, _OFF_NO_PROBE = 1, -1
 def next_sent(sock: socket.socket) -> int:
     """Sequence number of the next byte that is given to an established connection to send. No packet is sent for it.
 
+    The kernel forgets SO_REUSEADDR on the way, without which nobody could listen at the socket's port: it is set again.
+
     Raises:
         OSError: EPERM without CAP_NET_ADMIN over the socket's namespace; EINVAL when it is not connected any more.
     """
+    is_shared = sock.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR)
     sock.setsockopt(socket.IPPROTO_TCP, _TCP_REPAIR, _ON)
     try:
         sock.setsockopt(socket.IPPROTO_TCP, _TCP_REPAIR_QUEUE, _SEND_QUEUE)
@@ -25,4 +28,5 @@ def next_sent(sock: socket.socket) -> int:
         sock.setsockopt(socket.IPPROTO_TCP, _TCP_REPAIR_QUEUE, _NO_QUEUE)
     finally:
         sock.setsockopt(socket.IPPROTO_TCP, _TCP_REPAIR, struct.pack("=i", _OFF_NO_PROBE))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, is_shared)
     return int(number)

@@ -18,6 +18,7 @@ from relive.model.value import Value
 __all__ = [
     "INPROCESS_DIRECTORY",
     "RUN_DIRECTORY",
+    "BorderFacts",
     "CapsuleFacts",
     "CapsuleSpec",
     "CaptureWay",
@@ -192,7 +193,7 @@ class CapsuleSpec(Value):
         memory: bytes of memory the capsule may use; None: no limit.
         user: name of the user the service runs as; None: the caller.
         inside: Python processes of the service get the recorder.
-        record_egress: the service gets a network of its own, and what it asks of others is recorded at its border.
+        record_egress: what the service asks of others is recorded at its border.
         tls: with record_egress, TLS is opened with an authority of the capsule's own.
         files: where what the service writes goes.
         data: by absolute path of a directory, what becomes of it in commits.
@@ -233,6 +234,18 @@ class CapsuleSpec(Value):
         return self.record_egress and self.tls
 
 
+class BorderFacts(Value):
+    """The border of one life of a capsule, at which what it asks of others is recorded.
+
+    Attributes:
+        number: that of no other in its network namespace, 1 to 255.
+        group: directory of the control group whose connections it concerns.
+    """
+
+    number: int
+    group: NativeText
+
+
 class CapsuleFacts(Value):
     """One life of a capsule, as written into its ``state.json``.
 
@@ -241,6 +254,7 @@ class CapsuleFacts(Value):
         init, root: host pids of process 1 and of the service.
         points: (mount point, layer slot) of each overlay.
         is_owned: it ends with the command that started it.
+        border: None where what it asks of others is not recorded.
     """
 
     spec: CapsuleSpec
@@ -252,6 +266,7 @@ class CapsuleFacts(Value):
     started_wall_ns: int
     points: list[tuple[NativeText, str]]
     is_owned: bool = False
+    border: BorderFacts | None = None
 
 
 @dataclass(frozen=True, slots=True)

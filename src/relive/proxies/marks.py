@@ -1,33 +1,42 @@
-"""What the capsule's border and the recorder at it have agreed on: where packets wait, and the marks that say where they may go.
+"""What the border of a capsule and the recorder at it have agreed on: where packets wait, and the marks that say where they may go.
 
-``relive.sandbox.capsule_network`` makes the rules, ``recorder`` gives the marks. A mark lives as long as its packet and is seen
-by the capsule's network alone.
+``relive.sandbox.border`` makes the rules, ``recorder`` gives the marks. Each capsule has a number of its own in its network
+namespace, which is part of its marks.
 """
 
 from __future__ import annotations
 
 import errno
 
-__all__ = ["ENTRANCE", "QUEUE", "REFUSALS", "Mark", "mark_for"]
+__all__ = ["ENTRANCE", "NAMES", "REFUSALS", "Mark", "entrance4", "entrance6", "kind_for", "queue_of"]
 
 from enum import IntEnum
 
-QUEUE = 0
-"""Number of the netfilter queue in which connections that begin, and datagrams, wait."""
-
 ENTRANCE = 1
-"""Port of the loopback address at which the recorder takes connections in: one that no service uses (RFC 1078)."""
+"""Port at which a recorder takes connections in: one that no service uses (RFC 1078)."""
+
+NAMES = 53
+"""Port of name servers."""
+
+_PREFIX = 0x5245 << 16
 
 
 class Mark(IntEnum):
-    """``skb->mark`` of a packet."""
+    """The last byte of ``skb->mark``."""
 
-    RECORDED = 0x52450001  # goes to the recorder's entrance
-    OWN = 0x52450002  # the recorder's or the proxy's own: it stays in the capsule's network
-    REFUSED = 0x52450010  # answered as by a host on which nobody listens
-    NO_NETWORK = 0x52450011
-    NO_HOST = 0x52450012
-    FORBIDDEN = 0x52450013
+    ANY = 0x00  # none has it: with its last byte left out, it stands for all marks of a capsule
+    RECORDED = 0x01  # goes to the recorder
+    OWN = 0x02  # the recorder's: it goes on
+    CALL = 0x03  # of a socket that the service connects
+    DIRECT = 0x04  # goes to the service's own listening socket
+    REFUSED = 0x10  # answered as by a host on which nobody listens
+    NO_NETWORK = 0x11
+    NO_HOST = 0x12
+    FORBIDDEN = 0x13
+
+    def of(self, number: int) -> int:
+        """The whole mark, of the capsule with a number (1 to 255)."""
+        return _PREFIX | number << 8 | self
 
 
 REFUSALS = {
@@ -37,6 +46,21 @@ REFUSALS = {
 }
 
 
-def mark_for(error: int) -> Mark:
+def kind_for(error: int) -> Mark:
     """The mark with which ``connect`` fails in the service as it did at the border, or with EHOSTUNREACH."""
     return REFUSALS.get(error, Mark.FORBIDDEN)
+
+
+def queue_of(number: int) -> int:
+    """Number of the netfilter queue in which connections that begin, and questions to name servers, wait."""
+    return 0x5200 | number
+
+
+def entrance4(number: int) -> str:
+    """The address of an entrance (127.0.0.0/8 is local everywhere)."""
+    return f"127.82.69.{number}"
+
+
+def entrance6(number: int) -> str:
+    """The same for IPv6; nobody needs to have it, since the socket is a transparent one."""
+    return f"fd52:4556::{number:x}"

@@ -256,7 +256,7 @@ class Dialer:
 
     ``done`` is called once, with the connected socket or the last error; never from within the constructor, and
     never after ``cancel``. While frozen, nothing is tried, and an attempt that was under way is given up and repeated.
-    ``mark``: of its packets (see ``marks.py``). ``source``: own address that it connects from.
+    ``source``: own address that it connects from.
     """
 
     def __init__(
@@ -267,11 +267,9 @@ class Dialer:
         done: Callable[[socket.socket | OSError], None],
         *,
         frozen: bool,
-        mark: int = 0,
         source: tuple[str, int] | None = None,
     ) -> None:
         self._source = source
-        self._mark = mark
         self._loop = loop
         self._addresses = addresses
         self._tries = 0
@@ -311,8 +309,6 @@ class Dialer:
         self._tries += 1
         try:
             sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-            if self._mark:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, self._mark)
             if self._source is not None:
                 sock.setsockopt(socket.IPPROTO_IP, _BIND_ADDRESS_NO_PORT, 1)
                 sock.bind(self._source)

@@ -15,7 +15,7 @@ from relive.checkpoint.criu import CriuTools
 from relive.config import Settings
 from relive.errors import CapsuleStartFailed
 from relive.forkserver.starting import start_module
-from relive.model.capsule import CapsuleSpec, LifePaths
+from relive.model.capsule import BorderFacts, CapsuleSpec, LifePaths
 from relive.proxies.ingress.options import RELAY
 
 if TYPE_CHECKING:  # the capsule is started with the recorder at its border
@@ -35,8 +35,10 @@ def make_authority(paths: LifePaths, name: str) -> bytes:
     return Authority.make(paths.authority, name).certificate
 
 
-def start_border(settings: Settings, spec: CapsuleSpec, paths: LifePaths, init: int) -> None:
-    """Start the recorder for a capsule whose network is there; returns when it takes connections.
+def start_border(
+    settings: Settings, spec: CapsuleSpec, paths: LifePaths, init: int, border: BorderFacts
+) -> None:
+    """Start the recorder at a border that is there; returns when it takes connections.
 
     Raises:
         CapsuleStartFailed: it did not start.
@@ -46,7 +48,7 @@ def start_border(settings: Settings, spec: CapsuleSpec, paths: LifePaths, init: 
         with paths.agent_log.open("ab") as log:
             start_module(
                 _MODULE,
-                [*_options(settings, spec, paths, init), "--ready-fd", str(writing)],
+                [*_options(settings, spec, paths, init, border), "--ready-fd", str(writing)],
                 streams=(subprocess.DEVNULL, log.fileno(), log.fileno()),
                 handed=[writing],
                 may_fork=settings.fork_server,
@@ -65,9 +67,12 @@ def start_border(settings: Settings, spec: CapsuleSpec, paths: LifePaths, init: 
         )
 
 
-def _options(settings: Settings, spec: CapsuleSpec, paths: LifePaths, init: int) -> list[str]:
+def _options(
+    settings: Settings, spec: CapsuleSpec, paths: LifePaths, init: int, border: BorderFacts
+) -> list[str]:
     options = [
-        *("--network-of", str(init), "--recording", str(paths.egress)),
+        *("--border", str(border.number), "--group", border.group, "--capsule", str(init)),
+        *("--recording", str(paths.egress)),
         *("--control", str(paths.egress_socket), "--keep-bytes", str(settings.egress_keep)),
     ]
     if spec.opens_tls:
@@ -86,12 +91,13 @@ class EgressSupervisor:
     def __init__(self, settings: Settings, capsule: Capsule, committer: Committer) -> None:
         self._capsule = capsule
         self._recorder: ProcessSupervisor | None = None
-        if capsule.facts.spec.record_egress:
+        border = capsule.facts.border
+        if border is not None:
             paths = capsule.paths
             self._recorder = ProcessSupervisor(
                 "the recorder at the border",
                 _MODULE,
-                _options(settings, capsule.facts.spec, paths, capsule.facts.init),
+                _options(settings, capsule.facts.spec, paths, capsule.facts.init, border),
                 paths.egress_socket,
                 paths.agent_log,
                 _heard,

@@ -40,9 +40,9 @@ from relive.kernel.atomic_write import Durability, replace_file
 from relive.kernel.mounts import make_private, make_slave, pivot_root, read_mounts
 from relive.kernel.namespaces import Namespace
 from relive.kernel.seccomp import ask_supervisor
-from relive.model.capsule import CapsuleFacts, CapsuleSpec, FilesWay, LifePaths
+from relive.model.capsule import BorderFacts, CapsuleFacts, CapsuleSpec, FilesWay, LifePaths
 from relive.model.commit import LayerKind, TargetKind
-from relive.sandbox.capsule_network import HostNetwork, raise_border
+from relive.sandbox.border import raise_border, remove_border
 from relive.sandbox.rootfs import (
     INPROCESS_DIRECTORY,
     INPROCESS_FILES,
@@ -186,7 +186,6 @@ def start_service(
         tools,
         group,
         look_up_user(spec.user),
-        HostNetwork.read() if spec.record_egress else None,
         make_authority(paths, spec.name) if spec.opens_tls else None,
         _file_filter(tools) if spec.files is FilesWay.HOST else b"",
         handed,
@@ -199,19 +198,22 @@ def start_service(
     starter.front = open_front(spec, paths)
     channel = SpawnChannel()
     init: int | None = None
-    kinds = _NAMESPACES | Namespace.NETWORK if spec.record_egress else _NAMESPACES
+    border: BorderFacts | None = None
     try:
-        init = spawn_first_process(kinds, lambda: starter.run(channel), channel)
+        init = spawn_first_process(_NAMESPACES, lambda: starter.run(channel), channel)
         channel.theirs.close()
         report = channel.receive(time.monotonic() + _START_LIMIT)
         if spec.record_egress and report is not None:
-            start_border(settings, spec, paths, init)
+            border = BorderFacts.model_validate(report)
+            start_border(settings, spec, paths, init, border)
             channel.go()
             report = channel.receive(time.monotonic() + _START_LIMIT)
     except ReliveError:
         if init is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(init, signal.SIGKILL)
+        if border is not None:
+            remove_border(border)
         raise
     except OSError as error:
         raise CapsuleStartFailed(
@@ -238,6 +240,7 @@ def start_service(
         started_wall_ns=time.time_ns(),
         points=[(point.point, point.slot) for point in points],
         is_owned=handed.line is not None,
+        border=border,
     )
     try:
         _write_state(paths, facts)
@@ -305,7 +308,6 @@ class _Starter:
     tools: CriuTools
     group: MemoryGroup | None
     user: pwd.struct_passwd | None
-    network: HostNetwork | None
     authority: bytes | None
     file_filter: bytes
     handed: InheritedDescriptors
@@ -324,9 +326,8 @@ class _Starter:
         try:
             if self.group is not None:
                 self.group.join()
-            if self.network is not None:
-                raise_border(self.network)
-                channel.send_values({})
+            if self.spec.record_egress:
+                channel.send_values(raise_border().model_dump())
                 channel.wait_for_go()  # the first connection of the service finds the recorder there
             directory = os.open(self.paths.files, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             self._mount_root()

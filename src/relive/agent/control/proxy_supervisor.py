@@ -69,11 +69,6 @@ class ProxySupervisor:
             self._tasks.start_guarded("requests", self._commit_before_requests)
         await self.proxy.run(lambda: self._capsule.is_alive)
 
-    @property
-    def _network(self) -> int | None:
-        """A process in the service's network; None: that is the host's."""
-        return self._capsule.facts.init if self._capsule.facts.spec.record_egress else None
-
     def _make_proxy(self) -> ProcessSupervisor | None:
         spec, paths = self._capsule.facts.spec, self._capsule.paths
         if spec.listen is None:
@@ -108,8 +103,6 @@ class ProxySupervisor:
             options += ["--log", str(log)]
         if spec.hang_after is not None:
             options += ["--hang-after", str(spec.hang_after)]
-        if self._network is not None:
-            options += ["--network-of", str(self._network)]
         return options
 
     def _capture_options(self) -> list[str]:

@@ -1,6 +1,6 @@
 """Connections that the service begins: each waits with its first packet until the real one stands, or has failed.
 
-Every destination is local in the capsule's network, so a SYN would be answered at once. Hence a netfilter queue holds it
+What the service connects is led to the recorder, who would answer a SYN at once. Hence a netfilter queue holds it
 (``kernel.nfqueue``) while the real connection is made from the host: when that stands, the SYN goes on to our listener; when it
 fails, the service gets the same error after the same time. ``connect`` means to the service what it means without a recorder.
 
@@ -27,10 +27,10 @@ from typing import TypeAlias
 from relive.kernel.nfqueue import WaitingPacket
 from relive.kernel.packets import Packet
 from relive.kernel.tcprepair import next_sent
-from relive.proxies.egress._capsule_network import InnerNetwork
 from relive.proxies.egress._carrier import Opening
+from relive.proxies.egress._entrance import Entrance
 from relive.proxies.gate import CLOSED_SECONDS
-from relive.proxies.marks import Mark, mark_for
+from relive.proxies.marks import Mark, kind_for
 from relive.recording.events import EventKind
 from relive.recording.writer import RecordingWriter
 
@@ -59,20 +59,20 @@ class EgressConnections:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        inner: InnerNetwork,
+        entrance: Entrance,
         writer: RecordingWriter,
         stands: Stands,
     ) -> None:
         self.loop = loop
-        self.inner = inner
+        self.entrance = entrance
         self.writer = writer
         self._stands = stands
         self._attempts: dict[Key, _Attempt] = {}
         self._watch: asyncio.TimerHandle | None = None
         self._frozen = False
         self._held: list[tuple[int, Mark]] = []
-        for entrance in inner.entrances:
-            loop.add_reader(entrance.fileno(), self._accept, entrance)
+        for listener in entrance.listeners:
+            loop.add_reader(listener.fileno(), self._accept, listener)
 
     def begins(self, waiting: WaitingPacket, packet: Packet) -> None:
         """The first packet of a connection, or its repetition."""
@@ -83,8 +83,8 @@ class EgressConnections:
             return
         if attempt is not None:
             attempt.give_up()
-        elif self.inner.is_taken(*key):
-            self.inner.queue.let_pass(waiting.number)
+        elif self.entrance.is_taken(*key):
+            self.entrance.let_pass(waiting.number, Mark.DIRECT)
             return
         self._attempts[key] = attempt = _Attempt(self, key, waiting.number, packet)
         attempt.dial()
@@ -102,7 +102,7 @@ class EgressConnections:
         self._frozen = False
         held, self._held = self._held, []
         for waiting, mark in held:
-            self.inner.queue.let_pass(waiting, mark)
+            self.entrance.let_pass(waiting, mark)
 
     def report(self) -> dict[str, int | None] | None:
         """Nothing."""
@@ -116,37 +116,37 @@ class EgressConnections:
         if self._frozen:
             self._held.append((waiting, mark))
         else:
-            self.inner.queue.let_pass(waiting, mark)
+            self.entrance.let_pass(waiting, mark)
 
     def forget(self, key: Key) -> None:
         """An attempt has ended."""
         self._attempts.pop(key, None)
 
-    def _reopen(self, entrance: socket.socket) -> None:
-        if entrance.fileno() >= 0:
-            self.loop.add_reader(entrance.fileno(), self._accept, entrance)
+    def _reopen(self, listener: socket.socket) -> None:
+        if listener.fileno() >= 0:
+            self.loop.add_reader(listener.fileno(), self._accept, listener)
 
     def close(self) -> None:
         """Give up all that is under way."""
         if self._watch is not None:
             self._watch.cancel()
-        for entrance in self.inner.entrances:
-            self.loop.remove_reader(entrance.fileno())
+        for listener in self.entrance.listeners:
+            self.loop.remove_reader(listener.fileno())
         for attempt in list(self._attempts.values()):
             attempt.give_up()
 
-    def _accept(self, entrance: socket.socket) -> None:
+    def _accept(self, listener: socket.socket) -> None:
         while True:
             try:
-                sock, peer = entrance.accept()
+                sock, peer = listener.accept()
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
                 if error.errno not in _NO_DESCRIPTORS:
                     continue  # the service took it back
                 # It would be reported again and again without one being free.
-                self.loop.remove_reader(entrance.fileno())
-                self.loop.call_later(_PAUSE, self._reopen, entrance)
+                self.loop.remove_reader(listener.fileno())
+                self.loop.call_later(_PAUSE, self._reopen, listener)
                 return
             sock.setblocking(False)
             attempt = self._attempts.pop((peer[:2], sock.getsockname()[:2]), None)
@@ -162,7 +162,7 @@ class EgressConnections:
         if not self._attempts:
             return
         self._watch = self.loop.call_later(_LOOK_AFTER, self._look_who_waits)
-        connecting = self.inner.sockets.connecting()
+        connecting = self.entrance.sockets.connecting()
         now = time.monotonic_ns()
         for key, attempt in list(self._attempts.items()):
             if now - attempt.began[0] > _LOOK_AFTER * 1e9 and key not in connecting:
@@ -214,7 +214,7 @@ class _Attempt:
         if self._connected_ns is not None:
             self._calls.let_pass(waiting, Mark.RECORDED)
         else:
-            self._calls.inner.queue.drop(waiting)
+            self._calls.entrance.queue.drop(waiting)
 
     def came_in(self, sock: socket.socket) -> tuple[Opening, socket.socket]:
         """The service's end is there."""
@@ -271,14 +271,14 @@ class _Attempt:
         writer.append(EventKind.DIALOGUE_OPENED, writer.next_connection(), fields=fields, at=self.began)
         writer.flush()
         # Who waited in vain on the host waits in vain here: the service's own kernel tells it when.
-        self._let_go(None if code == errno.ETIMEDOUT else mark_for(code))
+        self._let_go(None if code == errno.ETIMEDOUT else kind_for(code))
 
     def _let_go(self, mark: Mark | None) -> None:
         if self._waiting is None:
             return
         waiting, self._waiting = self._waiting, None
         if mark is None:
-            self._calls.inner.queue.drop(waiting)
+            self._calls.entrance.queue.drop(waiting)
         else:
             self._calls.let_pass(waiting, mark)
 

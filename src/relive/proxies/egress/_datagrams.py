@@ -1,6 +1,6 @@
-"""Datagrams of the service: each is sent from a socket of the host, and what comes back is put into the capsule's network.
+"""Questions of the service to name servers: each is sent from a socket of the recorder, and its answer put in as the server's.
 
-Questions to name servers are recorded, others are only carried.
+Other datagrams do not come here.
 """
 
 from __future__ import annotations
@@ -14,20 +14,19 @@ from dataclasses import dataclass, field
 
 from relive.kernel.nfqueue import WaitingPacket
 from relive.kernel.packets import Packet, datagram, unreachable_port
-from relive.proxies.egress._capsule_network import InnerNetwork
+from relive.proxies.egress._entrance import Entrance
+from relive.proxies.marks import Mark
 from relive.recording.events import EventKind
 from relive.recording.writer import RecordingWriter
 
 __all__ = ["Datagrams"]
 
-_NAMES = 53
 _IDLE = 60.0  # [s] without a datagram after which a socket of the host is closed
 _ANSWERED_WITHIN = 10.0  # [s] for a question
 _LARGEST = 65535
 _IP_RECVERR, _IPV6_RECVERR = 11, 25
 _MOST_PORTS = 4096
 _MOST_HELD = 4096  # datagrams while the gate is closed; what comes on top is lost, as on a full line
-_MOST_NOTED = 256  # destinations that a note is made of
 
 
 @dataclass(slots=True)
@@ -49,12 +48,11 @@ class _Port:
 class Datagrams:
     """Lives in the event loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, inner: InnerNetwork, writer: RecordingWriter) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, entrance: Entrance, writer: RecordingWriter) -> None:
         self._loop = loop
-        self._inner = inner
+        self._entrance = entrance
         self._writer = writer
         self._ports: dict[tuple[str, int], _Port] = {}
-        self._noted: set[tuple[str, int]] = set()
         self._raw: dict[int, socket.socket] = {}
         self._sweep: asyncio.TimerHandle | None = None
         self._frozen = False
@@ -82,20 +80,17 @@ class Datagrams:
 
     def leaves(self, waiting: WaitingPacket, packet: Packet) -> None:
         """A datagram waits in the queue."""
-        if self._inner.takes_datagrams(*packet.destination):
-            self._inner.queue.let_pass(waiting.number)
+        if self._entrance.takes_datagrams(*packet.destination):
+            self._entrance.let_pass(waiting.number, Mark.DIRECT)
             return
-        self._inner.queue.drop(waiting.number)
+        self._entrance.queue.drop(waiting.number)
         port = self._ports.get(packet.origin) or self._open(packet)
         if port is None:
             return
         port.used = self._loop.time()
         port.sent[packet.destination] = waiting.data[:1280]
-        if packet.destination[1] == _NAMES:
-            when = (time.monotonic_ns(), time.time_ns())
-            port.asked[packet.destination, packet.data[:2]] = (when, packet.data)
-        else:
-            self._note(packet.destination)
+        when = (time.monotonic_ns(), time.time_ns())
+        port.asked[packet.destination, packet.data[:2]] = (when, packet.data)
         try:
             port.sock.sendto(packet.data, packet.destination)
         except (BlockingIOError, InterruptedError):
@@ -182,17 +177,9 @@ class Datagrams:
         family = socket.AF_INET6 if ":" in destination[0] else socket.AF_INET
         raw = self._raw.get(family)
         if raw is None:
-            raw = self._raw[family] = self._inner.raw(family)
+            raw = self._raw[family] = self._entrance.raw(family)
         with contextlib.suppress(OSError):
             raw.sendto(packet, (destination[0], 0))
-
-    def _note(self, destination: tuple[str, int]) -> None:
-        if destination in self._noted or len(self._noted) >= _MOST_NOTED:
-            return
-        self._noted.add(destination)
-        text = f"datagrams to {destination[0]} port {destination[1]} are carried and not recorded"
-        self._writer.append(EventKind.NOTE, fields={"about": "datagrams", "text": text, "to": destination})
-        self._writer.flush()
 
     def _sweep_up(self) -> None:
         self._sweep = None

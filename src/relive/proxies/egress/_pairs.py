@@ -12,7 +12,7 @@ import os
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgpack
 
@@ -26,7 +26,6 @@ from relive.recording.dialogues import Tls, Way
 __all__ = ["Pairs", "Places", "Standing", "standing"]
 
 _THREADS_MOST = 2
-_UNRECORDED = 1 << 63  # numbers of what is not recorded: the recording gives none so large
 
 
 class Places(NamedTuple):
@@ -56,35 +55,31 @@ def standing(way: Way, said: int, before: Places, now: Places) -> Standing:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What the next recorder has to know of a connection. ``opening``: None: it is not recorded."""
+    """What the next recorder has to know of a connection."""
 
-    opening: Opening | None
+    opening: Opening
     said: tuple[int, int]
     places: Places
 
     def packed(self) -> bytes:
         one = self.opening
-        fields: list[Any] = [self.said, self.places]
-        if one is not None:
-            fields += [
-                one.number,
-                one.to,
-                one.origin,
-                one.at,
-                one.connect_ns,
-                one.bases,
-                one.tls and one.tls.value,
-            ]
-        packed: bytes = msgpack.packb(fields)
+        opened = (
+            one.number,
+            one.to,
+            one.origin,
+            one.at,
+            one.connect_ns,
+            one.bases,
+            one.tls and one.tls.value,
+        )
+        packed: bytes = msgpack.packb((self.said, self.places, opened))
         return packed
 
     @classmethod
     def unpacked(cls, text: bytes) -> _Known:
-        said, (inner, outer), *rest = msgpack.unpackb(text, use_list=False)
-        opening = None
-        if rest:
-            number, to, origin, at, connect_ns, bases, tls = rest
-            opening = Opening(number, to, origin, at, connect_ns, bases, Tls(tls) if tls else None)
+        said, (inner, outer), opened = msgpack.unpackb(text, use_list=False)
+        number, to, origin, at, connect_ns, bases, tls = opened
+        opening = Opening(number, to, origin, at, connect_ns, bases, Tls(tls) if tls else None)
         return cls(opening, said, Places(SocketPlaces(*inner), SocketPlaces(*outer)))
 
 
@@ -104,7 +99,6 @@ class Pairs:
         self._relay = writer.relay
         self._known: dict[int, bytes] = {}  # what the keeper has, by number
         self._carried: set[int] = set()
-        self._last_unrecorded = _UNRECORDED
 
     def start(self) -> bool:
         """False: it cannot be done here."""
@@ -114,9 +108,9 @@ class Pairs:
         return True
 
     @property
-    def recorded(self) -> int:
-        """How many it carries that are recorded."""
-        return sum(number < _UNRECORDED for number in self._carried)
+    def count(self) -> int:
+        """How many it carries."""
+        return len(self._carried)
 
     @property
     def has_said_all(self) -> bool:
@@ -125,25 +119,20 @@ class Pairs:
 
     def hand_to_keeper(
         self,
-        opening: Opening | None,
+        opening: Opening,
         inner: socket.socket,
         outer: socket.socket,
         said: tuple[int, int] = (0, 0),
-    ) -> int:
-        """From now on a connection outlives the recorder. No byte of it is on its way in this process. Returns its number."""
-        if opening is not None:
-            number = opening.number
-        else:
-            number = self._last_unrecorded = self._last_unrecorded + 1
+    ) -> None:
+        """From now on a connection outlives the recorder. No byte of it is on its way in this process."""
         if self.keeper is None:
-            return number
+            return
         with contextlib.suppress(OSError):  # it is reset already
             places = Places(self._relay.places(inner.fileno()), self._relay.places(outer.fileno()))
             text = _Known(opening, said, places).packed()
             if len(text) <= TEXT_MOST:
-                self._known[number] = text
-                self.keeper.hold(number, (inner.fileno(), outer.fileno()), text)
-        return number
+                self._known[opening.number] = text
+                self.keeper.hold(opening.number, (inner.fileno(), outer.fileno()), text)
 
     def let_go(self, number: int) -> None:
         """It ends with the recorder from now on, or has ended."""
@@ -162,11 +151,16 @@ class Pairs:
 
         ``said``: bytes that are recorded; ``told_in``: the segment in which the dialogue was opened, 0: it is told of again.
         """
-        self._add(opening.number, inner, outer, said, told_in, msgpack.packb(opening.fields()))
-
-    def reach(self, service: socket.socket, other: socket.socket) -> None:
-        """Hand on whatever comes, and record nothing."""
-        self._add(self.hand_to_keeper(None, service, other), service, other)
+        number, descriptors = opening.number, (inner.fileno(), outer.fileno())
+        opened = msgpack.packb(opening.fields())
+        if self._relay.add_pair(number, descriptors, said=said, told_in=told_in, opened=opened):
+            self._carried.add(number)
+            inner.detach()
+            outer.detach()
+            return
+        self.let_go(number)
+        reset(inner)
+        reset(outer)
 
     def resume(self, kept: Kept) -> tuple[Opening, socket.socket, socket.socket] | None:
         """Go on with a connection of an earlier recorder. One on which nothing was said yet is returned."""
@@ -189,13 +183,9 @@ class Pairs:
         _skip(inner, up.again)
         _skip(outer, down.again)
         said = up.said, down.said
-        if known.opening is None:
-            self._last_unrecorded = max(self._last_unrecorded, kept.number)
-            self._add(kept.number, inner, outer)
-        elif said == (0, 0):
+        if said == (0, 0):
             return known.opening, inner, outer
-        else:
-            self.carry(known.opening, inner, outer, said)
+        self.carry(known.opening, inner, outer, said)
         return None
 
     def all_kept(self) -> Iterator[Kept]:
@@ -238,25 +228,6 @@ class Pairs:
         self.hear()
         if self.keeper is not None:
             self.keeper.end()
-
-    def _add(
-        self,
-        number: int,
-        inner: socket.socket,
-        outer: socket.socket,
-        said: tuple[int, int] = (0, 0),
-        told_in: int = 0,
-        opened: bytes | None = None,
-    ) -> None:
-        descriptors = inner.fileno(), outer.fileno()
-        if self._relay.add_pair(number, descriptors, said=said, told_in=told_in, opened=opened):
-            self._carried.add(number)
-            inner.detach()
-            outer.detach()
-            return
-        self.let_go(number)
-        reset(inner)
-        reset(outer)
 
     def _act_on(self, post: Post) -> None:
         if post.kind is PostKind.PAIR_ENDED:

@@ -1,12 +1,11 @@
 """The recorder at the border of a capsule: carries all that the service asks of others, and records it.
 
-    python -m relive.proxies.egress.recorder --network-of PID --recording DIR --control UNIXSOCKET [--ready-fd N] [--keep-bytes
-    BYTES]
-        [--authority DIR] [--relay FILE] [--keeper FILE]
+    python -m relive.proxies.egress.recorder --border NUMBER --group DIRECTORY --capsule PID --recording DIR --control UNIXSOCKET
+        [--ready-fd N] [--keep-bytes BYTES] [--authority DIR] [--relay FILE] [--keeper FILE]
 
-It lives in the host's network and makes the real connections there; the capsule's network (``relive.sandbox.capsule_network``)
-brings it those of the service. When it is ready it writes one JSON line to descriptor N and closes it: ``{"pid": PID}``. It ends
-by itself when process PID, the capsule's first, has ended and what its service had said last has been handed on, and on SIGTERM.
+The border (``relive.sandbox.border``) brings it the connections of the service, and it makes the real ones. When it is ready it
+writes one JSON line to descriptor N and closes it: ``{"pid": PID}``. It ends by itself when process PID, the capsule's first, has
+ended and what its service had said last has been handed on, and on SIGTERM.
 
 The service comes first: no state of the recording or of the disk keeps traffic from flowing. With ``--relay``
 (``relay_library.so``) connections whose bytes go as they come are carried by threads in C, and with ``--keeper``
@@ -37,12 +36,11 @@ from relive.errors import HostIncapable, ReliveError
 from relive.kernel.packets import read_packet
 from relive.proxies.control import ControlHub, ControlLink, error_reply, refuse_opening
 from relive.proxies.egress._calls import EgressConnections
-from relive.proxies.egress._capsule_network import InnerNetwork
 from relive.proxies.egress._carrier import Carrier, Opening
 from relive.proxies.egress._datagrams import Datagrams
+from relive.proxies.egress._entrance import Entrance
 from relive.proxies.egress._keeper import Keeper
 from relive.proxies.egress._pairs import Pairs
-from relive.proxies.egress._published import Reach
 from relive.proxies.egress._tls_detection import Trust, WatchedCarrier
 from relive.proxies.egress._undecided import Undecided
 from relive.proxies.gate import Gate, GateKeeper
@@ -69,7 +67,9 @@ class EgressOptions:
         keeper: ``relive-keeper``; None: they do so too.
     """
 
-    network_of: int
+    border: int
+    group: Path
+    capsule: int
     recording: Path
     control: Path
     ready_fd: int | None = None
@@ -83,7 +83,7 @@ class EgressRecorder:
     """The recorder's state. Lives in one event loop.
 
     Raises:
-        HostIncapable: the capsule's network cannot be entered or lacks what is needed.
+        HostIncapable: the kernel refuses what is needed.
     """
 
     def __init__(self, options: EgressOptions, loop: asyncio.AbstractEventLoop) -> None:
@@ -91,15 +91,15 @@ class EgressRecorder:
         self.loop = loop
         self.writer = _writer(options)
         try:
-            self.inner = InnerNetwork(options.network_of)
+            self.entrance = Entrance(options.border, options.group)
         except OSError as error:
             raise HostIncapable(
-                "the capsule's network cannot be watched", cause=str(error), remedy="run `relive doctor`"
+                "the border cannot be watched", cause=str(error), remedy="run `relive doctor`"
             ) from error
         self.gate: Gate[GateKeeper] = Gate(loop, self.writer)
         self.hub = ControlHub(self)
-        self.calls = EgressConnections(loop, self.inner, self.writer, self._stands)
-        self.datagrams = Datagrams(loop, self.inner, self.writer)
+        self.calls = EgressConnections(loop, self.entrance, self.writer, self._stands)
+        self.datagrams = Datagrams(loop, self.entrance, self.writer)
         self.carriers: dict[int, Carrier | Undecided] = {}
         self.gate.keepers |= {_CALLS: self.calls, _DATAGRAMS: self.datagrams}
         self.trust = _trust(options.authority) if options.authority is not None else None
@@ -181,10 +181,10 @@ class EgressRecorder:
         self.gate.keepers.pop(carrier.opening.number, None)
 
     def _packets(self) -> None:
-        for waiting in self.inner.queue.waiting():
+        for waiting in self.entrance.queue.waiting():
             packet = read_packet(waiting.data)
             if packet is None:
-                self.inner.queue.drop(waiting.number)
+                self.entrance.queue.drop(waiting.number)
             elif packet.protocol == socket.IPPROTO_TCP:
                 self.calls.begins(waiting, packet)
             else:
@@ -225,7 +225,7 @@ class EgressRecorder:
             "op": "status",
             "pid": os.getpid(),
             "gate": "closed" if self.gate.is_closed else "open",
-            "connections": len(self.carriers) + (self.pairs.recorded if self.pairs is not None else 0),
+            "connections": len(self.carriers) + (self.pairs.count if self.pairs is not None else 0),
             "cursor": self.writer.last_seq,
             "recording": self.writer.is_on,
             "events_lost": self.writer.lost,
@@ -242,7 +242,7 @@ class EgressRecorder:
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             self.loop.add_signal_handler(number, stop.set)
-        capsule = os.pidfd_open(self.options.network_of)
+        capsule = os.pidfd_open(self.options.capsule)
         self.loop.add_reader(capsule, stop.set)
         control = bind_control(self.options.control)
         self.writer.append(EventKind.RECORDER_STARTED, fields={"pid": os.getpid(), "logs": []})
@@ -250,8 +250,7 @@ class EgressRecorder:
         server = await self.loop.create_unix_server(self.hub.link, sock=control)
         if self.pairs is not None and self.options.keeper is not None:
             self._go_on(self.pairs, self.options.keeper, capsule)
-        reach = Reach(self.loop, self.inner, self._trouble, self.pairs)
-        self.loop.add_reader(self.inner.queue.fileno(), self._packets)
+        self.loop.add_reader(self.entrance.queue.fileno(), self._packets)
         self._say_ready()
         gc.collect()
         gc.freeze()
@@ -259,37 +258,30 @@ class EgressRecorder:
             await stop.wait()
             self.loop.remove_reader(capsule)
             if select.select([capsule], [], [], 0)[0]:
-                await self._drain(reach)
+                await self._drain()
         finally:
             self.loop.remove_reader(capsule)
-            self.loop.remove_reader(self.inner.queue.fileno())
+            self.loop.remove_reader(self.entrance.queue.fileno())
             server.close()
-            reach.close()
             self.calls.close()
             self.datagrams.close()
             for carrier in list(self.carriers.values()):
                 carrier.shut()
             if self.pairs is not None:
                 self.pairs.shut()
-            self.inner.close()
+            self.entrance.close()
             self.options.control.unlink(missing_ok=True)
             self.writer.close()
             os.close(capsule)
 
-    async def _drain(self, reach: Reach) -> None:
+    async def _drain(self) -> None:
         """The capsule has ended: what its service has said last is still on its way."""
         end = self.loop.time() + DRAIN_SECONDS
         while self.loop.time() < end and not (
-            reach.has_said_all
-            and all(one.has_said_all for one in self.carriers.values())
+            all(one.has_said_all for one in self.carriers.values())
             and (self.pairs is None or self.pairs.has_said_all)
         ):
             await asyncio.sleep(0.01)
-
-    def _trouble(self, text: str) -> None:
-        _say(text)
-        self.writer.append(EventKind.NOTE, fields={"about": "reach", "text": text})
-        self.writer.flush()
 
     def _say_ready(self) -> None:
         if self.options.ready_fd is not None:
@@ -302,7 +294,9 @@ def parse_options(arguments: Sequence[str]) -> EgressOptions:
     parser = argparse.ArgumentParser(
         prog="python -m relive.proxies.egress.recorder", description="Record what leaves."
     )
-    parser.add_argument("--network-of", required=True, type=int, metavar="PID")
+    parser.add_argument("--border", required=True, type=int, metavar="NUMBER")
+    parser.add_argument("--group", required=True, type=Path, metavar="DIRECTORY")
+    parser.add_argument("--capsule", required=True, type=int, metavar="PID")
     parser.add_argument("--recording", required=True, type=Path, metavar="DIR")
     parser.add_argument("--control", required=True, type=Path, metavar="UNIXSOCKET")
     parser.add_argument("--ready-fd", type=int, metavar="N")

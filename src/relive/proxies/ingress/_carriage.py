@@ -15,7 +15,6 @@ from relive.proxies.ingress._relay import HandedConnection, Post, PostKind, Rela
 from relive.proxies.ingress._relay_writer import RelayWriter
 from relive.proxies.ingress._traffic import Traffic
 from relive.proxies.ingress.takeover import OWN_ADDRESS
-from relive.proxies.marks import Mark
 
 __all__ = ["AT_THE_GATE", "Carriage"]
 
@@ -45,7 +44,6 @@ class Carriage:
             upstream,
             logs=options.logs,
             source=_socket_name(socket.AF_INET, OWN_ADDRESS) if options.stand_in else None,
-            mark=Mark.OWN if options.network_of is not None else 0,
             body_limit=options.body_limit,
             threads=min(_THREADS_MOST, len(os.sched_getaffinity(0))),
         )

@@ -27,7 +27,6 @@ from relive.proxies.ingress._relay import HandedConnection
 from relive.proxies.ingress._requests import RequestSide
 from relive.proxies.ingress._traffic import Traffic
 from relive.proxies.ingress.takeover import OWN_ADDRESS
-from relive.proxies.marks import Mark
 from relive.proxies.service_socket import Dialer, ServiceSocket
 from relive.recording.events import EventKind
 from relive.recording.http1 import Body, MessageEnd, RequestHead, Stream, Violation
@@ -334,7 +333,6 @@ class ClientConnection(asyncio.Protocol):
             traffic.dial_seconds(),
             self._dialed,
             frozen=frozen,
-            mark=Mark.OWN if traffic.options.network_of is not None else 0,
             source=OWN_ADDRESS if traffic.options.stand_in else None,
         )
 

@@ -284,7 +284,6 @@ class Relay:
         *,
         logs: Sequence[str],
         source: SocketName | None,
-        mark: int,
         body_limit: int,
         threads: int,
     ) -> bool:
@@ -296,7 +295,7 @@ class Relay:
         begun = self._c.relay_start(
             self._at,
             *(descriptors, len(listeners), upstream.raw, len(upstream.raw)),
-            *(own, len(own or b""), mark, body_limit, threads),
+            *(own, len(own or b""), body_limit, threads),
         )
         return bool(begun == 0)
 
@@ -486,7 +485,7 @@ def _load(library: Path) -> ctypes.CDLL:
         "relay_log": (ctypes.c_int, [_AT, _TEXT]),
         "relay_start": (
             ctypes.c_int,
-            [_AT, _AT, ctypes.c_int, _TEXT, _SIZE, _TEXT, _SIZE, _U32, _U64, ctypes.c_int],
+            [_AT, _AT, ctypes.c_int, _TEXT, _SIZE, _TEXT, _SIZE, _U64, ctypes.c_int],
         ),
         "relay_freeze": (None, [_AT]),
         "relay_thaw": (None, [_AT]),

@@ -44,10 +44,9 @@ class PacketSpool:
     Args:
         program: ``relive-capture``.
         directory: emptied.
-        pid: of a process in the network of the service.
     """
 
-    def __init__(self, program: Path, directory: Path, pid: int | str, port: int) -> None:
+    def __init__(self, program: Path, directory: Path, port: int) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         for old in directory.glob("*.packets"):
             old.unlink()
@@ -62,7 +61,7 @@ class PacketSpool:
         self._progress = memoryview(self._map).cast("Q")
         try:
             self._process = subprocess.Popen(
-                [program, f"/proc/{pid}/ns/net", directory, str(port)],
+                [program, "/proc/self/ns/net", directory, str(port)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
             )

@@ -1,11 +1,11 @@
 """The recorder beside the way: reads a service's requests off the packets of its port, and carries nothing.
 
     python -m relive.proxies.ingress.capture --listen ADDR:PORT --upstream ADDR:PORT --recording DIR --control UNIXSOCKET
-        --capture FILE --relay FILE [--network-of PID] [--hang-after SECONDS] [--body-limit BYTES] [--keep-bytes BYTES]
+        --capture FILE --relay FILE [--hang-after SECONDS] [--body-limit BYTES] [--keep-bytes BYTES]
         [--keep-seconds SECONDS]
 
 ``--capture`` is ``relive-capture``, which takes the packets, ``--relay`` the library that follows the connections of plain HTTP/1
-(``_sights``); any other is followed by Python. ``--upstream`` is where the service itself listens, in the network of PID, and
+(``_sights``); any other is followed by Python. ``--upstream`` is where the service itself listens, and
 ``--listen`` the same. The recording has the proxy's events, with the times of the packets. Nothing in the way of a request waits
 for this process, whatever becomes of it, so no request can be held.
 
@@ -103,8 +103,7 @@ class PacketRecorder:
             ) from error
         self.writer = self.traffic.observed
         self.table = ConnectionTable(self.traffic, own, self.sights)
-        pid: int | str = options.network_of if options.network_of is not None else "self"
-        self._spool = PacketSpool(options.capture, options.recording.parent / "packets", pid, port)
+        self._spool = PacketSpool(options.capture, options.recording.parent / "packets", port)
         self._lost = 0
         self._stop = asyncio.Event()
         self._has_ended = False

@@ -29,7 +29,6 @@ class ProxyOptions:
         front: where the listener is given away (``native/init/front.h``); None: the proxy binds its own.
         relay: ``relay_library.so``, by which plain HTTP/1 is carried; None: all of it is carried by Python.
         capture: ``relive-capture``, by which packets are taken; of ``capture`` only.
-        network_of: pid of a process in whose network namespace the service listens; None: in the proxy's own.
     """
 
     listen: str
@@ -43,7 +42,6 @@ class ProxyOptions:
     keep_bytes: int | None = None
     keep_seconds: float | None = None
     logs: tuple[str, ...] = ()
-    network_of: int | None = None
     stand_in: bool = False
     front: Path | None = None
     relay: Path | None = None
@@ -65,7 +63,6 @@ def parse_options(arguments: Sequence[str]) -> ProxyOptions:
     parser.add_argument("--body-limit", type=int, default=DEFAULT_BODY_LIMIT, metavar="BYTES")
     parser.add_argument("--keep-bytes", type=int, metavar="BYTES")
     parser.add_argument("--keep-seconds", type=float, metavar="SECONDS")
-    parser.add_argument("--network-of", type=int, metavar="PID")
     parser.add_argument("--stand-in", action="store_true")
     parser.add_argument("--front", type=Path, metavar="UNIXSOCKET")
     parser.add_argument("--relay", type=Path, metavar="FILE")

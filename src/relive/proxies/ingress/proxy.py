@@ -3,7 +3,7 @@
     python -m relive.proxies.ingress.proxy --listen ADDR:PORT --upstream HOST:PORT --recording DIR --control UNIXSOCKET
         [--ready-fd N] [--every-request] [--hang-after SECONDS] [--body-limit BYTES] [--keep-bytes BYTES]
         [--keep-seconds SECONDS]
-        [--log FILE ...] [--network-of PID] [--stand-in | --front UNIXSOCKET] [--relay FILE]
+        [--log FILE ...] [--stand-in | --front UNIXSOCKET] [--relay FILE]
 
 With ``--stand-in`` it takes the new connections of the upstream's own port (see ``takeover``) instead of listening anywhere.
 
@@ -77,7 +77,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from relive.errors import ReliveError
-from relive.kernel.namespaces import Namespace, enter
 from relive.proxies.control import ControlHub, ControlLink, error_reply, refuse_opening
 from relive.proxies.ingress._carriage import AT_THE_GATE, Carriage
 from relive.proxies.ingress._connection import ClientConnection
@@ -204,9 +203,6 @@ class Proxy:
         stand_in = self._stand_in() if self.options.stand_in else None
         listeners = stand_in.listeners if stand_in is not None else [self._listener()]
         control = bind_control(self.options.control)
-        if self.options.network_of is not None:
-            # The listener stays in the host's network. From here on every new socket leads to the service.
-            enter(self.options.network_of, Namespace.NETWORK)
         logs = list(self.options.logs)
         fields = {
             "listen": self.options.listen,

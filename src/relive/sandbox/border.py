@@ -1,0 +1,272 @@
+"""The border of a capsule whose calls are recorded: rules by which what the service asks of others comes to the recorder first.
+
+How it works, in the network namespace that the service shares with the host:
+
+1. The service's processes are in a control group. A TCP socket of theirs that connects gets a mark (``kernel.connectmarks``); what
+   comes in has none, and goes its own way.
+2. The first packet of each marked connection waits in a netfilter queue until the recorder has made the real connection or seen it
+   fail. A failure is answered by a packet that makes the service's ``connect`` fail with the same error. Otherwise the packet goes
+   on, by way of ``lo``, to the recorder's entrance (TPROXY), whose end then has the destination's address; and so do the others of
+   that connection. Nothing is translated.
+3. UDP sockets are marked as well. Questions to name servers are taken from the queue and sent by the recorder; answers are put in
+   with a raw socket.
+
+All of it belongs to one number, which no other capsule of the namespace has. Rules of a capsule that was killed together with its
+agent are removed by the next one that gets its number; until then they concern nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from relive.errors import HostIncapable, ToolMissing
+from relive.kernel.connectmarks import mark_connections
+from relive.model.capsule import BorderFacts
+from relive.proxies.marks import ENTRANCE, NAMES, Mark, entrance4, entrance6, queue_of
+
+__all__ = ["raise_border", "remove_border"]
+
+_HELD = Path("/run/relive-borders")
+_NUMBERS = range(1, 256)
+_TABLES = 0x52450000  # of routes: one for each number
+_PRIORITY = 82  # of the rule that leads there
+_TOPS = (
+    Path("/sys/fs/cgroup/unified"),
+    Path("/sys/fs/cgroup"),
+)  # where version 2 of control groups is, if it is there
+_GONE_WITHIN = 1.0  # [s] so long what was just killed may still be in a group
+_PACKAGES = {"ip": "iproute2", "iptables": "iptables", "ip6tables": "iptables"}
+_EXISTS = "File exists"
+
+
+def raise_border() -> BorderFacts:
+    """Have what the caller and its later children ask of others wait for a recorder from now on.
+
+    Raises:
+        HostIncapable: the kernel lacks something that this needs, or does not allow it.
+        ToolMissing: a program is not installed.
+    """
+    with _alone() as held:
+        for number in _NUMBERS:
+            file = held / str(number)
+            if not _is_free(file):
+                continue
+            _remove_rules(number)
+            if not _lead(number):
+                continue  # a capsule whose file is not seen from here has it
+            try:
+                border = BorderFacts(number=number, group=str(_make_group(number)))
+                file.write_text(border.group)
+                for family in _families():
+                    _feed(family, rules(number, six=family == 6))
+            except BaseException:
+                _remove_rules(number)
+                raise
+            return border
+    raise HostIncapable("the border cannot be made", cause="255 capsules of this host have one already")
+
+
+def remove_border(border: BorderFacts) -> None:
+    """Nobody is left in its group. May be called multiple times."""
+    _remove_group(Path(border.group))
+    with contextlib.suppress(OSError), _alone() as held:
+        file = held / str(border.number)
+        if file.read_text() == border.group:
+            _remove_rules(border.number)
+            file.unlink()
+            held.rmdir()  # if it was the last one
+
+
+def rules(number: int, *, six: bool) -> str:
+    """The border's rules, for ``iptables-restore``."""
+    prefix = "icmp6" if six else "icmp"
+    no_network = f"{prefix}-no-route" if six else f"{prefix}-net-unreachable"
+    no_host = f"{prefix}-addr-unreachable" if six else f"{prefix}-host-unreachable"
+    forbidden = f"{prefix}-adm-prohibited" if six else f"{prefix}-admin-prohibited"
+    entrance = entrance6(number) if six else entrance4(number)
+    goes, comes = _chains(number)
+    queue = queue_of(number)
+    marked = {kind: f"-m mark --mark {kind.of(number):#x}" for kind in Mark}
+    ours = f"-A OUTPUT -m mark --mark {Mark.ANY.of(number):#x}/0xffffff00 -j {goes}"
+    lines = [
+        "*raw",
+        f":{goes} -",
+        ours,
+        f"-A {goes} -p udp ! --dport {NAMES} -j RETURN",
+        f"-A {goes} -j CT --notrack",  # else the host's own rules could translate the destination
+        f"-A {goes} -p tcp --syn {marked[Mark.CALL]} -j NFQUEUE --queue-num {queue}",
+        f"-A {goes} -p udp --dport {NAMES} {marked[Mark.CALL]} -j NFQUEUE --queue-num {queue}",
+        "COMMIT",
+        "*mangle",
+        f":{goes} -",
+        f":{comes} -",
+        ours,
+        f"-A {goes} -p tcp {marked[Mark.CALL]} -j MARK --set-mark {Mark.RECORDED.of(number):#x}",
+        f"-A PREROUTING {marked[Mark.RECORDED]} -j {comes}",
+        f"-A {comes} -p tcp --syn -j TPROXY --on-ip {entrance} --on-port {ENTRANCE}",
+        "COMMIT",
+        "*filter",
+        f":{goes} -",
+        ours,
+        f"-A {goes} -p tcp {marked[Mark.REFUSED]} -j REJECT --reject-with tcp-reset",
+        f"-A {goes} {marked[Mark.NO_NETWORK]} -j REJECT --reject-with {no_network}",
+        f"-A {goes} {marked[Mark.NO_HOST]} -j REJECT --reject-with {no_host}",
+        f"-A {goes} {marked[Mark.FORBIDDEN]} -j REJECT --reject-with {forbidden}",
+        "COMMIT",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def removal(number: int, saved: str) -> str:
+    """What takes the rules away again, for ``iptables-restore``; ``saved``: all there are, as ``iptables-save`` tells them."""
+    ours = _chains(number)
+    lines: list[str] = []
+    chains: list[str] = []
+    for line in saved.splitlines():
+        words = line.split()
+        if line.startswith("*"):
+            lines.append(line)
+            chains = []
+        elif line.startswith(":") and words[0][1:] in ours:
+            chains.append(words[0][1:])
+        elif line.startswith("-A") and words[1] not in ours and words[-1] in ours:
+            lines.append(f"-D{line[2:]}")
+        elif line == "COMMIT":
+            lines += [f"-F {one}" for one in chains] + [f"-X {one}" for one in chains] + [line]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _chains(number: int) -> tuple[str, str]:
+    """Of packets that go out, and of those that have come round to ``lo``."""
+    return f"RELIVE-{number}", f"RELIVE-{number}-IN"
+
+
+def _families() -> tuple[int, ...]:
+    return (4, 6) if Path("/proc/net/if_inet6").exists() else (4,)
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[Path]:
+    """Nobody else makes or removes a border within the block. Yields where a file for each number names its group."""
+    while True:
+        _HELD.mkdir(mode=0o700, exist_ok=True)
+        try:
+            directory = os.open(_HELD, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX)
+            if os.fstat(directory).st_nlink > 0:  # else it was removed while we waited
+                yield _HELD
+                return
+        finally:
+            os.close(directory)
+
+
+def _is_free(file: Path) -> bool:
+    """No process is in the group that the file of a number names."""
+    try:
+        return "populated 0" in (Path(file.read_text()) / "cgroup.events").read_text()
+    except FileNotFoundError:
+        return True
+
+
+def _make_group(number: int) -> Path:
+    """Put the caller into a new group, below the one of version 2 which it is in."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        path = next((line[3:] for line in lines if line.startswith("0::")), None)
+        top = next((top for top in _TOPS if (top / "cgroup.controllers").exists()), None)
+        if path is None or top is None:
+            raise FileNotFoundError(errno.ENOENT, "no control groups of version 2 are mounted")
+        group = top / path.lstrip("/") / f"relive-border-{number}"
+        _remove_group(group)
+        group.mkdir()
+        mark_connections(group, Mark.CALL.of(number))
+        (group / "cgroup.procs").write_text("0")
+    except OSError as error:
+        raise HostIncapable(
+            "the border cannot be made",
+            cause=f"marks for what a control group connects: {error}",
+            remedy="it needs Linux 5.8 with CONFIG_CGROUP_BPF, control groups of version 2 mounted writable below /sys/fs/cgroup,"
+            " and CAP_BPF or CAP_SYS_ADMIN; run `relive doctor`, or leave out --record-egress",
+        ) from error
+    return group
+
+
+def _remove_group(group: Path) -> None:
+    until = time.monotonic() + _GONE_WITHIN
+    while True:
+        try:
+            group.rmdir()
+        except FileNotFoundError:
+            return
+        except OSError:
+            if time.monotonic() > until:
+                return  # who gets its number looks for it again
+            time.sleep(0.01)
+        else:
+            return
+
+
+def _lead(number: int) -> bool:
+    """Lead what is to come to the recorder to ``lo``. False: somebody does already."""
+    for family in _families():
+        table = _TABLES + number
+        orders = f"rule add fwmark {Mark.RECORDED.of(number):#x} lookup {table} pref {_PRIORITY}\n"
+        orders += f"route add local default dev lo table {table}\n"
+        done = _run(["ip", f"-{family}", "-batch", "-"], orders)
+        if done.returncode and _EXISTS in done.stderr:
+            return False
+        _check(done)
+    return True
+
+
+def _remove_rules(number: int) -> None:
+    """What there is of a number; what is not there is no error."""
+    table = _TABLES + number
+    for family in _families():
+        orders = f"rule del fwmark {Mark.RECORDED.of(number):#x} lookup {table}\nroute flush table {table}\n"
+        _run(["ip", "-force", f"-{family}", "-batch", "-"], orders)
+        orders = removal(number, _run([f"{_tables(family)}-save"], "").stdout)
+        if "-X" in orders or "-D" in orders:
+            _check(_run([f"{_tables(family)}-restore", "--noflush", "-w", "5"], orders))
+
+
+def _feed(family: int, orders: str) -> None:
+    _check(_run([f"{_tables(family)}-restore", "--noflush", "-w", "5"], orders))
+
+
+def _tables(family: int) -> str:
+    return "iptables" if family == 4 else "ip6tables"
+
+
+def _run(command: list[str], orders: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(command, input=orders, capture_output=True, check=False, text=True)
+    except FileNotFoundError as error:
+        program = command[0].partition("-")[0]
+        raise ToolMissing(
+            f"{program} is not installed",
+            cause="--record-egress makes the capsule's border with it",
+            remedy=f"install the package {_PACKAGES[program]}, for instance with `apt-get install {_PACKAGES[program]}`",
+        ) from error
+
+
+def _check(done: subprocess.CompletedProcess[str]) -> None:
+    if done.returncode:
+        said = done.stderr.strip().partition("\n")[0]
+        raise HostIncapable(
+            "the border cannot be made",
+            cause=f"{done.args[0]}: {said}",
+            remedy="the kernel needs netfilter with NFQUEUE, TPROXY, CT, MARK and REJECT (modules xt_NFQUEUE, nfnetlink_queue,"
+            " xt_TPROXY, xt_CT, xt_mark, ipt_REJECT), and the caller CAP_NET_ADMIN; run `relive doctor`, or leave out"
+            " --record-egress",
+        )
