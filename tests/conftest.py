@@ -24,6 +24,11 @@ from support.forker import Forker
 from support.payments import Payments, payments_home
 from support.syncless import wait_for_no_disk
 
+# What is imported and collected is no garbage; looking for some meanwhile takes a third of that time.
+gc.disable()
+# A test makes tens of thousands of objects that go by themselves; circles are looked for seldomer than after each 700.
+gc.set_threshold(20_000, 10, 10)
+
 # Of test modules alone, and not of what they start: rewriting their assertions is more than half of what collecting costs, and is
 # then done once and not in every run, also where the environment has PYTHONDONTWRITEBYTECODE.
 sys.dont_write_bytecode = False
@@ -74,6 +79,15 @@ def pytest_collection_finish() -> None:
     """What was collected stays to the end: no later collection of garbage looks at it again, also not in a fork."""
     gc.collect()
     gc.freeze()
+    gc.enable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """What a file's tests leave stays to the end, too: garbage goes here, and what does not is looked at no more."""
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_configure(config: pytest.Config) -> None:
