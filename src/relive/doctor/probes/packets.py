@@ -32,7 +32,7 @@ def packets(context: ProbeContext) -> ProbeResult:
     program = context.settings.tools_path / CAPTURE
     with socket.create_server(("127.0.0.1", 0)) as listener, contextlib.ExitStack() as stack:
         try:
-            spool = PacketSpool(program, context.directory, "self", listener.getsockname()[1])
+            spool = PacketSpool(program, context.directory, listener.getsockname()[1])
         except CapsuleStartFailed as error:
             raise Obstacle(
                 "its program does not start", cause=str(error.cause), remedy=error.remedy
