@@ -100,9 +100,10 @@ def rules(number: int, *, six: bool) -> str:
         f":{goes} -",
         ours,
         f"-A {goes} -p udp ! --dport {NAMES} -j RETURN",
+        # Without a recorder it goes its own way, known to the host's firewall, which else would drop its answer.
+        f"-A {goes} -p udp {marked[Mark.CALL]} -j NFQUEUE --queue-num {queue} --queue-bypass",
         f"-A {goes} -j CT --notrack",  # else the host's own rules could translate the destination
         f"-A {goes} -p tcp --syn {marked[Mark.CALL]} -j NFQUEUE --queue-num {queue}",
-        f"-A {goes} -p udp --dport {NAMES} {marked[Mark.CALL]} -j NFQUEUE --queue-num {queue}",
         "COMMIT",
         "*mangle",
         f":{goes} -",
@@ -189,7 +190,7 @@ def _make_group(number: int) -> Path:
         group = top / path.lstrip("/") / f"relive-border-{number}"
         _remove_group(group)
         group.mkdir()
-        mark_connections(group, Mark.CALL.of(number))
+        mark_connections(group, Mark.CALL.of(number), (entrance4(number), ENTRANCE))
         (group / "cgroup.procs").write_text("0")
     except OSError as error:
         raise HostIncapable(
