@@ -10,6 +10,7 @@ import pytest
 
 from kernel.helpers import needs_root
 from relive.errors import HostIncapable, ToolMissing
+from relive.proxies.marks import NUMBERS, Mark
 from relive.sandbox import border
 from relive.sandbox.border import raise_border, removal, remove_border, rules
 
@@ -32,11 +33,13 @@ class Programs:
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
         self.refusals: dict[str, str] = {}
+        self.saved = ""
 
     def __call__(self, command: list[str], *, input: str, **_: object) -> subprocess.CompletedProcess[str]:
         self.asked.append((command[0], input))
         said = next((said for word, said in self.refusals.items() if word in input), "")
-        return subprocess.CompletedProcess(command, 1 if said else 0, "", said)
+        saved = self.saved if command[0].endswith("-save") else ""
+        return subprocess.CompletedProcess(command, 1 if said else 0, saved, said)
 
 
 @pytest.fixture
@@ -49,12 +52,12 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> Programs:
 def test_what_is_removed_is_what_was_made_and_nothing_else():
     saved = _FOREIGN.replace(
         "COMMIT",
-        ":RELIVE-7 - [0:0]\n-A OUTPUT -m mark --mark 0x52450700/0xffffff00 -j RELIVE-7\n:RELIVE-71 - [0:0]\n"
-        "-A RELIVE-7 -j CT --notrack\n-A OUTPUT -m mark --mark 0x52454700/0xffffff00 -j RELIVE-71\nCOMMIT",
+        ":RELIVE-7 - [0:0]\n-A OUTPUT -m mark --mark 0x52070000/0xffffff00 -j RELIVE-7\n:RELIVE-71 - [0:0]\n"
+        "-A RELIVE-7 -j CT --notrack\n-A OUTPUT -m mark --mark 0x52470000/0xffffff00 -j RELIVE-71\nCOMMIT",
     )
     assert removal(7, saved).splitlines() == [
         "*raw",
-        "-D OUTPUT -m mark --mark 0x52450700/0xffffff00 -j RELIVE-7",
+        "-D OUTPUT -m mark --mark 0x52070000/0xffffff00 -j RELIVE-7",
         "-F RELIVE-7",
         "-X RELIVE-7",
         "COMMIT",
@@ -94,7 +97,7 @@ def _in_a_network(script: str) -> str:
 
 def test_each_border_has_a_number_of_its_own_and_gives_it_back(apart, programs):
     """That of somebody who is not seen from here is left out; that of an ended capsule is free."""
-    programs.refusals["rule add fwmark 0x52450201"] = "RTNETLINK answers: File exists"
+    programs.refusals["rule add fwmark 0x52020001"] = "RTNETLINK answers: File exists"
     apart.mkdir()
     taken = apart.parent / "taken"
     taken.mkdir()
@@ -107,6 +110,24 @@ def test_each_border_has_a_number_of_its_own_and_gives_it_back(apart, programs):
     remove_border(first)
     remove_border(first)
     assert os.listdir(apart) == ["1"]
+
+
+def test_a_removal_that_the_host_refuses_hinders_nobody_and_is_made_up_for(apart, programs):
+    """An agent that ends has more to remove."""
+    border = raise_border()
+    programs.saved = "*raw\n:RELIVE-1 - [0:0]\nCOMMIT\n"
+    programs.refusals["-X RELIVE-1"] = "another program holds the lock"
+    remove_border(border)
+    programs.refusals.clear()
+    assert raise_border().number == 1
+    assert any("-X RELIVE-1" in orders for _, orders in programs.asked)
+
+
+def test_no_mark_has_bits_by_which_others_of_a_host_drop_or_lead():
+    for number in NUMBERS:
+        for mark in (kind.of(number) for kind in Mark):
+            assert mark & 0xFF80 == 0  # Kubernetes, Cilium, Amazon
+            assert mark & 0xFF0000 not in (0x40000, 0x80000)  # Tailscale
 
 
 def test_a_program_that_is_missing_is_named_with_its_package(apart, monkeypatch):

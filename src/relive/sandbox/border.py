@@ -26,15 +26,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from relive.errors import HostIncapable, ToolMissing
+from relive.errors import HostIncapable, ReliveError, ToolMissing
 from relive.kernel.connectmarks import mark_connections
 from relive.model.capsule import BorderFacts
-from relive.proxies.marks import ENTRANCE, NAMES, Mark, entrance4, entrance6, queue_of
+from relive.proxies.marks import ENTRANCE, NAMES, NUMBERS, Mark, entrance4, entrance6, queue_of
 
 __all__ = ["raise_border", "remove_border"]
 
 _HELD = Path("/run/relive-borders")
-_NUMBERS = range(1, 256)
 _TABLES = 0x52450000  # of routes: one for each number
 _PRIORITY = 82  # of the rule that leads there
 _TOPS = (
@@ -54,7 +53,7 @@ def raise_border() -> BorderFacts:
         ToolMissing: a program is not installed.
     """
     with _alone() as held:
-        for number in _NUMBERS:
+        for number in NUMBERS:
             file = held / str(number)
             if not _is_free(file):
                 continue
@@ -70,13 +69,13 @@ def raise_border() -> BorderFacts:
                 _remove_rules(number)
                 raise
             return border
-    raise HostIncapable("the border cannot be made", cause="255 capsules of this host have one already")
+    raise HostIncapable("the border cannot be made", cause=f"{len(NUMBERS)} capsules of this host have one already")
 
 
 def remove_border(border: BorderFacts) -> None:
-    """Nobody is left in its group. May be called multiple times."""
+    """Nobody is left in its group. May be called multiple times. What the host refuses to remove goes when the number is given again."""
     _remove_group(Path(border.group))
-    with contextlib.suppress(OSError), _alone() as held:
+    with contextlib.suppress(OSError, ReliveError), _alone() as held:
         file = held / str(border.number)
         if file.read_text() == border.group:
             _remove_rules(border.number)
