@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 from pathlib import Path
 
@@ -10,12 +11,16 @@ import pytest
 
 from kernel.helpers import needs_root
 from relive.errors import HostIncapable, ToolMissing
-from relive.proxies.marks import NUMBERS, Mark
+from relive.proxies.marks import ENTRANCE, NUMBERS, Mark
 from relive.sandbox import border
 from relive.sandbox.border import raise_border, removal, remove_border, rules
 
 pytestmark = needs_root
 _FOREIGN = "*raw\n:OUTPUT ACCEPT [0:0]\n-A OUTPUT -p tcp -j ACCEPT\nCOMMIT\n"
+
+
+def _entrance(number: int) -> str:
+    return f"127.82.70.{number}"  # no capsule's
 
 
 @pytest.fixture
@@ -24,6 +29,7 @@ def apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     held = tmp_path / "held"
     monkeypatch.setattr(border, "_HELD", held)
     monkeypatch.setattr(border, "_make_group", lambda number: tmp_path / f"group-{number}")
+    monkeypatch.setattr(border, "entrance4", _entrance)
     return held
 
 
@@ -92,7 +98,8 @@ def _in_a_network(script: str) -> str:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    lines = done.stdout.splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("#"))  # those say what time it is
 
 
 def test_each_border_has_a_number_of_its_own_and_gives_it_back(apart, programs):
@@ -112,12 +119,21 @@ def test_each_border_has_a_number_of_its_own_and_gives_it_back(apart, programs):
     assert os.listdir(apart) == ["1"]
 
 
+def test_a_number_at_whose_entrance_a_recorder_listens_is_left_alone(apart, programs, monkeypatch):
+    """Its file is in another /run: that of a container in this network, say."""
+    monkeypatch.setattr(border, "NUMBERS", (200,))
+    with socket.create_server((_entrance(200), ENTRANCE)), pytest.raises(HostIncapable, match="cannot be made"):
+        raise_border()
+    assert programs.asked == []
+    assert raise_border().number == 200
+
+
 def test_a_removal_that_the_host_refuses_hinders_nobody_and_is_made_up_for(apart, programs):
     """An agent that ends has more to remove."""
-    border = raise_border()
+    facts = raise_border()
     programs.saved = "*raw\n:RELIVE-1 - [0:0]\nCOMMIT\n"
     programs.refusals["-X RELIVE-1"] = "another program holds the lock"
-    remove_border(border)
+    remove_border(facts)
     programs.refusals.clear()
     assert raise_border().number == 1
     assert any("-X RELIVE-1" in orders for _, orders in programs.asked)

@@ -21,6 +21,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -55,7 +56,7 @@ def raise_border() -> BorderFacts:
     with _alone() as held:
         for number in NUMBERS:
             file = held / str(number)
-            if not _is_free(file):
+            if not _is_free(file, number):
                 continue
             _remove_rules(number)
             if not _lead(number):
@@ -65,6 +66,9 @@ def raise_border() -> BorderFacts:
                 file.write_text(border.group)
                 for family in _families():
                     _feed(family, rules(number, six=family == 6))
+            except FileExistsError:  # a capsule of another network and another /run has it
+                _remove_rules(number)
+                continue
             except BaseException:
                 _remove_rules(number)
                 raise
@@ -170,16 +174,32 @@ def _alone() -> Iterator[Path]:
             os.close(directory)
 
 
-def _is_free(file: Path) -> bool:
-    """No process is in the group that the file of a number names."""
+def _is_free(file: Path, number: int) -> bool:
+    """No process is in the group that the file of a number names, and no recorder is at its entrance.
+
+    Who sees another /run, in the same network namespace, has written its file there.
+    """
     try:
-        return "populated 0" in (Path(file.read_text()) / "cgroup.events").read_text()
+        if "populated 1" in (Path(file.read_text()) / "cgroup.events").read_text():
+            return False
     except FileNotFoundError:
-        return True
+        pass
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # one that is closing is nobody
+        try:
+            sock.bind((entrance4(number), ENTRANCE))
+        except OSError as error:
+            return error.errno != errno.EADDRINUSE
+    return True
 
 
 def _make_group(number: int) -> Path:
-    """Put the caller into a new group, below the one of version 2 which it is in."""
+    """Put the caller into a new group, below the one of version 2 which it is in.
+
+    Raises:
+        FileExistsError: somebody is in one of that name.
+        HostIncapable: see ``raise_border``.
+    """
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
         path = next((line[3:] for line in lines if line.startswith("0::")), None)
@@ -191,6 +211,8 @@ def _make_group(number: int) -> Path:
         group.mkdir()
         mark_connections(group, Mark.CALL.of(number), (entrance4(number), ENTRANCE))
         (group / "cgroup.procs").write_text("0")
+    except FileExistsError:
+        raise
     except OSError as error:
         raise HostIncapable(
             "the border cannot be made",
