@@ -122,7 +122,10 @@ def test_each_border_has_a_number_of_its_own_and_gives_it_back(apart, programs):
 def test_a_number_at_whose_entrance_a_recorder_listens_is_left_alone(apart, programs, monkeypatch):
     """Its file is in another /run: that of a container in this network, say."""
     monkeypatch.setattr(border, "NUMBERS", (200,))
-    with socket.create_server((_entrance(200), ENTRANCE)), pytest.raises(HostIncapable, match="cannot be made"):
+    with (
+        socket.create_server((_entrance(200), ENTRANCE)),
+        pytest.raises(HostIncapable, match="cannot be made"),
+    ):
         raise_border()
     assert programs.asked == []
     assert raise_border().number == 200

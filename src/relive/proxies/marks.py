@@ -8,7 +8,17 @@ from __future__ import annotations
 
 import errno
 
-__all__ = ["ENTRANCE", "NAMES", "NUMBERS", "REFUSALS", "Mark", "entrance4", "entrance6", "kind_for", "queue_of"]
+__all__ = [
+    "ENTRANCE",
+    "NAMES",
+    "NUMBERS",
+    "REFUSALS",
+    "Mark",
+    "entrance4",
+    "entrance6",
+    "kind_for",
+    "queue_of",
+]
 
 from enum import IntEnum
 
@@ -23,8 +33,9 @@ _PREFIX = 0x52 << 24
 NUMBERS = tuple(number for number in range(1, 256) if number not in (4, 8))
 """Numbers that a capsule may have.
 
-Others on a host look at single bits of a mark: Kubernetes drops what has 0x8000 and translates what has 0x4000, Cilium routes by 0xf00,
-Amazon's network for Kubernetes by 0x80: here those are always 0. Tailscale takes 0x40000 and 0x80000 of 0xff0000 for its own.
+Others on a host look at single bits of a mark: Kubernetes drops what has 0x8000 and translates what has 0x4000, Cilium
+routes by 0xf00, Amazon's network for Kubernetes by 0x80: here those are always 0. Tailscale takes 0x40000 and 0x80000 of
+0xff0000 for its own.
 """
 
 

@@ -2,14 +2,14 @@
 
 How it works, in the network namespace that the service shares with the host:
 
-1. The service's processes are in a control group. A TCP socket of theirs that connects gets a mark (``kernel.connectmarks``); what
-   comes in has none, and goes its own way.
+1. The service's processes are in a control group. A TCP socket of theirs that connects while a recorder listens at the entrance
+   gets a mark (``kernel.connectmarks``). What comes in has none, nor has what begins while nobody records: it goes its own way.
 2. The first packet of each marked connection waits in a netfilter queue until the recorder has made the real connection or seen it
    fail. A failure is answered by a packet that makes the service's ``connect`` fail with the same error. Otherwise the packet goes
    on, by way of ``lo``, to the recorder's entrance (TPROXY), whose end then has the destination's address; and so do the others of
    that connection. Nothing is translated.
 3. UDP sockets are marked as well. Questions to name servers are taken from the queue and sent by the recorder; answers are put in
-   with a raw socket.
+   with a raw socket. Without a recorder they go their own way.
 
 All of it belongs to one number, which no other capsule of the namespace has. Rules of a capsule that was killed together with its
 agent are removed by the next one that gets its number; until then they concern nobody.
@@ -73,11 +73,16 @@ def raise_border() -> BorderFacts:
                 _remove_rules(number)
                 raise
             return border
-    raise HostIncapable("the border cannot be made", cause=f"{len(NUMBERS)} capsules of this host have one already")
+    raise HostIncapable(
+        "the border cannot be made", cause=f"{len(NUMBERS)} capsules of this host have one already"
+    )
 
 
 def remove_border(border: BorderFacts) -> None:
-    """Nobody is left in its group. May be called multiple times. What the host refuses to remove goes when the number is given again."""
+    """Nobody is left in its group. May be called multiple times.
+
+    What the host refuses to remove goes when the number is given again.
+    """
     _remove_group(Path(border.group))
     with contextlib.suppress(OSError, ReliveError), _alone() as held:
         file = held / str(border.number)
