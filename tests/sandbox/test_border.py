@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -173,3 +174,26 @@ def test_a_host_that_allows_no_programs_at_groups_is_told_what_they_need(monkeyp
     with pytest.raises(HostIncapable, match="cannot be made") as caught:
         raise_border()
     assert "CONFIG_CGROUP_BPF" in str(caught.value.remedy)
+
+
+_REFUSED = """
+import sys
+from pathlib import Path
+from relive.errors import HostIncapable
+from relive.sandbox import border
+border._HELD, border.NUMBERS = Path(sys.argv[1]), (203,)
+border.rules = lambda *_, **__: "*raw\\n-A OUTPUT -j NOBODY\\nCOMMIT\\n"
+before = Path("/proc/self/cgroup").read_text()
+try:
+    border.raise_border()
+except HostIncapable:
+    assert Path("/proc/self/cgroup").read_text() == before, "it is where it was"
+    print([*Path("/sys/fs/cgroup").glob("**/relive-border-203"), *border._HELD.parent.iterdir()])
+"""
+
+
+def test_a_host_that_refuses_the_rules_is_left_as_it_was(tmp_path):
+    script = 'ip link set lo up; exec "$@"'
+    command = ["unshare", "--net", "sh", "-c", script, "sh", sys.executable, "-c", _REFUSED]
+    command.append(str(tmp_path / "held"))
+    assert subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout == "[]\n"

@@ -58,21 +58,25 @@ def raise_border() -> BorderFacts:
             file = held / str(number)
             if not _is_free(file, number):
                 continue
-            _remove_rules(number)
-            if not _lead(number):
-                continue  # a capsule whose file is not seen from here has it
+            group: Path | None = None
             try:
-                border = BorderFacts(number=number, group=str(_make_group(number)))
-                file.write_text(border.group)
+                _remove_rules(number)
+                if not _lead(number):
+                    continue  # a capsule whose file is not seen from here has it
+                group = _make_group(number)
+                file.write_text(str(group))
                 for family in _families():
                     _feed(family, rules(number, six=family == 6))
             except FileExistsError:  # a capsule of another network and another /run has it
                 _remove_rules(number)
                 continue
             except BaseException:
+                if group is not None:
+                    _leave(group)
+                _give_back(file)
                 _remove_rules(number)
                 raise
-            return border
+            return BorderFacts(number=number, group=str(group))
     raise HostIncapable(
         "the border cannot be made", cause=f"{len(NUMBERS)} capsules of this host have one already"
     )
@@ -88,8 +92,7 @@ def remove_border(border: BorderFacts) -> None:
         file = held / str(border.number)
         if file.read_text() == border.group:
             _remove_rules(border.number)
-            file.unlink()
-            held.rmdir()  # if it was the last one
+            _give_back(file)
 
 
 def rules(number: int, *, six: bool) -> str:
@@ -198,6 +201,13 @@ def _is_free(file: Path, number: int) -> bool:
     return True
 
 
+def _give_back(file: Path) -> None:
+    """A number is free."""
+    file.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        file.parent.rmdir()  # if it was the last one
+
+
 def _make_group(number: int) -> Path:
     """Put the caller into a new group, below the one of version 2 which it is in.
 
@@ -214,8 +224,12 @@ def _make_group(number: int) -> Path:
         group = top / path.lstrip("/") / f"relive-border-{number}"
         _remove_group(group)
         group.mkdir()
-        mark_connections(group, Mark.CALL.of(number), (entrance4(number), ENTRANCE))
-        (group / "cgroup.procs").write_text("0")
+        try:
+            mark_connections(group, Mark.CALL.of(number), (entrance4(number), ENTRANCE))
+            (group / "cgroup.procs").write_text("0")
+        except OSError:
+            group.rmdir()
+            raise
     except FileExistsError:
         raise
     except OSError as error:
@@ -226,6 +240,13 @@ def _make_group(number: int) -> Path:
             " and CAP_BPF or CAP_SYS_ADMIN; run `relive doctor`, or leave out --record-egress",
         ) from error
     return group
+
+
+def _leave(group: Path) -> None:
+    """The caller goes back to where it was."""
+    with contextlib.suppress(OSError):
+        (group.parent / "cgroup.procs").write_text("0")
+    _remove_group(group)
 
 
 def _remove_group(group: Path) -> None:
