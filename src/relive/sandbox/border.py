@@ -216,12 +216,7 @@ def _make_group(number: int) -> Path:
         HostIncapable: see ``raise_border``.
     """
     try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-        path = next((line[3:] for line in lines if line.startswith("0::")), None)
-        top = next((top for top in _TOPS if (top / "cgroup.controllers").exists()), None)
-        if path is None or top is None:
-            raise FileNotFoundError(errno.ENOENT, "no control groups of version 2 are mounted")
-        group = top / path.lstrip("/") / f"relive-border-{number}"
+        group = _own_group() / f"relive-border-{number}"
         _remove_group(group)
         group.mkdir()
         try:
@@ -240,6 +235,21 @@ def _make_group(number: int) -> Path:
             " and CAP_BPF or CAP_SYS_ADMIN; run `relive doctor`, or leave out --record-egress",
         ) from error
     return group
+
+
+def _own_group() -> Path:
+    """The group of version 2 in which the caller is; of one outside of what it sees of them, the topmost that it sees.
+
+    Raises:
+        FileNotFoundError: none are mounted.
+    """
+    lines = Path("/proc/self/cgroup").read_text().splitlines()
+    path = next((line[3:] for line in lines if line.startswith("0::")), None)
+    top = next((top for top in _TOPS if (top / "cgroup.controllers").exists()), None)
+    if path is None or top is None:
+        raise FileNotFoundError(errno.ENOENT, "no control groups of version 2 are mounted")
+    # cgroup_namespaces(7): what lies outside of the namespace begins with "/..".
+    return top if ".." in Path(path).parts else top / path.lstrip("/")
 
 
 def _leave(group: Path) -> None:
