@@ -1,8 +1,8 @@
 /* One connection as packets show it, which nothing of Relive carries; `relive.proxies.ingress._observed` is its specification.
  *
  * Its requests and answers are framed and recorded as those of a connection that the relay carries (requests.c, answers.c), and as
- * there, what is not understood with certainty is given to Python, before a head, with all that is known. All calls want the
- * journal's lock. */
+ * there, what is not understood with certainty is given to Python, before a head, with all that is known. Where an answer is under way
+ * then, its rest is recorded here still, as Python gives it back (`sights_answer`). All calls want the journal's lock. */
 #ifndef RELAY_SIGHTED_H
 #define RELAY_SIGHTED_H
 

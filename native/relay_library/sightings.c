@@ -29,7 +29,7 @@ struct handed_sight {
     struct stream side[2];
     uint32_t first, following;
     int32_t is_spoken, is_uploading, client_eof, service_eof, began_in_middle, first_answer_is_open, heard_service, is_limited,
-        has_following, is_split;
+        has_following, is_split, is_answering; /* is_answering: the first flight's answer has begun, and is `sights_answer`'s */
 };
 
 /* A connection between two messages, which Python gives back; mirrored by Python. */
@@ -181,7 +181,18 @@ static struct handed_sight *describe(struct sighted *one)
     made->first_answer_is_open = one->first_answer_is_open, made->heard_service = one->heard_service;
     made->is_limited = one->is_limited, made->has_following = one->has_following;
     made->first = one->first, made->following = one->following;
+    made->is_answering = carried->answer != ANSWER_HEAD;
     return made;
+}
+
+/* Of the flights, only that whose answer has begun stays. */
+static void keep_answered(struct connection *carried)
+{
+    if (carried->answer == ANSWER_HEAD)
+        while (carried->flight_count)
+            flight_drop(carried);
+    while (carried->flight_count > 1)
+        flight_drop_last(carried);
 }
 
 static void hand_over(struct sights *sights, struct sighted *one)
@@ -192,8 +203,7 @@ static void hand_over(struct sights *sights, struct sighted *one)
     made->flight = must(calloc(made->flights + 1, sizeof *made->flight));
     for (size_t i = 0; i < made->flights; i++)
         made->flight[i] = *connection_flight(carried, i);
-    while (carried->flight_count)
-        flight_drop(carried);
+    keep_answered(carried);
     for (int side = 0; side < 2; side++) {
         bytes_give(&carried->held[side], &made->held[side], &made->held_bytes[side]);
         made->rest[side] = one->rest[side].first;
@@ -227,6 +237,30 @@ API void sights_free_handed(struct handed_sight *handed)
     pieces_free(handed->beyond);
     free(handed->flight);
     free(handed);
+}
+
+/* The service's next bytes on a connection that was handed over in the middle of an answer. Returns how many of them are that
+ * answer's; *is_over: it is whole. */
+API size_t sights_answer(struct sights *sights, const struct ends *ends, const uint8_t *data, size_t size, int *is_over)
+{
+    struct sighted *one = find(sights, ends);
+    int is_odd;
+    pthread_mutex_lock(&sights->relay->journal.lock);
+    size_t taken = frame_answers(&one->carried, data, size, &is_odd); /* for a second answer there is no flight */
+    pthread_mutex_unlock(&sights->relay->journal.lock);
+    *is_over = one->carried.answer == ANSWER_HEAD;
+    return taken;
+}
+
+/* The service's side of it ended: the answer is whole now, or broken. Returns which of them, and records it. */
+API int sights_answer_ended(struct sights *sights, const struct ends *ends, int is_reset, int client_eof)
+{
+    struct sighted *one = find(sights, ends);
+    one->carried.client_eof = client_eof;
+    pthread_mutex_lock(&sights->relay->journal.lock);
+    record_broken(&one->carried, is_reset);
+    pthread_mutex_unlock(&sights->relay->journal.lock);
+    return one->carried.answer == ANSWER_HEAD;
 }
 
 /* One that was handed over has ended, as far as Python knows: what comes next is another one. */

@@ -163,8 +163,9 @@ class ObservedConnection:
         self._beyond = list(handed.beyond)
         self._up, self._down = _stream(handed.up), _stream(handed.down)
         for known in handed.flights:
-            self._requests.adopt(known)
-        self._answers.adopt(handed.answered, [flight.method for flight in self.flights])
+            self._requests.adopt(known, is_counted=known.status is None)
+        methods = [flight.method for flight in self.flights if flight.status is None]
+        self._answers.adopt(handed.answered, methods, handed.answer)
         if handed.upload is not None:
             number, left, seen = handed.upload
             self._intake.go_on_with_body(left)
