@@ -50,6 +50,11 @@ int sighted_is_busy(const struct sighted *one)
     return one->carried.flight_count || one->carried.held[CLIENT].size;
 }
 
+int sighted_is_silent(const struct sighted *one)
+{
+    return !one->is_foreign && !one->carried.number && !one->beyond.first && !one->side[CLIENT].waiting && !one->side[SERVICE].waiting;
+}
+
 static void record_begin(struct sighted *one)
 {
     struct connection *carried = &one->carried;
@@ -299,8 +304,10 @@ enum verdict_of_segment sighted_observe(struct sighted *one, const struct segmen
         stream_begin(&one->side[SERVICE], segment->acknowledged);
     struct stream *stream = &one->side[segment->from_client ? CLIENT : SERVICE];
     struct stream *other = &one->side[segment->from_client ? SERVICE : CLIENT];
-    if (!stream->is_begun)
+    if (!stream->is_begun) {
+        one->is_over = (segment->flags & FLAG_RST) != 0; /* nobody listens */
         return TAKEN;
+    }
     if (segment->flags & FLAG_ACK && other->is_begun && stream_lacks_before(other, segment->acknowledged))
         return LOST;
     return take(one, segment, stream);

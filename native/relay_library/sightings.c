@@ -41,11 +41,13 @@ struct plain_sight {
     int32_t began_in_middle;
 };
 
+#define CONNECTIONS_MANY 65536 /* more, and those of which nothing came but a SYN are let go, the oldest first */
+
 struct sights {
     struct relay *relay;
     struct worker worker;
     struct sighted **buckets;
-    size_t bucket_count, count;
+    size_t bucket_count, count, many;
     struct sighted *first, *last; /* in the order in which they were begun */
     uint16_t port, address_bytes;
     uint8_t address[16]; /* of the service; address_bytes 0: it listens at all of them */
@@ -76,7 +78,7 @@ API struct sights *sights_new(struct relay *relay, uint16_t port, const uint8_t 
     for (size_t i = 0; i < relay->log_count; i++)
         relay->fields_room += relay->logs[i].size + 16;
     made->relay = made->worker.relay = relay;
-    made->bucket_count = 64;
+    made->bucket_count = 64, made->many = CONNECTIONS_MANY;
     made->buckets = must(calloc(made->bucket_count, sizeof *made->buckets));
     made->worker.fields = must(malloc(relay->fields_room));
     relay->notes = relay->log_count ? must(calloc(NOTES_MOST, sizeof *relay->notes)) : NULL;
@@ -134,6 +136,17 @@ static void drop(struct sights *sights, struct sighted *one)
     sighted_free(one);
 }
 
+/* Half of what there may be, so that this is seldom done. One that speaks after all is begun in the middle. */
+static void let_go_of_silent(struct sights *sights)
+{
+    for (struct sighted *next, *one = sights->first; one && sights->count > sights->many / 2; one = next) {
+        next = one->next;
+        if (sighted_is_silent(one))
+            drop(sights, one);
+    }
+    sights->many = sights->count > CONNECTIONS_MANY / 2 ? sights->count * 2 : CONNECTIONS_MANY;
+}
+
 static int by_ends(const void *one, const void *other)
 {
     return memcmp(one, other, sizeof(struct ends));
@@ -152,6 +165,8 @@ static void limit(struct sights *sights, struct sighted *one)
 
 static struct sighted *begin(struct sights *sights, const struct ends *ends)
 {
+    if (sights->count >= sights->many)
+        let_go_of_silent(sights);
     struct sighted *made = must(malloc(sizeof *made));
     sighted_begin(made, &sights->worker, ends);
     if (++sights->count > sights->bucket_count)

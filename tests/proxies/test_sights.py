@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -12,11 +13,13 @@ from typing import Any
 
 import pytest
 
-from relive.proxies.ingress._segments import ACK, FIN
+from relive.proxies.ingress._segments import ACK, FIN, RST, SYN
+from relive.proxies.ingress._sights import Verdict
 from relive.proxies.ingress.options import RELAY
 from relive.recording import EventKind
 
 from .hostile_packets import BODY_LIMIT, play, read_damaged
+from .packet_bytes import ip4, packet, tcp
 from .packet_scene import GET, OK, Scene
 
 SOURCE = Path(__file__).parents[2] / "native"
@@ -100,6 +103,33 @@ def test_a_request_for_python_within_an_answer(
     assert scenes[0].written() == scenes[1].written()
     assert _told(scenes[0]) == _told(scenes[1])
     assert scenes[0].traffic.observed.relay.counts().in_flight == 0
+
+
+def test_a_connection_that_is_refused_is_over(scenes: list[Scene]) -> None:
+    for scene in scenes:
+        talk = scene.talk(begun=False)
+        talk.put(talk.asks(b"", SYN))
+        talk.put(talk.tells(b"", RST | ACK))
+        assert scene.table.count == 0
+
+
+def test_a_flood_of_connections_that_say_nothing_is_let_go_of(scenes: list[Scene]) -> None:
+    """GIVEN a connection with a request, WHEN 90,000 others only begin, THEN the older of them are gone, and it is not."""
+    scene, _ = scenes
+    assert scene.sights is not None
+    talk = scene.talk()
+    talk.put(talk.asks(GET))
+    packets = []
+    for host in ("10.0.0.8", "10.0.0.9"):
+        one = packet(ip4(host, "127.0.0.1", tcp(0, 8000, 99, 0, SYN, b"")))
+        at = one.index(b"\x00\x00" + (8000).to_bytes(2, "big") + (99).to_bytes(4, "big"))
+        packets += [one[:at] + port.to_bytes(2, "big") + one[at + 2 :] for port in range(20000, 65000)]
+    block = b"".join(packets)
+    scene.sights.begin_block(len(packets))
+    assert scene.sights.take(ctypes.create_string_buffer(block), len(block), None, 0, 1 << 20) is Verdict.BLOCK_OVER
+    assert scene.sights.counts().connections < 70_000
+    talk.put(talk.tells(OK))
+    assert [one.ended.value for one in scene.exchanges()] == ["answered"]
 
 
 def test_many_connections_and_damaged_blocks_do_no_harm(scenes: list[Scene]) -> None:

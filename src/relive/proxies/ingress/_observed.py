@@ -131,6 +131,7 @@ class ObservedConnection:
             self._down = ByteStream(segment.acknowledged)
         stream, other = (up, self._down) if segment.from_client else (self._down, up)
         if stream is None:
+            self.is_over = bool(segment.flags & RST)  # nobody listens
             return True
         if segment.flags & ACK and other is not None and other.lacks_before(segment.acknowledged):
             return False
