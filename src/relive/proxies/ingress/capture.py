@@ -106,6 +106,7 @@ class PacketRecorder:
         pid: int | str = options.network_of if options.network_of is not None else "self"
         self._spool = PacketSpool(options.capture, options.recording.parent / "packets", pid, port)
         self._lost = 0
+        self._begins_again = self.writer.last_seq > 0  # what came while there was none is missing
         self._stop = asyncio.Event()
         self._has_ended = False
         self._more = asyncio.Event()  # blocks, or leave to go on
@@ -241,7 +242,7 @@ class PacketRecorder:
             "recording": self.writer.is_on,
             "events_lost": self.writer.lost,
             "packets_lost": self._lost,
-            "gaps": self.table.gaps,
+            "gaps": self.table.gaps + self._begins_again,
             "waiting": self._spool.waiting,
             "capture": self._spool.pid,
         }
