@@ -21,7 +21,7 @@ struct piece *piece_new(int64_t at, const uint8_t *data, size_t size);
 void pieces_add(struct pieces *pieces, const uint8_t *data, size_t size);
 void pieces_free(struct piece *first);
 
-#define PIECE_COST 64 /* [bytes] what it takes to keep a piece that waits, besides its data */
+#define PIECE_COST 1024 /* [bytes] what a piece that waits counts for besides its data: they are few enough to be walked along */
 
 /* A place is a number of bytes from where the stream was begun. */
 struct stream {

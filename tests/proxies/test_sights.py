@@ -126,10 +126,25 @@ def test_a_flood_of_connections_that_say_nothing_is_let_go_of(scenes: list[Scene
         packets += [one[:at] + port.to_bytes(2, "big") + one[at + 2 :] for port in range(20000, 65000)]
     block = b"".join(packets)
     scene.sights.begin_block(len(packets))
-    assert scene.sights.take(ctypes.create_string_buffer(block), len(block), None, 0, 1 << 20) is Verdict.BLOCK_OVER
+    assert (
+        scene.sights.take(ctypes.create_string_buffer(block), len(block), None, 0, 1 << 20)
+        is Verdict.BLOCK_OVER
+    )
     assert scene.sights.counts().connections < 70_000
     talk.put(talk.tells(OK))
     assert [one.ended.value for one in scene.exchanges()] == ["answered"]
+
+
+def test_a_flood_of_small_segments_out_of_order_is_given_up(scenes: list[Scene]) -> None:
+    """GIVEN a byte that never comes, WHEN 16,400 come after it one by one, THEN they are not kept, which is said."""
+    for scene in scenes:
+        talk = scene.talk()
+        talk.put(talk.asks(GET))
+        one = talk.asks(b"x")._replace(wall_ns=scene.now)
+        for behind in range(1, 16_401):
+            scene.table.observe(one._replace(sequence=one.sequence + behind))
+        assert scene.table.gaps == 1
+    assert scenes[0].written() == scenes[1].written()
 
 
 def test_many_connections_and_damaged_blocks_do_no_harm(scenes: list[Scene]) -> None:

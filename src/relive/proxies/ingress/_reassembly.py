@@ -13,7 +13,7 @@ __all__ = ["ByteStream"]
 
 _ROUND = 1 << 32
 _HALF = 1 << 31
-_PIECE_COST = 64  # [bytes] to keep a piece that waits, besides its data
+_PIECE_COST = 1024  # [bytes] what a piece that waits counts for besides its data
 
 
 class ByteStream:
