@@ -1,7 +1,7 @@
 """Which of the clock's commits are left out, and why: decisions over moments of a monotonic clock [s].
 
-The clock is due at each interval after its last commit began. What is due while a brake holds is left out, never caught up on: nothing
-waits to be committed, so nothing piles up.
+The clock is due at each interval after its last commit began. What is due while a brake holds is left out, never caught up on:
+nothing waits to be committed, so nothing piles up.
 """
 
 from __future__ import annotations

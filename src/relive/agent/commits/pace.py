@@ -75,6 +75,9 @@ class CommitPace:
         self._begun: float | None = None  # the clock's last commit
         self._due = 0.0  # one that failed is tried again sooner
         self._since = clock()  # the last one of whoever
+        self._under_way: tuple[Brake | None, float | None] | None = (
+            None  # what had slowed the commit that is being taken
+        )
         self._brakes: dict[Brake, float] = {}
         self._left_out: Counter[Brake] = Counter()
         self._bytes: int | None = None
@@ -85,6 +88,7 @@ class CommitPace:
         now, interval = self._clock(), self._policy.interval
         if self._begun is not None and interval is not None:
             self._left_out.update(left_out(self._begun, now, interval, self._brakes))
+        self._under_way = self._slowed()
         self._begun = self._since = now
 
     def note(self, pause_us: int) -> None:
@@ -106,6 +110,7 @@ class CommitPace:
 
     def durable(self) -> None:
         """The commit for which ``begin`` was called is durable."""
+        self._under_way = None
         now, interval = self._clock(), self._policy.interval
         if self._begun is not None and interval is not None:
             self._durable, self._due = now - self._begun, self._begun + interval
@@ -137,6 +142,8 @@ class CommitPace:
 
     def _slowed(self) -> tuple[Brake | None, float | None]:
         """Which brake holds the next commit for longest, if it is longer than asked for, and seconds between that and the last."""
+        if self._under_way is not None:
+            return self._under_way
         wanted = self._policy.interval
         if wanted is None or not self._brakes:
             return None, wanted
