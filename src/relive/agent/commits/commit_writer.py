@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -43,9 +42,7 @@ __all__ = ["CommitWriter", "commit_before"]
 Result = TypeVar("Result")
 _TAIL_LINES = 120
 _TAIL_BYTES = 32768
-_THIN_EVERY = 16  # commits
-_THIN_APART = 2.0  # [s]; it writes to the disk as much as several commits do
-_LET_GO_AFTER = 0.5  # [s]
+_THIN_EVERY = 16
 _RETENTION = "retention"
 _CLOSE_EVERY = 5.0  # [s]
 _CLOSED_AGAIN = 16  # incidents
@@ -125,9 +122,7 @@ class CommitWriter:
         self._incidents = Incidents(settings.incidents)
         self._known: dict[str, int] = {}
         self._committed: set[str] = set()
-        self._stored = 0  # since the last thinning
-        self._thinned_at = -math.inf  # [s] monotonic
-        self._letting_go: asyncio.TimerHandle | None = None
+        self._stored = 0
         self.pending = 0
         self.is_ready = True
 
@@ -138,25 +133,16 @@ class CommitWriter:
             DiskFull, StoreError: it could not be stored.
         """
         stored = await self._run(lambda store: self._store_capture(store, capture))
-        self._let_go_soon()
+        # Behind the answer, and before what is asked for next.
+        asyncio.get_running_loop().run_in_executor(self._thread, self._let_go)
         return stored
-
-    def _let_go_soon(self) -> None:
-        """When the next commit is late: one that follows at once would only need again what is given back."""
-        loop = asyncio.get_running_loop()
-        if self._letting_go is not None:
-            self._letting_go.cancel()
-        self._letting_go = loop.call_later(
-            _LET_GO_AFTER, lambda: loop.run_in_executor(self._thread, self._let_go)
-        )
 
     def _store_capture(self, store: Store, capture: DumpedCommit) -> StoredCommit:
         parent = store.latest_of_life(self._life)
         stored = capture.store(store, [parent.id] if parent is not None else [])
         self._stored += 1
-        if self._stored >= _THIN_EVERY and time.monotonic() - self._thinned_at >= _THIN_APART:
+        if self._stored % _THIN_EVERY == 0:
             self._thin(store)
-            self._stored, self._thinned_at = 0, time.monotonic()
         return stored
 
     def _thin(self, store: Store) -> None:
@@ -383,8 +369,6 @@ class CommitWriter:
 
     def close(self) -> None:
         """End the thread."""
-        if self._letting_go is not None:
-            self._letting_go.cancel()
         self._thread.shutdown()
         if self._store is not None:
             self._store.close()

@@ -27,7 +27,6 @@ __all__ = ["CommitPace", "Footprint", "footprint_of"]
 
 _PAUSES = 5
 _COUNTS_FOR = 600.0  # [s]
-_FOOTPRINT_HOLDS = 0.5  # [s]
 _GIB = 1 << 30
 
 
@@ -69,8 +68,7 @@ class CommitPace:
     def __init__(
         self, policy: Policy, footprint: Callable[[], Footprint], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._policy, self._ask_footprint, self._clock = policy, footprint, clock
-        self._asked: tuple[float, Footprint] | None = None
+        self._policy, self._footprint, self._clock = policy, footprint, clock
         self._pauses: deque[_Pause] = deque(maxlen=_PAUSES)
         self._begun: float | None = None  # the clock's last commit
         self._due = 0.0  # one that failed is tried again sooner
@@ -150,13 +148,6 @@ class CommitPace:
         brake = max(self._brakes, key=lambda one: self._brakes[one])
         seconds = self._brakes[brake] - self._since
         return (brake, seconds) if seconds > wanted else (None, wanted)
-
-    def _footprint(self) -> Footprint:
-        """Asked for twice a second at most: in the pages of /proc it costs a millisecond of each commit of a quick clock."""
-        now = self._clock()
-        if self._asked is None or not 0 <= now - self._asked[0] < _FOOTPRINT_HOLDS:
-            self._asked = now, self._ask_footprint()
-        return self._asked[1]
 
     def _expected(self) -> tuple[float, str]:
         now, there = self._clock(), self._footprint()

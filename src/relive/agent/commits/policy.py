@@ -118,7 +118,7 @@ class PolicyCommits:
         if turns or (is_news and now >= self._next_word):
             self._next_word = now + _WORD_EVERY
             self._log.info("pace", **state.model_dump(mode="json"))
-        is_quick = self._policy.interval is not None and self._policy.interval < _WRITE_EVERY
+        is_quick = state.actual_s is not None and state.actual_s < _WRITE_EVERY  # another one follows soon
         if state != before and (turns or not is_quick or now >= self._next_written):
             self._next_written = now + _WRITE_EVERY
             self._last_state = state
