@@ -42,9 +42,12 @@ def test_the_revision_of_git_and_the_script_are_looked_at(tmp_path: Path):
     (git / "HEAD").write_text("a" * 40 + "\n")
     script = tmp_path / "work" / "service.py"
     script.parent.mkdir()
-    script.write_text("input()")
-    process = subprocess.Popen([sys.executable, "-S", script.name], cwd=script.parent, stdin=subprocess.PIPE)
+    script.write_text("print('runs', flush=True)\ninput()")
+    process = subprocess.Popen(
+        [sys.executable, "-S", script.name], cwd=script.parent, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     try:
+        assert process.stdout is not None and process.stdout.readline() == b"runs\n"
         first = look_at_code(process.pid)
         assert first.revision == "a" * 40 and len(first.files) == 2 and first.is_whole()
         assert look_at_code(process.pid) == first
