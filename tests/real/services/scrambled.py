@@ -1,4 +1,4 @@
-"""Answers on its port with a hash of 4 MB of memory and a file's content; POST changes both, and makes a thread and a descriptor."""
+"""Tells a hash of 4 MB of memory and a file's content; POST changes both, and makes a thread and descriptors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from pathlib import Path
 
 SIZE, PAGE, CHANGED = 4 << 20, 4096, 400
 ballast = ctypes.create_string_buffer(os.urandom(SIZE), SIZE)
-kept = Path(sys.argv[2]).open("a+")
 more = []
 
 
@@ -44,4 +43,5 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
-HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+with Path(sys.argv[2]).open("a+") as kept:
+    HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
