@@ -5,8 +5,10 @@ from __future__ import annotations
 import streamlit as st
 
 from relive.config import Settings
+from relive.dashboard.jobs import JOBS
 from relive.dashboard.look import chip, escape
 from relive.dashboard.refusals import home, telling
+from relive.dashboard.working import show_jobs
 from relive.model.quantities import age, duration
 from relive.operations.branches import (
     BranchState,
@@ -16,6 +18,7 @@ from relive.operations.branches import (
     stop,
 )
 from relive.operations.progress import Silent
+from relive.operations.rolling_back import ROLLBACK, RollbackWish
 
 __all__ = ["show"]
 
@@ -61,6 +64,14 @@ def _show_branch(settings: Settings, one: BranchState) -> None:
             )
             if one.is_alive and st.button("Stop", key=f"stop {facts.id}", icon=":material/stop_circle:"):
                 _stop(settings, [facts.id])
+            if not facts.is_owned and st.button(
+                "Roll back",
+                key=f"rollback {facts.id}",
+                icon=":material/undo:",
+                help="It is again what its commit was, with its id and ports; all that happened in it is gone",
+            ):
+                _roll_back(settings, facts.id)
+        show_jobs(settings, _subject(facts.id))
         for port in facts.publications:
             st.caption(f"Its port {port.port} is reached at {port.host}:{port.host_port}.")
         _show_log(settings, facts.id)
@@ -83,6 +94,17 @@ _WORDS = {
     LogStream.STDERR: "Standard error",
     LogStream.STUBS: "Calls without a recorded answer",
 }
+
+
+def _roll_back(settings: Settings, branch: str) -> None:
+    JOBS.start(
+        settings, ROLLBACK, RollbackWish(branch=branch), title="Rolling back", subject=_subject(branch)
+    )
+    st.rerun()
+
+
+def _subject(branch: str) -> str:
+    return f"branch/{branch}"
 
 
 def _stop(settings: Settings, branches: list[str]) -> None:
