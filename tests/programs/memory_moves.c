@@ -130,7 +130,7 @@ static void step(struct mover *m, int has_children)
 static void *move(void *argument)
 {
 	struct mover *m = argument;
-	struct timespec nap = { 0, 200000 };
+	struct timespec nap = { 0, 1000000 };
 	int own;
 
 	m->zero = open("/dev/zero", O_RDONLY | O_CLOEXEC);
