@@ -38,7 +38,7 @@ SMALLEST: dict[str, str] = {
     "commands": "--rounds 1",
     "containers": "--rounds 1 --megabytes 20",
     "dashboard": "--commits 1500 --incidents 60 --rounds 1",
-    "egress": "--seconds 0.1 --rounds 1",
+    "egress": "--seconds 0.02 --rounds 1",
     "front": "--rounds 1",
     "index": "--commits 20 --incidents 5 --rounds 3",
     "inspection": "--rounds 1 --megabytes 5 --objects 1000",
