@@ -32,15 +32,22 @@ class FoldedSource:
 
 
 def fold_layers(
-    before: Sequence[Layer], changes: Iterable[tuple[EntrySource, list[ScannedEntry]]]
+    before: Sequence[Layer],
+    changes: Iterable[tuple[EntrySource, list[ScannedEntry]]],
+    given: Collection[str] = (),
 ) -> list[tuple[EntrySource, list[ScannedEntry]]]:
     """The layers of a branch's commit.
 
     Args:
         before: those of the commit that it came from, one for each mount point.
         changes: what the branch's upper layers hold; of a file system in memory all that is there.
+        given: paths of directories in memory that each branch has, whatever its commit holds.
     """
-    changed = {source.point: (source, entries) for source, entries in changes}
+    held = {f"{layer.point.rstrip('/')}/{entry.path}" for layer in before for entry in layer.entries}
+    changed = {
+        source.point: (source, _without_given(source, entries, set(given) - held))
+        for source, entries in changes
+    }
     folded: list[tuple[EntrySource, list[ScannedEntry]]] = []
     for layer in before:
         source, entries = changed.pop(layer.point, (None, []))
@@ -75,6 +82,17 @@ def _as_shown(entry: FileEntry, below: FileEntry | None) -> FileEntry:
         return entry
     hides = entry.opaque or below.opaque or below.kind is not EntryKind.DIRECTORY
     return entry.model_copy(update={"opaque": hides})
+
+
+def _without_given(
+    source: EntrySource, entries: list[ScannedEntry], given: Collection[str]
+) -> list[ScannedEntry]:
+    """Without those directories that are empty: they are no change."""
+    if source.kind is not LayerKind.TMPFS:
+        return entries
+    filled = {_above(entry.path) for entry, _ in entries}
+    top = source.point.rstrip("/")
+    return [one for one in entries if f"{top}/{one[0].path}" not in given or one[0].path in filled]
 
 
 def _with_absent(below: Sequence[FileEntry], present: Sequence[ScannedEntry]) -> list[ScannedEntry]:

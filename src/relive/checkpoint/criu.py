@@ -285,7 +285,8 @@ class CriuProcess:
             inside: pid whose mount, PID and network namespaces CRIU enters first; None: the caller's, as its children get them.
             inside_ipc: it enters that process's IPC namespace too, and then leaves that out of a dump.
             keep: descriptors CRIU inherits under the same number.
-            left_out, restores, of_branch: see ``CriuTools.environment``.
+            left_out, restores, of_branch: see ``CriuTools.environment``. Of a branch it enters the UTS namespace, too: its name is
+                the branch's own, and in no commit.
             fork: makes a running CRIU with these descriptors, on the first of which it converses; None: the program is started.
 
         Raises:
@@ -300,7 +301,7 @@ class CriuProcess:
                     self._process: RunningCriu = fork(kept)
                 else:
                     environment = tools.environment(left_out, restores=restores, of_branch=of_branch)
-                    self._process = _spawn(tools, kept, inside, inside_ipc, environment)
+                    self._process = _spawn(tools, kept, inside, inside_ipc, of_branch, environment)
         except BaseException:
             self._ours.close()
             raise
@@ -365,12 +366,17 @@ class CriuProcess:
 
 
 def _spawn(
-    tools: CriuTools, keep: list[int], inside: int | None, inside_ipc: bool, environment: dict[str, str]
+    tools: CriuTools,
+    keep: list[int],
+    inside: int | None,
+    inside_ipc: bool,
+    inside_uts: bool,
+    environment: dict[str, str],
 ) -> subprocess.Popen[bytes]:
     """``keep``: descriptors it inherits; on the first of them it converses."""
     command = [str(tools.criu), "swrk", str(keep[0])]
     if inside is not None:
-        kinds = ["--mount", "--pid", "--ipc"] if inside_ipc else ["--mount", "--pid"]
+        kinds = ["--mount", "--pid", *(["--ipc"] if inside_ipc else []), *(["--uts"] if inside_uts else [])]
         if namespace_id(inside, Namespace.NETWORK) != namespace_id("self", Namespace.NETWORK):
             # A branch makes one of its own: what the commit's looked like is in its sockets.
             kinds.append("--net")

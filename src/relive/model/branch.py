@@ -118,6 +118,7 @@ class BranchFacts(Value):
         clients: what became of connections of clients.
         taken_wall_ns: when the commit was taken; 0 in branches of an older Relive.
         newer_pending: how many newer commits of its service were not durable yet, where the newest that is was restored.
+        kept: of a branch just made, the commit that was made of it.
     """
 
     id: str
@@ -146,3 +147,4 @@ class BranchFacts(Value):
     clients: Clients = Clients.KEEP
     taken_wall_ns: int = 0
     newer_pending: int = 0
+    kept: CommitId | None = None

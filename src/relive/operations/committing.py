@@ -65,13 +65,15 @@ def commit(settings: Settings, wish: CommitWish, progress: Progress) -> Commit:
     """Commit the live state of a target, which runs on. The commit that carries ``settings.mark`` already is given as it is.
 
     Raises:
-        UsageError: the target's text is none, or a file is not there.
+        UsageError: the target's text is none, the tag is taken, or a file is not there.
         TargetUnknown, BranchUnknown, ProcessGone: there is no such target.
         CommitFailed: it was not committed; it runs on.
     """
     store = Store(settings.store)
     tend(settings, progress)
     marked = store.captured_as(settings.mark) if settings.mark is not None else None
+    if wish.tag is not None:
+        store.check_tag(wish.tag, marked.id if marked is not None else None, force=False)
     container = parse_target(wish.target)
     if container is None and (wish.with_volumes or wish.with_image):
         raise UsageError(

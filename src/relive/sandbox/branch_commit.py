@@ -52,7 +52,8 @@ def commit_branch(settings: Settings, store: Store, branch: Branch) -> StoredCom
     except BaseException:
         taken.discard()
         raise
-    taken.layers = fold_layers(parent.layers, taken.layers)
+    given = [entry.path for entry in os.scandir("/run") if entry.is_dir(follow_symlinks=False)]
+    taken.layers = fold_layers(parent.layers, taken.layers, given)
     taken.cursor, taken.host_name = parent.cursor, parent.host.name
     taken.taken_wall_ns, taken.taken_monotonic_ns = parent.taken_wall_ns, parent.taken_monotonic_ns
     return taken.store(store, [branch.facts.commit])

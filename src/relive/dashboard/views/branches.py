@@ -5,8 +5,10 @@ from __future__ import annotations
 import streamlit as st
 
 from relive.config import Settings
+from relive.dashboard.acting import keep_button
 from relive.dashboard.look import chip, escape
 from relive.dashboard.refusals import home, telling
+from relive.dashboard.working import show_jobs
 from relive.model.quantities import age, duration
 from relive.operations.branches import (
     BranchState,
@@ -20,12 +22,14 @@ from relive.operations.progress import Silent
 __all__ = ["show"]
 
 _MOST = 100
+_SUBJECT = "branches"
 
 
 def show() -> None:
     """The page."""
     st.title("Branches")
     settings = home()
+    show_jobs(settings, _SUBJECT)
     ended = st.toggle("Also those that have ended", key="ended")
     with telling(), st.spinner("Looking at what runs …"):
         found = branch_states(settings, ended=ended)[::-1]
@@ -59,6 +63,8 @@ def _show_branch(settings: Settings, one: BranchState) -> None:
             st.page_link(
                 "views/commit.py", label="Its commit", query_params={"id": facts.commit}, width="content"
             )
+            if one.is_alive and not facts.is_container:
+                keep_button(settings, facts.id, facts.name, _SUBJECT)
             if one.is_alive and st.button("Stop", key=f"stop {facts.id}", icon=":material/stop_circle:"):
                 _stop(settings, [facts.id])
         for port in facts.publications:
