@@ -99,7 +99,7 @@ def _with_absent(below: Sequence[FileEntry], present: Sequence[ScannedEntry]) ->
     """All that is in a file system in memory, and that of what was committed there the rest is not there any more."""
     there = {entry.path: entry.kind for entry, _ in present}
     gone = [entry.path for entry in below if entry.path not in there]
-    absent = [path for path in gone if there.get(_above(path), None) is EntryKind.DIRECTORY or not _above(path)]
+    absent = [path for path in gone if there.get(_above(path)) is EntryKind.DIRECTORY or not _above(path)]
     whiteouts: list[ScannedEntry] = [(FileEntry(path=path, kind=EntryKind.WHITEOUT), None) for path in absent]
     return sorted([*present, *whiteouts], key=lambda one: one[0].path)
 

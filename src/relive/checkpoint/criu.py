@@ -143,7 +143,13 @@ class CriuTools:
     def required(self) -> tuple[Path, ...]:
         """All without which nothing is committed or restored."""
         programs = (self.criu, self.init, self.enter, self.watchdog, self.supervisor, self.front)
-        shims = (self.prlimit_shim, self.tcp_dump_shim, self.tcp_restore_shim, self.template_shim, self.mapped_shim)
+        shims = (
+            self.prlimit_shim,
+            self.tcp_dump_shim,
+            self.tcp_restore_shim,
+            self.template_shim,
+            self.mapped_shim,
+        )
         return (*programs, *shims, self.plugins)
 
     def check(self) -> None:

@@ -84,7 +84,9 @@ def restore(
                 remedy="leave them out, or restore one by one",
             )
         many = RestoreManyWish(
-            **wish.model_dump(exclude={"publish", "set", "write", "module", "keep_as"}), count=count, jobs=jobs
+            **wish.model_dump(exclude={"publish", "set", "write", "module", "keep_as"}),
+            count=count,
+            jobs=jobs,
         )
         with taken_back_when_asked_to_end():
             made = restore_many(load_settings(), many, terminal)

@@ -273,7 +273,11 @@ def keep_button(settings: Settings, branch: str, service: str, subject: str) -> 
     ):
         with telling():
             JOBS.start(
-                settings, COMMIT, CommitWish(target=branch), title=f"Keep a branch of {service}", subject=subject
+                settings,
+                COMMIT,
+                CommitWish(target=branch),
+                title=f"Keep a branch of {service}",
+                subject=subject,
             )
 
 

@@ -23,8 +23,8 @@ from relive.model.outcome import Replay
 from relive.model.quantities import duration, size
 from relive.model.reproduction import Reproduction
 from relive.model.stepping import Logged, Written
-from relive.operations.commits import Commit
 from relive.operations.bisect_result import Bisection
+from relive.operations.commits import Commit
 from relive.operations.diverging import RunsDifference
 from relive.operations.exports import ExportWritten
 from relive.operations.restoring_many import ManyRestored

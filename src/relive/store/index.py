@@ -338,7 +338,9 @@ class CommitIndex:
 
     def newest_before(self, name: str, wall_ns: int) -> StoredCommit | None:
         """The newest commit of a target that was taken at or before a time, none of a branch."""
-        query = f"WHERE name = ? AND taken_wall_ns <= ? AND {_LIVED} ORDER BY taken_wall_ns DESC, id DESC LIMIT 1"
+        query = (
+            f"WHERE name = ? AND taken_wall_ns <= ? AND {_LIVED} ORDER BY taken_wall_ns DESC, id DESC LIMIT 1"
+        )
         return next(self._select(query, (name, wall_ns)), None)
 
     def before_sequence(
