@@ -1,8 +1,8 @@
 """The files of a branch's commit: those of the commit that it came from, with what the branch has changed. Pure.
 
-A branch writes to upper layers of its own over its commit's files; in memory (``/run``, ``/dev/shm``) it has all of them for itself.
-So the layers of its commit are folded here as overlayfs shows them (overlayfs.rst of the kernel), and can be laid over the host's
-files as those of any commit.
+A branch writes to upper layers of its own over its commit's files; in memory (``/run``, ``/dev/shm``) it has all of them for
+itself. So the layers of its commit are folded here as overlayfs shows them (overlayfs.rst of the kernel), and can be laid over the
+host's files as those of any commit.
 """
 
 from __future__ import annotations

@@ -68,8 +68,8 @@ class Target:
         contained: of a container only.
         followed: what is known of the files that it changes on the host; None where it does not write to the host, or is not
             followed. Its sources are then this one's.
-        is_branch: what it has mapped lies under two overlays. And nothing says that it is no enemy: it could exchange its directories
-            for links while they are read, so that is done while it stands still only.
+        is_branch: what it has mapped lies under two overlays. And it may be an enemy, which exchanges
+            directories for links while they are read, so that is done while it stands still only.
     """
 
     kind: TargetKind

@@ -2,7 +2,8 @@
 
 Its memory, threads and sockets are dumped as those of any target. Its files are the parent's with what the branch has changed
 (``checkpoint.branch_layers``). Where it stands in the recording is where the parent stands: what was recorded after that
-is what can be sent to it. So it has the parent's times, too, by which the host's files of then, dependencies' answers and requests are found.
+is what can be sent to it. So it has the parent's times, too, by which the host's files of then, dependencies' answers and
+requests are found.
 """
 
 from __future__ import annotations
