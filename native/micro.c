@@ -50,6 +50,7 @@ enum {
 	GO_WITHIN_MS = 30000, /* whoever asked sees to it that it is sooner, as for CRIU (native/watchdog.c) */
 	LOOKS_MORE = 4,
 	SETTLES_NS = 500000, /* and twice as long each time */
+	LOOKED_MOST_NS = 10000000, /* a look takes longer the more descriptors there are: no more than this is spent on those in vain */
 };
 
 unsigned char *buffer;
@@ -131,7 +132,7 @@ static bool commit(const char *path)
 	for (int tries = 0;; tries++) {
 		began = clock_ns(CLOCK_MONOTONIC);
 		well = well && stop_all() && look();
-		if (!well || is_as_base() || tries == LOOKS_MORE)
+		if (!well || is_as_base() || tries == LOOKS_MORE || paused + clock_ns(CLOCK_MONOTONIC) - began > LOOKED_MOST_NS)
 			break;
 		let_go();
 		paused += clock_ns(CLOCK_MONOTONIC) - began;

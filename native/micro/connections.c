@@ -147,6 +147,9 @@ static bool read_stream(const struct connection *one, int fd)
 	struct stream s = { 0 };
 	bool well = false;
 
+	/* Peeking would move it on. */
+	if (number_of(fd, SOL_SOCKET, SO_PEEK_OFF) != -1)
+		return refuse("descriptor %d has an offset for peeking", one->number);
 	if (setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &on, sizeof on))
 		return refuse("descriptor %d cannot be looked into", one->number);
 	for (int i = 0; i < TRIES && !well; i++)

@@ -7,6 +7,7 @@
 /* flights.c: a ring of the requests without their whole answer, in the order of their answers */
 struct flight *flight_add(struct connection *connection);
 void flight_drop(struct connection *connection); /* the first */
+void flight_drop_last(struct connection *connection); /* it is another's */
 
 /* events.c: all want the journal's lock, and build their fields in the worker's */
 #define PUT(at, text) put_text(at, text, sizeof text - 1)

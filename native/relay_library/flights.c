@@ -33,3 +33,9 @@ void flight_drop(struct connection *connection)
     if (connection->flight_count)
         connection_flight(connection, 0)->touched = relay_gate_clock(relay);
 }
+
+void flight_drop_last(struct connection *connection)
+{
+    connection->flight_count--;
+    atomic_fetch_sub(&connection->worker->relay->in_flight, 1);
+}

@@ -15,8 +15,8 @@ static uint32_t number(const uint8_t *at, int bytes)
     return value;
 }
 
-/* The packet, from its network header on. */
-static int read_packet(const uint8_t *packet, size_t kept, uint16_t port, struct segment *segment)
+/* The packet, from its network header on: `kept` of `sent` bytes. */
+static int read_packet(const uint8_t *packet, size_t kept, size_t sent, uint16_t port, struct segment *segment)
 {
     size_t head, whole;
     struct ends *ends = &segment->ends;
@@ -36,7 +36,7 @@ static int read_packet(const uint8_t *packet, size_t kept, uint16_t port, struct
         whole += whole ? V6_BYTES : 0;
         origin = packet + 8, goal = packet + 24, ends->address_bytes = 16;
     }
-    whole = whole ? whole : kept; /* 0: larger than 64 KiB */
+    whole = whole ? whole : sent; /* 0: larger than 64 KiB */
     if (head + 14 > kept)
         return 0;
     const uint8_t *tcp = packet + head;
@@ -72,7 +72,7 @@ int next_segment(const uint8_t *block, size_t size, uint16_t port, struct place 
     segment->wall_ns = head.tp_sec * 1000000000ull + head.tp_nsec;
     if (head.tp_net > size - at || head.tp_snaplen > size - at - head.tp_net)
         return 0;
-    if (!read_packet(block + at + head.tp_net, head.tp_snaplen, port, segment))
+    if (!read_packet(block + at + head.tp_net, head.tp_snaplen, head.tp_len, port, segment))
         return 0;
     /* On loopback only what comes in is taken, whoever sends it. */
     return link.sll_hatype == ARPHRD_LOOPBACK || segment->from_client != (link.sll_pkttype == PACKET_OUTGOING);

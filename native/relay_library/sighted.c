@@ -28,6 +28,8 @@ void sighted_begin(struct sighted *one, struct worker *worker, const struct ends
 
 void sighted_free(struct sighted *one)
 {
+    while (one->carried.flight_count)
+        flight_drop(&one->carried);
     for (int side = 0; side < 2; side++) {
         free(one->carried.held[side].data);
         pieces_free(one->rest[side].first);
@@ -46,6 +48,11 @@ int sighted_began_with(const struct sighted *one, const struct segment *syn)
 int sighted_is_busy(const struct sighted *one)
 {
     return one->carried.flight_count || one->carried.held[CLIENT].size;
+}
+
+int sighted_is_silent(const struct sighted *one)
+{
+    return !one->is_foreign && !one->carried.number && !one->beyond.first && !one->side[CLIENT].waiting && !one->side[SERVICE].waiting;
 }
 
 static void record_begin(struct sighted *one)
@@ -88,23 +95,11 @@ void sighted_lose(struct sighted *one)
     record_last(one, 1);
 }
 
-/* It is Python's if that is possible at this point, between two answers' heads. */
-static void hand_over_if_odd(struct sighted *one)
-{
-    if (one->carried.is_odd && one->carried.answer == ANSWER_HEAD)
-        one->is_handed = 1;
-}
-
 static void frame_client(struct sighted *one, const uint8_t *data, size_t size)
 {
     struct connection *carried = &one->carried;
     struct bytes before = carried->held[CLIENT];
     carried->sent += size;
-    if (carried->is_odd) {
-        bytes_add(&carried->held[CLIENT], data, size);
-        one->is_lost |= carried->held[CLIENT].size > AHEAD_MOST;
-        return;
-    }
     if (before.size) {
         bytes_add(&before, data, size);
         memset(&carried->held[CLIENT], 0, sizeof before);
@@ -113,7 +108,7 @@ static void frame_client(struct sighted *one, const uint8_t *data, size_t size)
     size_t passed = frame_requests(carried, data, size);
     bytes_add(&carried->held[CLIENT], data + passed, size - passed);
     free(before.data);
-    hand_over_if_odd(one);
+    one->is_handed |= carried->is_odd;
 }
 
 /* How many of the client's next bytes the commit has. */
@@ -154,7 +149,7 @@ static void release(struct sighted *one)
     struct piece *waiting = one->beyond.first;
     one->is_limited = 0;
     one->beyond.first = NULL;
-    if (one->carried.held[CLIENT].size && !one->carried.is_odd)
+    if (one->carried.held[CLIENT].size)
         one->carried.is_split = 1;
     for (struct piece *piece = waiting; piece; piece = piece->next)
         client_bytes(one, piece->data, piece->size);
@@ -185,7 +180,6 @@ static void frame_service(struct sighted *one, const uint8_t *data, size_t size)
         bytes_add(&carried->held[SERVICE], data + passed, size - passed);
     free(before.data);
     one->is_handed |= is_odd;
-    hand_over_if_odd(one);
 }
 
 static void service_bytes(void *who, const uint8_t *data, size_t size)
@@ -310,8 +304,10 @@ enum verdict_of_segment sighted_observe(struct sighted *one, const struct segmen
         stream_begin(&one->side[SERVICE], segment->acknowledged);
     struct stream *stream = &one->side[segment->from_client ? CLIENT : SERVICE];
     struct stream *other = &one->side[segment->from_client ? SERVICE : CLIENT];
-    if (!stream->is_begun)
+    if (!stream->is_begun) {
+        one->is_over = (segment->flags & FLAG_RST) != 0; /* nobody listens */
         return TAKEN;
+    }
     if (segment->flags & FLAG_ACK && other->is_begun && stream_lacks_before(other, segment->acknowledged))
         return LOST;
     return take(one, segment, stream);

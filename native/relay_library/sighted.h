@@ -1,8 +1,8 @@
 /* One connection as packets show it, which nothing of Relive carries; `relive.proxies.ingress._observed` is its specification.
  *
  * Its requests and answers are framed and recorded as those of a connection that the relay carries (requests.c, answers.c), and as
- * there, what is not understood with certainty is given to Python, before a head, with all that is known. All calls want the
- * journal's lock. */
+ * there, what is not understood with certainty is given to Python, before a head, with all that is known. Where an answer is under way
+ * then, its rest is recorded here still, as Python gives it back (`sights_answer`). All calls want the journal's lock. */
 #ifndef RELAY_SIGHTED_H
 #define RELAY_SIGHTED_H
 
@@ -39,6 +39,8 @@ enum verdict_of_segment sighted_observe(struct sighted *one, const struct segmen
 /* That SYN of the client is of another connection of the same ends, which follows this one. */
 int sighted_began_with(const struct sighted *one, const struct segment *syn);
 int sighted_is_busy(const struct sighted *one);
+/* Nothing came of it, as far as is known here: not one byte of the client. */
+int sighted_is_silent(const struct sighted *one);
 /* Packets are missing: what was under way is lost. */
 void sighted_lose(struct sighted *one);
 /* A commit is being placed: what it does not have of the client waits until `sighted_release`. */

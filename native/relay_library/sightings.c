@@ -29,7 +29,7 @@ struct handed_sight {
     struct stream side[2];
     uint32_t first, following;
     int32_t is_spoken, is_uploading, client_eof, service_eof, began_in_middle, first_answer_is_open, heard_service, is_limited,
-        has_following, is_split;
+        has_following, is_split, is_answering; /* is_answering: the first flight's answer has begun, and is `sights_answer`'s */
 };
 
 /* A connection between two messages, which Python gives back; mirrored by Python. */
@@ -41,11 +41,13 @@ struct plain_sight {
     int32_t began_in_middle;
 };
 
+#define CONNECTIONS_MANY 65536 /* more, and those of which nothing came but a SYN are let go, the oldest first */
+
 struct sights {
     struct relay *relay;
     struct worker worker;
     struct sighted **buckets;
-    size_t bucket_count, count;
+    size_t bucket_count, count, many;
     struct sighted *first, *last; /* in the order in which they were begun */
     uint16_t port, address_bytes;
     uint8_t address[16]; /* of the service; address_bytes 0: it listens at all of them */
@@ -76,7 +78,7 @@ API struct sights *sights_new(struct relay *relay, uint16_t port, const uint8_t 
     for (size_t i = 0; i < relay->log_count; i++)
         relay->fields_room += relay->logs[i].size + 16;
     made->relay = made->worker.relay = relay;
-    made->bucket_count = 64;
+    made->bucket_count = 64, made->many = CONNECTIONS_MANY;
     made->buckets = must(calloc(made->bucket_count, sizeof *made->buckets));
     made->worker.fields = must(malloc(relay->fields_room));
     relay->notes = relay->log_count ? must(calloc(NOTES_MOST, sizeof *relay->notes)) : NULL;
@@ -134,6 +136,17 @@ static void drop(struct sights *sights, struct sighted *one)
     sighted_free(one);
 }
 
+/* Half of what there may be, so that this is seldom done. One that speaks after all is begun in the middle. */
+static void let_go_of_silent(struct sights *sights)
+{
+    for (struct sighted *next, *one = sights->first; one && sights->count > sights->many / 2; one = next) {
+        next = one->next;
+        if (sighted_is_silent(one))
+            drop(sights, one);
+    }
+    sights->many = sights->count > CONNECTIONS_MANY / 2 ? sights->count * 2 : CONNECTIONS_MANY;
+}
+
 static int by_ends(const void *one, const void *other)
 {
     return memcmp(one, other, sizeof(struct ends));
@@ -152,6 +165,8 @@ static void limit(struct sights *sights, struct sighted *one)
 
 static struct sighted *begin(struct sights *sights, const struct ends *ends)
 {
+    if (sights->count >= sights->many)
+        let_go_of_silent(sights);
     struct sighted *made = must(malloc(sizeof *made));
     sighted_begin(made, &sights->worker, ends);
     if (++sights->count > sights->bucket_count)
@@ -181,7 +196,18 @@ static struct handed_sight *describe(struct sighted *one)
     made->first_answer_is_open = one->first_answer_is_open, made->heard_service = one->heard_service;
     made->is_limited = one->is_limited, made->has_following = one->has_following;
     made->first = one->first, made->following = one->following;
+    made->is_answering = carried->answer != ANSWER_HEAD;
     return made;
+}
+
+/* Of the flights, only that whose answer has begun stays. */
+static void keep_answered(struct connection *carried)
+{
+    if (carried->answer == ANSWER_HEAD)
+        while (carried->flight_count)
+            flight_drop(carried);
+    while (carried->flight_count > 1)
+        flight_drop_last(carried);
 }
 
 static void hand_over(struct sights *sights, struct sighted *one)
@@ -192,8 +218,7 @@ static void hand_over(struct sights *sights, struct sighted *one)
     made->flight = must(calloc(made->flights + 1, sizeof *made->flight));
     for (size_t i = 0; i < made->flights; i++)
         made->flight[i] = *connection_flight(carried, i);
-    while (carried->flight_count)
-        flight_drop(carried);
+    keep_answered(carried);
     for (int side = 0; side < 2; side++) {
         bytes_give(&carried->held[side], &made->held[side], &made->held_bytes[side]);
         made->rest[side] = one->rest[side].first;
@@ -227,6 +252,30 @@ API void sights_free_handed(struct handed_sight *handed)
     pieces_free(handed->beyond);
     free(handed->flight);
     free(handed);
+}
+
+/* The service's next bytes on a connection that was handed over in the middle of an answer. Returns how many of them are that
+ * answer's; *is_over: it is whole. */
+API size_t sights_answer(struct sights *sights, const struct ends *ends, const uint8_t *data, size_t size, int *is_over)
+{
+    struct sighted *one = find(sights, ends);
+    int is_odd;
+    pthread_mutex_lock(&sights->relay->journal.lock);
+    size_t taken = frame_answers(&one->carried, data, size, &is_odd); /* for a second answer there is no flight */
+    pthread_mutex_unlock(&sights->relay->journal.lock);
+    *is_over = one->carried.answer == ANSWER_HEAD;
+    return taken;
+}
+
+/* The service's side of it ended: the answer is whole now, or broken. Returns which of them, and records it. */
+API int sights_answer_ended(struct sights *sights, const struct ends *ends, int is_reset, int client_eof)
+{
+    struct sighted *one = find(sights, ends);
+    one->carried.client_eof = client_eof;
+    pthread_mutex_lock(&sights->relay->journal.lock);
+    record_broken(&one->carried, is_reset);
+    pthread_mutex_unlock(&sights->relay->journal.lock);
+    return one->carried.answer == ANSWER_HEAD;
 }
 
 /* One that was handed over has ended, as far as Python knows: what comes next is another one. */

@@ -57,7 +57,7 @@ static void wait_for_turn(struct stream *stream, struct piece *made)
     *at = made;
     if (!made->next)
         stream->last = made;
-    stream->ahead += made->size;
+    stream->ahead += made->size + PIECE_COST;
 }
 
 static void give_fresh(struct stream *stream, int64_t at, const uint8_t *data, size_t size,
@@ -82,7 +82,7 @@ void stream_add(struct stream *stream, uint32_t sequence, const uint8_t *data, s
     while (stream->waiting && stream->waiting->at <= stream->place) {
         struct piece *first = stream->waiting;
         stream->waiting = first->next;
-        stream->ahead -= first->size;
+        stream->ahead -= first->size + PIECE_COST;
         give_fresh(stream, first->at, first->data, first->size, give, who);
         free(first);
     }

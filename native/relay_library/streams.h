@@ -21,13 +21,15 @@ struct piece *piece_new(int64_t at, const uint8_t *data, size_t size);
 void pieces_add(struct pieces *pieces, const uint8_t *data, size_t size);
 void pieces_free(struct piece *first);
 
+#define PIECE_COST 1024 /* [bytes] what a piece that waits counts for besides its data: they are few enough to be walked along */
+
 /* A place is a number of bytes from where the stream was begun. */
 struct stream {
     uint32_t base; /* sequence number */
     int is_begun, has_end;
     int64_t place; /* bytes that were given out */
     int64_t end;
-    uint64_t ahead; /* bytes that wait for those before them */
+    uint64_t ahead; /* bytes that wait for those before them, and PIECE_COST for each piece */
     struct piece *waiting, *last; /* in the order of their places */
 };
 

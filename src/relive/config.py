@@ -77,6 +77,11 @@ class Settings(BaseModel):
         description="percent of the time that a service may stand still for commits by the clock, which come seldomer then; "
         "100: no cap",
     )
+    budget: str = Field(
+        "none",
+        description="bytes an hour, such as 2GB/h, by which the commits of a service may have the store grow; those by the clock "
+        "come seldomer then; none: no cap",
+    )
     restore_limit: float = Field(
         20.0,
         gt=0,

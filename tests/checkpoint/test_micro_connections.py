@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from relive.checkpoint.criu import CriuTools
+from relive.checkpoint.request_gate import NoRequestGate
+from relive.checkpoint.target import process_target
 from relive.checkpoint.watchdog import WatchdogPeriod
 from relive.images import criu_images_pb2 as pb
 from relive.images.image_file import read_entries, read_first
@@ -217,14 +219,20 @@ def test_a_tracker_that_dies_harms_no_connection(
     dies = tmp_path / "relive-micro"
     dies.write_text(f'#!/bin/sh\nexec "{program}" {SETSOCKOPT} {moment} "{micro}" "$@"\n')
     dies.chmod(0o755)
-    healed: list[int] = []
-    mend = WatchdogPeriod.mend
+    healed: list[int | str] = []
+    mend, open_gate = WatchdogPeriod.mend, NoRequestGate.open
 
     def note(watch: WatchdogPeriod) -> int:
-        healed.append(mend(watch))
-        return healed[-1]
+        count = mend(watch)
+        healed.append(count)
+        return count
+
+    def note_open(gate: NoRequestGate, *given: Any) -> Any:
+        healed.append("opened")
+        return open_gate(gate, *given)
 
     monkeypatch.setattr(WatchdogPeriod, "mend", note)
+    monkeypatch.setattr(NoRequestGate, "open", note_open)
     with monkeypatch.context() as patch:
         patch.setattr(CriuTools, "micro", dies)
         taking.base(told.pid)
@@ -232,7 +240,7 @@ def test_a_tracker_that_dies_harms_no_connection(
     told.begin("echo")
     eventually(lambda: Path(f"/proc/{told.pid}/syscall").read_text().startswith(RECVFROM), "that it waits")
     assert not taking.commit(told.pid)
-    assert healed == [1]
+    assert healed == [1, "opened", "opened"]  # a gate may take longer than the process sleeps
     made.send(b"asked")
     assert told.hear() == "done"
     assert made.recv(100) == b"asked"
@@ -257,3 +265,36 @@ def test_what_of_connections_is_not_followed_leads_to_a_full_commit(
     taking.reasons.clear()
     assert not taking.commit(told.pid)
     assert any(reason in said for said in taking.reasons)
+
+
+def test_an_offset_for_peeking_is_not_moved(told: Told, taking: Taking, client: Client) -> None:
+    client.connect()
+    taking.base(told.pid)
+    client.connect().send(b"asked")
+    told.ask("peek from")
+    taking.reasons.clear()
+    assert not taking.micro.stop(process_target(told.pid))
+    assert "an offset for peeking" in taking.reasons[0]
+    assert told.ask("peek") == "asked"
+
+
+def test_many_connections_are_not_looked_at_again_and_again_in_vain(
+    told: Told, taking: Taking, client: Client
+) -> None:
+    """What is not as in the base may be so for a moment; but a look stops the process for as long as there are connections."""
+    for _ in range(400):
+        client.connect()
+    taking.base(told.pid)
+    told.ask("descriptor")
+    target, before = process_target(told.pid), switches(told)
+    if taking.micro.stop(target):
+        assert taking.micro.go(target) is None
+    assert "something has changed" in str(taking.micro.reason)
+    assert switches(told) - before < 8  # 3 where it is looked at once, 11 for five times
+
+
+def switches(told: Told) -> int:
+    """How often it has stopped or begun to wait."""
+    status = Path(f"/proc/{told.pid}/status").read_text()
+    [count] = [line.split()[1] for line in status.splitlines() if line.startswith("voluntary_ctxt_switches")]
+    return int(count)

@@ -70,6 +70,7 @@ def test_the_commands_are_those_that_are_documented():
             "export",
             "import",
             "restore",
+            "rollback",
             "ps",
             "exec",
             "logs",

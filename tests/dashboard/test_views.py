@@ -17,10 +17,14 @@ from relive.dashboard.jobs import JOBS
 from relive.dashboard.look import label
 from relive.images import criu_images_pb2 as pb
 from relive.kernel import procfs
+from relive.kernel.claims import claimed
+from relive.model.branch import BranchFacts, Clock
 from relive.model.capsule import CapsuleFacts, CapsuleSpec, LifePaths, parse_every
+from relive.model.commit import CommitId
 from relive.model.outcome import End, Outcome, Replay, Run, Verdict, VerdictKind
 from relive.model.pace import PaceState
 from relive.model.protection import Trouble
+from relive.operations.rolling_back import ROLLBACK, RollbackWish
 from relive.operations.runs import save_replay
 from relive.operations.targets import RunningTarget
 from relive.store import Store
@@ -459,3 +463,31 @@ def test_services_that_are_not_protected_are_told_before_all_else(look, monkeypa
     assert "tried 7 times" in told.value
     assert "no inodes" in told.value
     assert "free inodes" in told.value
+
+
+def test_a_branch_that_runs_can_be_rolled_back(look, home, monkeypatch):
+    begun = []
+    monkeypatch.setattr(
+        JOBS, "start", lambda _settings, operation, wish, **_: begun.append((operation, wish))
+    )
+    own = procfs.read_stat(os.getpid())
+    for name, is_owned in (("a1", False), ("b2", True)):  # the second is a replay's
+        facts = BranchFacts(
+            id=name,
+            commit=CommitId("c" * 64),
+            name="shop",
+            init=os.getpid(),
+            init_started=own.start_ticks,
+            root=os.getpid(),
+            clock=Clock.NOW,
+            created_wall_ns=BEGAN_NS,
+            restore_us=1,
+            is_owned=is_owned,
+        )
+        (home / "branches" / name).mkdir(parents=True)
+        (home / "branches" / name / "state.json").write_text(facts.model_dump_json())
+    with claimed(home / "branches" / "b2"):
+        app = look("branches")
+        app.button("rollback a1").click().run()
+        assert not app.exception and "rollback b2" not in {one.key for one in app.button}
+    assert begun == [(ROLLBACK, RollbackWish(branch="a1"))]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from relive.errors import ObjectCorrupt
 from relive.images import criu_images_pb2 as pb
-from relive.images.image_file import read_entries, read_first, write_entries
+from relive.images.image_file import followed_entries, image_like, read_entries, read_first, write_entries
 
 MAGIC = struct.pack("<II", 0x54564319, 0x50273030)  # of pstree.img
 SERVICE_MAGIC = struct.pack("<II", 0x55105940, 0x57093306)  # of stats-dump
@@ -59,6 +59,13 @@ def test_what_is_written_is_read_again_under_the_same_magic(image):
     write_entries(image, [process(3)])
     assert [entry.pid for entry in read_entries(image, pb.PstreeEntry)] == [3]
     assert image.read_bytes()[:8] == MAGIC
+
+
+def test_one_is_made_after_another_with_bytes_behind_its_message() -> None:
+    whole = image_like(MAGIC + b"whatever it held", [pb.PipeDataEntry(pipe_id=4, bytes=3)]) + b"abc"
+    assert whole.startswith(MAGIC)
+    [(entry, behind)] = followed_entries("pipes-data.img", whole, pb.PipeDataEntry, lambda one: one.bytes)
+    assert (entry.pipe_id, behind) == (4, b"abc")
 
 
 def test_fields_that_relive_does_not_know_are_kept(image):

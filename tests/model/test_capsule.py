@@ -26,6 +26,8 @@ from .strategies import addresses, native_text, numbers
         ("never", Policy(at_start=False)),
         ("start", Policy(at_start=True)),
         ("change", Policy(at_start=True, seconds=1.0, on_change=True)),
+        ("deploy", Policy(at_start=True, seconds=1.0, on_deploy=True)),
+        ("10ms", Policy(at_start=True, seconds=0.01)),
         ("request", Policy(at_start=True, each_request=True)),
         ("30s", Policy(at_start=True, seconds=30)),
         ("500ms", Policy(at_start=True, seconds=0.5)),

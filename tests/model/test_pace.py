@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relive.model.pace import PaceState
+from relive.model.pace import Brake, PaceState
 
 
 def test_a_state_survives_being_written_down_and_one_that_only_starts_says_nothing():
@@ -14,6 +14,7 @@ def test_a_state_survives_being_written_down_and_one_that_only_starts_says_nothi
         basis="estimated from 1 B of memory",
         limit_us=None,
         is_held=False,
+        left_out={Brake.STORE: 3},
     )
     assert PaceState.model_validate_json(state.model_dump_json()) == state
     assert state.notes("x") == []

@@ -36,6 +36,7 @@ WRONG: dict[str, tuple[dict[str, object], type[ReliveError]]] = {
     "restore": ({"ref": "nothing"}, RefUnknown),
     "restore-as-podman": ({"ref": "nothing"}, RefUnknown),
     "restore-many": ({"ref": "nothing", "count": 2}, RefUnknown),
+    "rollback": ({"branch": "none"}, BranchUnknown),
     "try": ({"incident": 17}, IncidentUnknown),
     "what-if": ({"incident": 17}, IncidentUnknown),
     "why": ({"incident": 17}, IncidentUnknown),

@@ -22,6 +22,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 libc.sbrk.restype = ctypes.c_void_p
 libc.signal.argtypes = (ctypes.c_int, ctypes.c_void_p)
 GUARD_INSTALL = 102
+SO_PEEK_OFF = 42
 USERFAULTFD, USER_MODE_ONLY, UFFDIO_API = 323, 1, 0xC018AA3F
 
 
@@ -156,6 +157,8 @@ DOES = {
     "echo": lambda: accepted[-1].send(accepted[-1].recv(100)),
     "wait for it": lambda: accepted[-1].setblocking(True),
     "no delay": lambda: accepted[-1].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    "peek from": lambda: accepted[-1].setsockopt(socket.SOL_SOCKET, SO_PEEK_OFF, 0),
+    "peek": lambda: accepted[-1].recv(100, socket.MSG_PEEK),
     "data in a pipe": pipe_with_data,
     "userfaultfd": userfaultfd,
     "watch much": watch_much,
@@ -176,5 +179,5 @@ for line in sys.stdin:
     elif word == "port":
         print(listener.getsockname()[1], flush=True)
     else:
-        DOES[word]()
-        print("done", flush=True)
+        found = DOES[word]()
+        print(found.decode() if isinstance(found, bytes) else "done", flush=True)

@@ -260,6 +260,7 @@ def test_the_service_notices_nothing_of_its_death(played: PlayedService, tmp_pat
         "the connection is found again",
     )
     assert Exchanges(Recording(again.directory)).gaps_in(1, 1 << 60) == 1  # while there was none
+    assert again.agent.ask("status")["gaps"] == 1
     again.close()
     capture.close()
 

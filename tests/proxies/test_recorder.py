@@ -345,13 +345,54 @@ def test_a_recorder_without_a_keeper_takes_its_connections_along_and_the_next_on
         sock.settimeout(LIMIT)
         with sock, contextlib.suppress(ConnectionResetError):
             assert sock.recv(1) == b""
-        with ThreadPoolExecutor(1) as pool:
-            waits = pool.submit(border.connect, server.name)  # held until there is a recorder
+        border.start()
+        with border.connect(server.name) as again:
+            again.sendall(b"y")
+            assert exactly(again, 1) == b"y"
+            assert border.dialogue(again).text(Way.UP) == b"y"
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_what_begins_while_nobody_records_goes_its_own_way_and_stays_there(border, address):
+    with socket.create_server((address, 0), family=socket.AF_INET6 if ":" in address else 2) as listener:
+        nobody = listener.getsockname()[:2]
+    with (
+        Server(echo, address) as server,
+        border.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM) as anew,
+    ):
+        with pytest.raises(ConnectionRefusedError):
+            anew.connect(nobody)
+        anew.settimeout(LIMIT)
+        border.kill()
+        with border.connect(server.name) as sock:
+            anew.connect(server.name)  # it has a mark since the first time
+            for one in (sock, anew):
+                assert answers(one)
+                assert one.getsockname()[:2] in server.peers, "it has passed nobody"
             border.start()
-            with waits.result() as again:
-                again.sendall(b"y")
-                assert exactly(again, 1) == b"y"
-                assert border.dialogue(again).text(Way.UP) == b"y"
+            assert answers(sock) and answers(anew)
+            with border.connect(server.name) as recorded:
+                assert answers(recorded)
+                assert [one.origin for one in border.dialogues() if one.error is None] == [
+                    recorded.getsockname()[:2]
+                ]
+
+
+def test_a_question_to_a_name_server_goes_its_own_way_while_nobody_records(border):
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server,
+        border.socket(socket.AF_INET, socket.SOCK_DGRAM) as client,
+    ):
+        server.bind(("127.7.7.9", 53))
+        server.settimeout(LIMIT)
+        client.settimeout(LIMIT)
+        client.connect(server.getsockname())
+        border.kill()
+        client.send(b"question")
+        question, peer = server.recvfrom(100)
+        assert (question, peer) == (b"question", client.getsockname())
+        server.sendto(b"answer", peer)
+        assert client.recv(100) == b"answer"
 
 
 class Talk:

@@ -76,6 +76,14 @@ def test_what_was_not_taken_of_a_packet_is_told(read: Read) -> None:
     assert (found.data, found.lacks) == (b"x" * 70, 30)
 
 
+def test_what_was_not_taken_of_a_larger_one_is_told(read: Read) -> None:
+    """A FIN in it would else end the stream before bytes that never came."""
+    raw = ip4("127.0.0.1", "127.0.0.1", tcp(PORT, CLIENT_PORT, 1, 1, ACK | FIN, b"x" * 70000))
+    (found,) = read(packet(raw, kept=60000, last=True))
+    assert len(found.data) + found.lacks == 70000
+    assert found.lacks == len(raw) - 60000
+
+
 def test_what_this_host_asks_at_that_port_of_others_is_left_out(read: Read) -> None:
     asks = packet(
         ip4("10.0.0.1", "10.0.0.2", tcp(CLIENT_PORT, PORT, 5, 6, ACK, b"a")), kind=ETHERNET, way=OUTGOING

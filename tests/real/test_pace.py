@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 from support.waiting import eventually
 
@@ -29,13 +30,38 @@ def test_a_pause_above_the_limit_is_not_taken_by_the_clock_but_by_hand(relive: R
     eventually(lambda: "and the last 1 pauses" in shown(relive)["pace"]["basis"], "what it took is known")
 
 
-def test_the_clock_waits_until_pauses_are_no_more_than_their_share(relive: Relive) -> None:
-    relive("run", *OPTIONS, "--every", "10ms", "--pause-share", "5", *SLEEPS)
+def test_the_clock_waits_for_pauses_and_bytes_and_says_what_it_left_out(relive: Relive) -> None:
+    relive("run", *OPTIONS, "--every", "10ms", "--pause-share", "5", "--budget", "900GB/h", *SLEEPS)
     eventually(lambda: len(relive.commits()) >= 3, "it is committed by the clock")
     state = shown(relive)
     pauses = [one["pause_us"] for one in relive("log")]
     assert round(state["pace"]["actual_s"] * 1e6) >= 20 * min(pauses)
     assert "not every 10.0 ms" in state["notes"][0] and "--pause-share is 5 %" in state["notes"][0]
+    assert state["pace"]["budget"] == 900 * 10**9
+    assert (
+        eventually(lambda: shown(relive)["pace"]["left_out"].get("pauses"), "what was left out is counted")
+        > 1
+    )
+    relive("stop", "service")
+    budget = ("--pause-share", "100", "--budget", "1MB/h")
+    relive("run", "-d", "--no-recorder", "--name", "spent", "--every", "10ms", *budget, *SLEEPS)
+    (note,) = eventually(
+        lambda: next(one for one in relive("ps") if one["id"] == "spent")["notes"], "it waits"
+    )
+    assert "counts against --budget, which is 976.6 KiB/h" in note
+    assert [one["trigger"] for one in relive("log", "spent")] == ["start"]
+
+
+def test_where_commits_follow_the_code_one_comes_when_another_revision_is_there(
+    relive: Relive, tmp_path: Path
+) -> None:
+    script = tmp_path / "service.py"
+    script.write_text("import signal; signal.pause()")
+    relive("run", *OPTIONS, "--every", "deploy", "--", str(PYTHON), str(script))
+    eventually(relive.commits, "its first commit")
+    script.write_text("import signal; signal.pause()  # mended")
+    eventually(lambda: len(relive.commits()) == 2, "it is committed again")
+    assert [one["trigger"] for one in relive("log")] == ["deploy", "start"]
 
 
 def test_where_commits_follow_changes_one_comes_when_the_service_has_done_something(relive: Relive) -> None:

@@ -34,7 +34,7 @@ NEEDED: dict[str, set[Scope]] = {
     },
     **{
         name: {Scope.OPERATE}
-        for name in """take_commit delete_commit put_tag delete_tag restore restore_many stop_branch replay make_fixture
+        for name in """take_commit delete_commit put_tag delete_tag restore restore_many rollback stop_branch replay make_fixture
         verify_store cancel_task retain""".split()
     },
     **{

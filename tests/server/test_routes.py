@@ -184,7 +184,7 @@ def test_a_commit_is_taken_tagged_kept_exported_and_deleted(api, payments):
     assert [one["id"] for one in api.get("/exports")] == [asked["export"]]
     assert api.http.delete(f"/exports/{asked['export']}").status_code == 204
     assert api.http.put("/tags/other", json={"ref": "by-api"}).json()["id"] == taken["id"]
-    assert {one["tag"] for one in api.get("/tags")} == {"by-api", "other"}
+    assert {"by-api", "other"} <= {one["tag"] for one in api.get("/tags")}
     for tag in ("by-api", "other"):
         assert api.http.delete(f"/tags/{tag}").status_code == 204
     assert api.http.delete(f"/commits/{taken['id']}").json() == {"id": taken["id"]}

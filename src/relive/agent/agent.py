@@ -25,7 +25,7 @@ from relive.agent.capsule.log_rotation import Bounding
 from relive.agent.capsule.memory_cgroup import MemoryGroup
 from relive.agent.capsule.starting import capsule_target, present_target
 from relive.agent.capsule.supervisor import Supervisor
-from relive.agent.commits.activity import Activity, look
+from relive.agent.commits.changes import Changes, changes_of
 from relive.agent.commits.commit_writer import CommitWriter
 from relive.agent.commits.committer import Committer
 from relive.agent.commits.dumper import CriuDumper
@@ -222,7 +222,8 @@ class Agent:
             def listens() -> bool:
                 return port in listening_ports(init)
 
-        def activity() -> Activity:
-            return Activity(lambda: look(capsule.lead, (capsule.paths.recording, capsule.paths.egress)))
+        def changes() -> Changes:
+            recordings = (capsule.paths.recording, capsule.paths.egress)
+            return changes_of(spec.policy, lambda: capsule.lead, recordings)
 
-        return PolicyCommits(spec.policy, committer, pace, capsule.paths.pace, listens, activity)
+        return PolicyCommits(spec.policy, committer, pace, capsule.paths.pace, listens, changes)

@@ -229,6 +229,8 @@ class _Dump:
                 if taken is not None:
                     micro.write_files(taken, self._staging.images)
                 self._is_whole = taken is not None
+            elif micro.has_lost_tracker:
+                watch.mend()  # at once: its threads sleep for so long only (``native/micro/round_trip.c``)
         except _IpcAppeared:
             micro.let_go()
         except BaseException:
@@ -237,8 +239,6 @@ class _Dump:
         finally:
             self._open_gate(self._staging.images if self._is_whole else None)
         if taken is None:
-            if micro.has_lost_tracker:
-                watch.mend()
             self._looked_frozen = False
             self.files.forget_open()
             micro.forget(None)

@@ -31,6 +31,7 @@ from relive.images import criu_images_pb2 as pb
 from relive.images.image_file import (
     decode,
     followed_entries,
+    image_like,
     messages,
     read_entries,
     read_first,
@@ -255,13 +256,10 @@ class MicroBase:
         """
         followed = commit.connections
         for name, entries in (("files.img", followed.files), (self._fdinfo, followed.descriptors)):
-            (images / name).write_bytes(self._small[name])
-            write_entries(images / name, entries)
+            (images / name).write_bytes(image_like(self._small[name], entries))
+        # One for each connection, while requests are held back.
         for name, (entry, waiting) in followed.streams.items():
-            (images / name).write_bytes(self._small[followed.patterns[name]])
-            write_entries(images / name, [entry])
-            with (images / name).open("ab") as file:
-                file.write(waiting)
+            (images / name).write_bytes(image_like(self._small[followed.patterns[name]], [entry]) + waiting)
 
     def write(self, commit: MicroCommit, images: Path) -> None:
         """Write all images but those of ``write_files``; afterwards this is the base of the next one.

@@ -101,6 +101,10 @@ _COMMANDS = (
         function="import_",
     ),
     _Command("restore", "Bring a commit to life as a branch, in a sealed sandbox; prints the branch's id"),
+    _Command(
+        "rollback",
+        "Put a branch back to its commit, or to another of the same life; it keeps its id, name and ports",
+    ),
     _Command("ps", "List running capsules and branches, and what is watched"),
     _Command(
         "health", "Tell whether services are protected: committed, watched and recorded as they should be"

@@ -21,6 +21,7 @@ from relive.kernel.atomic_write import Durability, replace_file
 __all__ = [
     "decode",
     "followed_entries",
+    "image_like",
     "messages",
     "read_entries",
     "read_first",
@@ -131,12 +132,17 @@ def write_entries(path: Path, entries: Iterable[Message]) -> None:
     """Replace the messages of an existing image file, keeping its magic numbers."""
     with path.open("rb") as file:
         header = file.read(_HEADER.size)
-    parts = [header]
+    # A new file, since the old one may be shared with the store by a hard link.
+    replace_file(path, image_like(header, entries), durability=Durability.NONE)
+
+
+def image_like(other: bytes, entries: Iterable[Message]) -> bytes:
+    """An image of these messages, with the magic numbers of another one."""
+    parts = [other[: _HEADER.size]]
     for entry in entries:
         body = entry.SerializeToString()
         parts += (_LENGTH.pack(len(body)), body)
-    # A new file, since the old one may be shared with the store by a hard link.
-    replace_file(path, b"".join(parts), durability=Durability.NONE)
+    return b"".join(parts)
 
 
 def read_inventory(images: Path) -> pb.InventoryEntry:

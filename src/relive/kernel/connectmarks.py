@@ -22,13 +22,19 @@ _SOCK_ADDR, _CONNECTS = (
     (10, 11),
 )  # BPF_PROG_TYPE_CGROUP_SOCK_ADDR, BPF_CGROUP_INET4_CONNECT and its brother of IPv6
 _SOL_SOCKET, _SO_MARK = 1, 36
-_SETSOCKOPT = 49  # BPF_FUNC_setsockopt
+_SETSOCKOPT, _LOOKUP_TCP, _RELEASE = (
+    49,
+    84,
+    86,
+)  # BPF_FUNC_setsockopt, BPF_FUNC_sk_lookup_tcp, BPF_FUNC_sk_release
 _GO_ON = "go on"
 _END: list[Step | str] = [_GO_ON, (0xB7, 0, 0, 0, 1), (0x95, 0, 0, 0, 0)]
 
 
-def mark_connections(group: Path, mark: int) -> None:
-    """Mark each TCP socket (SO_MARK) before it connects, and each UDP socket when it is made.
+def mark_connections(group: Path, mark: int, entrance: tuple[str, int]) -> None:
+    """Mark each TCP socket (SO_MARK) before it connects, if somebody listens at the entrance, and each UDP socket when it is made.
+
+    A connection that begins while nobody listens at the entrance (an IPv4 address of the host's own) has no mark.
 
     It lasts as long as the group (of version 2), and concerns the sockets that its processes make from now on.
 
@@ -39,7 +45,7 @@ def mark_connections(group: Path, mark: int) -> None:
     try:
         _attach(directory, _SOCK, _SOCK_CREATE, _on_making(mark))
         for place in _CONNECTS:
-            _attach(directory, _SOCK_ADDR, place, _on_connecting(mark))
+            _attach(directory, _SOCK_ADDR, place, _on_connecting(mark, entrance))
     finally:
         os.close(directory)
 
@@ -64,12 +70,29 @@ def _on_making(mark: int) -> list[Step | str]:
     ]
 
 
-def _on_connecting(mark: int) -> list[Step | str]:
-    type_at = 32  # in struct bpf_sock_addr
+def _on_connecting(mark: int, entrance: tuple[str, int]) -> list[Step | str]:
+    """Registers: 6 the context, 7 the mark that the socket is to have."""
+    type_at, socket_at, mark_at = 32, 64, 16  # in struct bpf_sock_addr, and in struct bpf_sock
+    nobody, set_it = "nobody listens", "set it"
     return [
         (0x61, 2, 1, type_at, 0),
         (0x55, 2, 0, _GO_ON, int(socket.SOCK_STREAM)),
-        (0x62, 10, 0, -4, mark),  # on the stack
+        (0xBF, 6, 1, 0, 0),
+        *_look_for_listener(entrance),
+        (0x15, 0, 0, nobody, 0),
+        (0xBF, 1, 0, 0, 0),
+        (0x85, 0, 0, 0, _RELEASE),
+        (0xB7, 7, 0, 0, mark),
+        (0x05, 0, 0, set_it, 0),
+        nobody,
+        (0x79, 2, 6, socket_at, 0),
+        (0x15, 2, 0, _GO_ON, 0),
+        (0x61, 2, 2, mark_at, 0),
+        (0x55, 2, 0, _GO_ON, mark),  # else it connects anew, and had the mark from the first time
+        (0xB7, 7, 0, 0, 0),
+        set_it,
+        (0x63, 10, 7, -4, 0),  # on the stack
+        (0xBF, 1, 6, 0, 0),
         (0xB7, 2, 0, 0, _SOL_SOCKET),
         (0xB7, 3, 0, 0, _SO_MARK),
         (0xBF, 4, 10, 0, 0),
@@ -77,4 +100,22 @@ def _on_connecting(mark: int) -> list[Step | str]:
         (0xB7, 5, 0, 0, 4),
         (0x85, 0, 0, 0, _SETSOCKOPT),
         *_END,
+    ]
+
+
+def _look_for_listener(entrance: tuple[str, int]) -> list[Step | str]:
+    """Register 0 is then the socket, or 0."""
+    address, port = socket.inet_aton(entrance[0]), struct.pack(">H", entrance[1])
+    tuple4 = (
+        address + address + port + port
+    )  # struct bpf_sock_tuple; who would come from there does not matter
+    words = struct.unpack("=3i", tuple4)
+    return [
+        *((0x62, 10, 0, offset, word) for offset, word in zip((-16, -12, -8), words, strict=True)),
+        (0xBF, 2, 10, 0, 0),
+        (0x07, 2, 0, 0, -16),
+        (0xB7, 3, 0, 0, len(tuple4)),
+        (0xB7, 4, 0, 0, -1),  # BPF_F_CURRENT_NETNS
+        (0xB7, 5, 0, 0, 0),
+        (0x85, 0, 0, 0, _LOOKUP_TCP),
     ]

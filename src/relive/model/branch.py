@@ -117,6 +117,7 @@ class BranchFacts(Value):
             branch: SQLite does not write to them.
         clients: what became of connections of clients.
         taken_wall_ns: when the commit was taken; 0 in branches of an older Relive.
+        wants_stubs: what its service says to others is answered from the recording, where there is one, at this ``speed``.
         newer_pending: how many newer commits of its service were not durable yet, where the newest that is was restored.
         kept: of a branch just made, the commit that was made of it.
     """
@@ -146,5 +147,7 @@ class BranchFacts(Value):
     unwritable_databases: list[NativeText] = []
     clients: Clients = Clients.KEEP
     taken_wall_ns: int = 0
+    wants_stubs: bool = True
+    speed: str = "1"
     newer_pending: int = 0
     kept: CommitId | None = None

@@ -12,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from relive.errors import UsageError
+from relive.model.budget import parse_budget
 from relive.model.text import NativeText
 from relive.model.value import Value
 
@@ -73,31 +74,45 @@ class Policy(Value):
         at_start: once, when the service is ready.
         seconds: again and again; None: not by the clock.
         on_change: only when the service has done something since the last commit; ``seconds`` is between two looks.
+        on_deploy: only when another revision of its code is seen; ``seconds`` as above.
         each_request: before each request is handed on.
         pause_limit: seconds; a commit that would stop the service for longer is not taken, at the start or by the clock;
             None: each is.
         pause_share: of the time, 0 to 1, for which the service may stand still; the clock waits so long; None: no cap.
+        budget: bytes an hour by which the store may grow; the clock waits so long; None: no cap.
     """
 
     at_start: bool
     seconds: float | None = None
     on_change: bool = False
+    on_deploy: bool = False
     each_request: bool = False
     pause_limit: float | None = None
     pause_share: float | None = None
+    budget: int | None = None
 
-    def limited(self, limit_s: float, share_percent: float) -> Policy:
-        """With these limits, as users write them: 0 seconds and 100 percent mean none."""
+    @property
+    def interval(self) -> float | None:
+        """Seconds between two commits by the clock; None: it does not decide alone, or not at all."""
+        return None if self.on_change or self.on_deploy else self.seconds
+
+    def limited(self, limit_s: float, share_percent: float, budget: str) -> Policy:
+        """With these limits, as users write them: 0 seconds, 100 percent and "none" mean none.
+
+        Raises:
+            UsageError: the budget is none.
+        """
         return self.model_copy(
             update={
                 "pause_limit": limit_s or None,
                 "pause_share": share_percent / 100 if share_percent < 100 else None,
+                "budget": parse_budget(budget),
             }
         )
 
 
 Every = str
-"""What ``--every`` takes: "30s", "500ms", "2m", "change", "request", "start" or "never"."""
+"""What ``--every`` takes: "30s", "500ms", "2m", "change", "deploy", "request", "start" or "never"."""
 
 
 def parse_every(text: Every) -> Policy:
@@ -110,12 +125,14 @@ def parse_every(text: Every) -> Policy:
         return Policy(at_start=True, each_request=True)
     if text == "change":
         return Policy(at_start=True, seconds=_LOOK, on_change=True)
+    if text == "deploy":
+        return Policy(at_start=True, seconds=_LOOK, on_deploy=True)
     match = _EVERY.fullmatch(text)
     seconds = float(match["number"]) * _UNITS[match["unit"]] if match is not None else 0.0
     if not 0 < seconds < math.inf:
         raise UsageError(
             f"--every cannot be {text!r}",
-            remedy="write a time such as 30s or 500ms, or change, request, start, never",
+            remedy="write a time such as 30s or 500ms, or change, deploy, request, start, never",
         )
     return Policy(at_start=True, seconds=seconds)
 

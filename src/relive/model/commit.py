@@ -73,6 +73,7 @@ class Trigger(StrEnum):
     MANUAL = "manual"
     START = "start"
     TIMER = "timer"
+    DEPLOY = "deploy"  # another revision of the code was seen
     REQUEST = "request"
     INCIDENT = "incident"
     IMPORT = "import"  # taken elsewhere, by podman or another engine of containers

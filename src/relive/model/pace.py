@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from relive.model.quantities import duration
+from enum import StrEnum
+
+from relive.model.quantities import duration, size
 from relive.model.value import Value
 
-__all__ = ["PaceState"]
+__all__ = ["Brake", "PaceState"]
+
+
+class Brake(StrEnum):
+    """What keeps the clock from its next commit.
+
+    STORE: the one before is not durable yet; PAUSES: the service would stand still for more than its share of the time; BUDGET: the
+    store would grow by more than its bytes an hour. What holds for the same moment is counted for the first of them.
+    """
+
+    STORE = "store"
+    PAUSES = "pauses"
+    BUDGET = "budget"
 
 
 class PaceState(Value):
@@ -13,12 +27,15 @@ class PaceState(Value):
 
     Attributes:
         wanted_s: seconds between two commits, as asked for.
-        actual_s: seconds as it is, so that the service stands still for no more than its share of the time.
-        share: that share, 0 to 1; None: no cap.
+        actual_s: seconds as it is, for what ``slowed_by`` says; None there: as asked for.
+        share: of the time, 0 to 1, for which the service may stand still; None: no cap.
         expected_us: microseconds for which the next commit would stop the service; None: not known yet.
         basis: from what that is estimated.
         limit_us: expected pauses above it are not taken by the clock; None: all are.
         is_held: none is taken by the clock, since the next one's pause is expected above the limit.
+        budget: bytes an hour by which the store may grow; None: no cap.
+        bytes: by which the last commit had it grow; durable_us: how long that took by the clock. None: there was none.
+        left_out: commits that were due and not taken since this start of the service, by what kept the clock from them.
     """
 
     wanted_s: float | None
@@ -28,6 +45,11 @@ class PaceState(Value):
     basis: str
     limit_us: int | None
     is_held: bool
+    slowed_by: Brake | None = None
+    budget: int | None = None
+    bytes: int | None = None
+    durable_us: int | None = None
+    left_out: dict[Brake, int] = {}
 
     def notes(self, name: str) -> list[str]:
         """What a reader has to know of it, in sentences; none where all is as asked for."""
@@ -36,14 +58,24 @@ class PaceState(Value):
                 f"Not committed by the clock: a commit would stop it for {duration(self.expected_us)} ({self.basis}), "
                 f"and --pause-limit is {duration(self.limit_us)}. `relive commit {name}` takes one all the same."
             ]
-        if (
-            self.wanted_s is None
-            or self.actual_s is None
-            or self.share is None
-            or self.actual_s <= self.wanted_s
-        ):
+        if self.slowed_by is None or self.actual_s is None:
             return []
-        return [
-            f"Committed every {duration(self.actual_s * 1e6)}, not every {duration(self.wanted_s * 1e6)}: each commit stops it for "
-            f"{duration(self.expected_us)}, and --pause-share is {self.share * 100:g} %."
-        ]
+        often = f"Committed every {duration(self.actual_s * 1e6)}"
+        if self.wanted_s is not None:
+            often += f", not every {duration(self.wanted_s * 1e6)}"
+        return [f"{often}: {self._reason(self.slowed_by)}.{self._counted()}"]
+
+    def _reason(self, brake: Brake) -> str:
+        match brake:
+            case Brake.STORE:
+                return f"a commit takes {duration(self.durable_us)} until it is durable, and none is begun before"
+            case Brake.PAUSES:
+                share = f"{(self.share or 0) * 100:g} %"
+                return f"each commit stops it for {duration(self.expected_us)}, and --pause-share is {share}"
+            case Brake.BUDGET:
+                grown = "the last commit" if self.bytes is None else f"the last commit of {size(self.bytes)}"
+                return f"{grown} counts against --budget, which is {size(self.budget or 0)}/h"
+
+    def _counted(self) -> str:
+        count = sum(self.left_out.values())
+        return f" Left out: {count} commit{'s' if count != 1 else ''}." if count else ""

@@ -31,6 +31,7 @@ _WHERE = {
     "bisect": ("bisecting", "BISECT"),
     "restore": ("restoring", "RESTORE"),
     "restore-many": ("restoring_many", "RESTORE_MANY"),
+    "rollback": ("rolling_back", "ROLLBACK"),
     "restore-as-podman": ("containers", "RESTORE_AS_PODMAN"),
     "exec": ("branches", "EXEC"),
     "replay": ("replays", "REPLAY"),

@@ -11,7 +11,10 @@ from relive.operations.operation import Wish
 
 __all__ = ["EVERY", "LISTEN", "ObservedWish", "check_beside", "policy_of"]
 
-EVERY = "When to commit: a time such as 30s, or change (when it has done something), request, start, never"
+EVERY = (
+    "When to commit: a time such as 30s or 10ms, or change (when it has done something), deploy (when its code has changed), "
+    "request, start, never"
+)
 LISTEN = "ADDR:PORT at which a recording proxy listens for the service"
 
 
@@ -30,6 +33,11 @@ class ObservedWish(Wish):
         ge=0.001,
         le=100,
         description="Percent of the time that it may stand still for commits by the clock, which come seldomer then; default: 1",
+    )
+    budget: str | None = Field(
+        default=None,
+        description="Bytes an hour, such as 2GB/h, by which its commits may have the store grow; the clock commits seldomer then; "
+        "default: none",
     )
     listen: str | None = Field(default=None, description=LISTEN)
     upstream: str | None = Field(default=None, description="Where the proxy reaches it")
@@ -66,4 +74,5 @@ def policy_of(settings: Settings, wish: ObservedWish) -> Policy:
     return parse_every(wish.every).limited(
         settings.pause_limit if wish.pause_limit is None else wish.pause_limit,
         settings.pause_share if wish.pause_share is None else wish.pause_share,
+        settings.budget if wish.budget is None else wish.budget,
     )

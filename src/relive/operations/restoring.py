@@ -126,12 +126,14 @@ def bring_to_life(
     wish: BranchWish,
     name: str | None = None,
     template: CriuTemplate | None = None,
+    *,
+    is_owned: bool = False,
 ) -> Branch:
     """A branch, with what answers its service; raises as ``restore``.
 
     Args:
         name: of the branch; None: that of the service.
-        template: see ``RestoreRequest``.
+        template, is_owned: see ``RestoreRequest``.
     """
     from relive.containers.restore.restoring import restore as restore_branch
 
@@ -149,9 +151,14 @@ def bring_to_life(
             outside=stage.outside if stage is not None else None,
             clients=wish.clients,
             template=template,
+            is_owned=is_owned,
         ),
     )
     try:
+        if not wish.stubs or wish.speed != "1":  # a rollback has to know
+            asked = {"wants_stubs": wish.stubs, "speed": wish.speed}
+            branch.facts = branch.facts.model_copy(update=asked)
+            branch.save()
         if stage is not None and stage.plan is not None:
             from relive.replay.stubs.process import answer_branch
 

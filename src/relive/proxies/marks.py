@@ -8,7 +8,17 @@ from __future__ import annotations
 
 import errno
 
-__all__ = ["ENTRANCE", "NAMES", "REFUSALS", "Mark", "entrance4", "entrance6", "kind_for", "queue_of"]
+__all__ = [
+    "ENTRANCE",
+    "NAMES",
+    "NUMBERS",
+    "REFUSALS",
+    "Mark",
+    "entrance4",
+    "entrance6",
+    "kind_for",
+    "queue_of",
+]
 
 from enum import IntEnum
 
@@ -18,7 +28,15 @@ ENTRANCE = 1
 NAMES = 53
 """Port of name servers."""
 
-_PREFIX = 0x5245 << 16
+_PREFIX = 0x52 << 24
+
+NUMBERS = tuple(number for number in range(1, 256) if number not in (4, 8))
+"""Numbers that a capsule may have.
+
+Others on a host look at single bits of a mark: Kubernetes drops what has 0x8000 and translates what has 0x4000, Cilium
+routes by 0xf00, Amazon's network for Kubernetes by 0x80: here those are always 0. Tailscale takes 0x40000 and 0x80000 of
+0xff0000 for its own.
+"""
 
 
 class Mark(IntEnum):
@@ -35,8 +53,8 @@ class Mark(IntEnum):
     FORBIDDEN = 0x13
 
     def of(self, number: int) -> int:
-        """The whole mark, of the capsule with a number (1 to 255)."""
-        return _PREFIX | number << 8 | self
+        """The whole mark, of the capsule with a number."""
+        return _PREFIX | number << 16 | self
 
 
 REFUSALS = {

@@ -2,14 +2,14 @@
 
 How it works, in the network namespace that the service shares with the host:
 
-1. The service's processes are in a control group. A TCP socket of theirs that connects gets a mark (``kernel.connectmarks``); what
-   comes in has none, and goes its own way.
+1. The service's processes are in a control group. A TCP socket of theirs that connects while a recorder listens at the entrance
+   gets a mark (``kernel.connectmarks``). What comes in has none, nor has what begins while nobody records: it goes its own way.
 2. The first packet of each marked connection waits in a netfilter queue until the recorder has made the real connection or seen it
    fail. A failure is answered by a packet that makes the service's ``connect`` fail with the same error. Otherwise the packet goes
    on, by way of ``lo``, to the recorder's entrance (TPROXY), whose end then has the destination's address; and so do the others of
    that connection. Nothing is translated.
 3. UDP sockets are marked as well. Questions to name servers are taken from the queue and sent by the recorder; answers are put in
-   with a raw socket.
+   with a raw socket. Without a recorder they go their own way.
 
 All of it belongs to one number, which no other capsule of the namespace has. Rules of a capsule that was killed together with its
 agent are removed by the next one that gets its number; until then they concern nobody.
@@ -21,20 +21,20 @@ import contextlib
 import errno
 import fcntl
 import os
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from relive.errors import HostIncapable, ToolMissing
+from relive.errors import HostIncapable, ReliveError, ToolMissing
 from relive.kernel.connectmarks import mark_connections
 from relive.model.capsule import BorderFacts
-from relive.proxies.marks import ENTRANCE, NAMES, Mark, entrance4, entrance6, queue_of
+from relive.proxies.marks import ENTRANCE, NAMES, NUMBERS, Mark, entrance4, entrance6, queue_of
 
 __all__ = ["raise_border", "remove_border"]
 
 _HELD = Path("/run/relive-borders")
-_NUMBERS = range(1, 256)
 _TABLES = 0x52450000  # of routes: one for each number
 _PRIORITY = 82  # of the rule that leads there
 _TOPS = (
@@ -54,34 +54,45 @@ def raise_border() -> BorderFacts:
         ToolMissing: a program is not installed.
     """
     with _alone() as held:
-        for number in _NUMBERS:
+        for number in NUMBERS:
             file = held / str(number)
-            if not _is_free(file):
+            if not _is_free(file, number):
                 continue
-            _remove_rules(number)
-            if not _lead(number):
-                continue  # a capsule whose file is not seen from here has it
+            group: Path | None = None
             try:
-                border = BorderFacts(number=number, group=str(_make_group(number)))
-                file.write_text(border.group)
+                _remove_rules(number)
+                if not _lead(number):
+                    continue  # a capsule whose file is not seen from here has it
+                group = _make_group(number)
+                file.write_text(str(group))
                 for family in _families():
                     _feed(family, rules(number, six=family == 6))
+            except FileExistsError:  # a capsule of another network and another /run has it
+                _remove_rules(number)
+                continue
             except BaseException:
+                if group is not None:
+                    _leave(group)
+                _give_back(file)
                 _remove_rules(number)
                 raise
-            return border
-    raise HostIncapable("the border cannot be made", cause="255 capsules of this host have one already")
+            return BorderFacts(number=number, group=str(group))
+    raise HostIncapable(
+        "the border cannot be made", cause=f"{len(NUMBERS)} capsules of this host have one already"
+    )
 
 
 def remove_border(border: BorderFacts) -> None:
-    """Nobody is left in its group. May be called multiple times."""
+    """Nobody is left in its group. May be called multiple times.
+
+    What the host refuses to remove goes when the number is given again.
+    """
     _remove_group(Path(border.group))
-    with contextlib.suppress(OSError), _alone() as held:
+    with contextlib.suppress(OSError, ReliveError), _alone() as held:
         file = held / str(border.number)
         if file.read_text() == border.group:
             _remove_rules(border.number)
-            file.unlink()
-            held.rmdir()  # if it was the last one
+            _give_back(file)
 
 
 def rules(number: int, *, six: bool) -> str:
@@ -100,9 +111,10 @@ def rules(number: int, *, six: bool) -> str:
         f":{goes} -",
         ours,
         f"-A {goes} -p udp ! --dport {NAMES} -j RETURN",
+        # Without a recorder it goes its own way, known to the host's firewall, which else would drop its answer.
+        f"-A {goes} -p udp {marked[Mark.CALL]} -j NFQUEUE --queue-num {queue} --queue-bypass",
         f"-A {goes} -j CT --notrack",  # else the host's own rules could translate the destination
         f"-A {goes} -p tcp --syn {marked[Mark.CALL]} -j NFQUEUE --queue-num {queue}",
-        f"-A {goes} -p udp --dport {NAMES} {marked[Mark.CALL]} -j NFQUEUE --queue-num {queue}",
         "COMMIT",
         "*mangle",
         f":{goes} -",
@@ -170,27 +182,51 @@ def _alone() -> Iterator[Path]:
             os.close(directory)
 
 
-def _is_free(file: Path) -> bool:
-    """No process is in the group that the file of a number names."""
+def _is_free(file: Path, number: int) -> bool:
+    """No process is in the group that the file of a number names, and no recorder is at its entrance.
+
+    Who sees another /run, in the same network namespace, has written its file there.
+    """
     try:
-        return "populated 0" in (Path(file.read_text()) / "cgroup.events").read_text()
+        if "populated 1" in (Path(file.read_text()) / "cgroup.events").read_text():
+            return False
     except FileNotFoundError:
-        return True
+        pass
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # one that is closing is nobody
+        try:
+            sock.bind((entrance4(number), ENTRANCE))
+        except OSError as error:
+            return error.errno != errno.EADDRINUSE
+    return True
+
+
+def _give_back(file: Path) -> None:
+    """A number is free."""
+    file.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        file.parent.rmdir()  # if it was the last one
 
 
 def _make_group(number: int) -> Path:
-    """Put the caller into a new group, below the one of version 2 which it is in."""
+    """Put the caller into a new group, below the one of version 2 which it is in.
+
+    Raises:
+        FileExistsError: somebody is in one of that name.
+        HostIncapable: see ``raise_border``.
+    """
     try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-        path = next((line[3:] for line in lines if line.startswith("0::")), None)
-        top = next((top for top in _TOPS if (top / "cgroup.controllers").exists()), None)
-        if path is None or top is None:
-            raise FileNotFoundError(errno.ENOENT, "no control groups of version 2 are mounted")
-        group = top / path.lstrip("/") / f"relive-border-{number}"
+        group = _own_group() / f"relive-border-{number}"
         _remove_group(group)
         group.mkdir()
-        mark_connections(group, Mark.CALL.of(number))
-        (group / "cgroup.procs").write_text("0")
+        try:
+            mark_connections(group, Mark.CALL.of(number), (entrance4(number), ENTRANCE))
+            (group / "cgroup.procs").write_text("0")
+        except OSError:
+            group.rmdir()
+            raise
+    except FileExistsError:
+        raise
     except OSError as error:
         raise HostIncapable(
             "the border cannot be made",
@@ -199,6 +235,28 @@ def _make_group(number: int) -> Path:
             " and CAP_BPF or CAP_SYS_ADMIN; run `relive doctor`, or leave out --record-egress",
         ) from error
     return group
+
+
+def _own_group() -> Path:
+    """The group of version 2 in which the caller is; of one outside of what it sees of them, the topmost that it sees.
+
+    Raises:
+        FileNotFoundError: none are mounted.
+    """
+    lines = Path("/proc/self/cgroup").read_text().splitlines()
+    path = next((line[3:] for line in lines if line.startswith("0::")), None)
+    top = next((top for top in _TOPS if (top / "cgroup.controllers").exists()), None)
+    if path is None or top is None:
+        raise FileNotFoundError(errno.ENOENT, "no control groups of version 2 are mounted")
+    # cgroup_namespaces(7): what lies outside of the namespace begins with "/..".
+    return top if ".." in Path(path).parts else top / path.lstrip("/")
+
+
+def _leave(group: Path) -> None:
+    """The caller goes back to where it was."""
+    with contextlib.suppress(OSError):
+        (group.parent / "cgroup.procs").write_text("0")
+    _remove_group(group)
 
 
 def _remove_group(group: Path) -> None:

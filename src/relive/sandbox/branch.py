@@ -175,6 +175,13 @@ class Branch:
             self.ownership.let_live()
             self.ownership = None
 
+    def unpublish(self) -> None:
+        """Give its ports of this host back, which are free then; raises OSError when the branch was stopped."""
+        for publication in self.facts.publications:
+            _end_helper(publication.forwarder, publication.forwarder_started, within=_END_LIMIT)
+        self.facts = self.facts.model_copy(update={"publications": []})
+        self.save()
+
     def stop(self) -> None:
         """End it and remove all that was its own. Stopping twice is no error."""
         for descriptor in self.peers.values():
@@ -196,11 +203,15 @@ class Branch:
             self.ownership = None
 
 
-def _end_helper(pid: int, started: int) -> None:
-    """Ask a process beside the branch to end. It may have ended with the branch long ago, and its number be a stranger's."""
+def _end_helper(pid: int, started: int, *, within: float = 0.0) -> None:
+    """Ask a process beside the branch to end, and give it that long [s].
+
+    It may have ended with the branch long ago, and its number be a stranger's.
+    """
     handle = open_process(pid, started)
     if handle is not None:
         send_signal(handle, signal.SIGTERM)
+        has_ended(handle, within)
         os.close(handle)
 
 

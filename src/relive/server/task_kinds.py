@@ -9,6 +9,7 @@ between the two:
   capsule's agent, which outlives the server, is still at it.
 * restore, restore-many: the mark in the branch's state. Nobody was told of such a branch: it is stopped, and another is brought to
   life.
+* rollback: what comes to life has the mark until it takes the branch's place; done again, the branch is rolled back again.
 * replay, reproduce: branches as with restore. Each run is kept under the mark as it ends, and not done again; the whole that
   is kept under it, in the place of its runs, is the task's (``operations.resuming``).
 * export: what is kept in the export store under the task's id is the task's.

@@ -13,7 +13,7 @@ import structlog
 from relive.agent.capsule.exit_wait import wait_for_end
 from relive.agent.capsule.lives import Capsule
 from relive.agent.capsule.memory_cgroup import MemoryGroup
-from relive.agent.commits.activity import Activity, look
+from relive.agent.commits.changes import Changes, changes_of
 from relive.agent.commits.commit_writer import CommitWriter
 from relive.agent.commits.committer import Committer
 from relive.agent.commits.pace import CommitPace, footprint_of
@@ -203,10 +203,10 @@ class ContainerStart:
         pace = committer.pace = CommitPace(spec.policy, lambda: footprint_of(pid))
         paths = self._common.watch.paths
 
-        def activity() -> Activity:
-            return Activity(lambda: look(pid, (paths.recording, paths.egress)))
+        def changes() -> Changes:
+            return changes_of(spec.policy, lambda: pid, (paths.recording, paths.egress))
 
-        return PolicyCommits(spec.policy, committer, pace, paths.pace, listens, activity)
+        return PolicyCommits(spec.policy, committer, pace, paths.pace, listens, changes)
 
     async def _watch_health(self) -> None:
         health = self.state.health

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from relive.agent.commits.pace import CommitPace, Footprint, footprint_of
 from relive.model.capsule import Policy, parse_every
+from relive.model.pace import Brake
 
 MB = 1_000_000
 
@@ -22,8 +23,8 @@ class World:
         return CommitPace(policy, lambda: Footprint(1, self.memory), lambda: self.now)
 
 
-def limited(every: str = "1s", limit: float = 1.0, share: float = 1.0) -> Policy:
-    return parse_every(every).limited(limit, share)
+def limited(every: str = "1s", limit: float = 1.0, share: float = 1.0, budget: str = "none") -> Policy:
+    return parse_every(every).limited(limit, share, budget)
 
 
 def test_without_pauses_a_large_service_is_held_and_a_small_one_is_not():
@@ -98,3 +99,46 @@ def test_nothing_is_said_where_all_is_as_asked_for():
 def test_the_footprint_is_that_of_the_whole_tree():
     own = footprint_of(os.getpid())
     assert own.processes >= 1 and own.memory > 4 * MB
+
+
+def test_a_budget_of_bytes_makes_the_clock_slower_and_says_so():
+    world = World(100 * MB)
+    pace = world.pace(limited(every="1s", budget="3600MB/h"))
+    pace.begin()
+    pace.stored(10 * MB)  # at 1 MB a second
+    pace.durable()
+    assert pace.wait_left() == 10.0
+    state = pace.state()
+    assert state.slowed_by is Brake.BUDGET and state.actual_s == 10.0
+    assert state.notes("shop") == [
+        "Committed every 10.0 s, not every 1.0 s: the last commit of 9.5 MiB counts against --budget, which is 3.4 GiB/h."
+    ]
+    world.now += 10
+    pace.begin()
+    assert pace.state().left_out == {Brake.BUDGET: 9}
+    assert pace.state().notes("shop")[0].endswith("Left out: 9 commits.")
+
+
+def test_a_store_that_is_slower_than_the_clock_leaves_commits_out_and_is_left_alone_as_long():
+    world = World(10 * MB)
+    pace = world.pace(limited(every="10ms", share=100))
+    for _ in range(2):
+        pace.begin()
+        world.now += 0.0345
+        pace.durable()
+        assert round(pace.wait_left(), 6) == 0.01
+        world.now += pace.wait_left()
+    state = pace.state()
+    assert state.left_out == {Brake.STORE: 4} and state.slowed_by is Brake.STORE
+    (note,) = state.notes("shop")
+    assert note.startswith(
+        "Committed every 44.5 ms, not every 10.0 ms: a commit takes 34.5 ms until it is durable"
+    )
+
+
+def test_one_that_failed_is_tried_again_before_the_next_is_due():
+    world = World(10 * MB)
+    pace = world.pace(limited(every="30s"))
+    pace.begin()
+    world.now += 1
+    assert pace.wait_left() == 0

@@ -14,12 +14,12 @@ import pytest
 from relive.agent.commits import policy as room
 from relive.agent.commits.activity import Activity, ActivitySample
 from relive.agent.commits.committer import Committer
+from relive.agent.commits.pace import CommitPace, Footprint
 from relive.agent.commits.policy import PolicyCommits
 from relive.agent.commits.protection import Protection
 from relive.errors import DiskFull, ProcessGone
 from relive.model.capsule import LifePaths, Policy
 from relive.model.commit import Trigger
-from relive.model.pace import PaceState
 
 
 class Over(BaseException):
@@ -63,14 +63,14 @@ def play(
     looks: Iterable[ActivitySample] = (),
 ) -> tuple[list[Trigger], list[float], Protection]:
     """Which commits were asked for, the pauses between them, and what is told at the end."""
-    protection, pauses = Protection(), []
+    protection, pauses, now = Protection(), [], [0.0]
 
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
+        now[0] += seconds
 
     committer = Played(becomes, protection)
-    told = PaceState.model_construct(is_held=False)
-    pace: Any = SimpleNamespace(state=lambda: told, wait_left=lambda: 0.0)
+    pace = CommitPace(policy, lambda: Footprint(1, 1_000_000), lambda: now[0])
     seen = iter(looks)
 
     def look() -> ActivitySample:

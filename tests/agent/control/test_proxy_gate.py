@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -37,3 +39,19 @@ def test_one_that_says_nothing_is_not_waited_for_long(
     requests = [OpenRequest(request=4, local_port=4000)]
     assert gate.settle(Cursor(sequence=7, open_requests=requests), at_once=True).settled == 7
     assert len(link.asked) == 2
+
+
+def test_neither_is_the_loop_when_that_is_busy(loop: asyncio.AbstractEventLoop, tmp_path: Path) -> None:
+    """The service stands still meanwhile."""
+    gate = ProxyGate(Link(status={"op": "status"}), loop, tmp_path)  # type: ignore[arg-type]
+    requests = [OpenRequest(request=4, local_port=4000)]
+    is_settled = threading.Event()
+    loop.call_soon_threadsafe(is_settled.wait)
+    began = time.monotonic()
+    gate.settle(Cursor(sequence=7, open_requests=requests), at_once=True)
+    took = time.monotonic() - began
+    is_settled.set()
+    asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result(
+        5
+    )  # what was asked for is over before the loop is
+    assert took < 1

@@ -44,7 +44,7 @@ class Committer:
         tracer: the failure watch, which has to step aside for CRIU; None while there is none.
         proxy: the recording proxy; None without one. border: the recorder of what the service asks of others; None without one.
         beside: the service's port, where ``proxy`` records beside the way.
-        pace: is told of each pause; None: nobody asks.
+        pace: is told of each pause, and of what each commit brings the store; None: nobody asks.
         advance: how far the commits are that are under way.
     """
 
@@ -103,6 +103,8 @@ class Committer:
             DiskFull, StoreError: it could not be stored.
         """
         stored = await self._keeper.store(taken)
+        if self.pace is not None:
+            self.pace.stored(stored.new_bytes)
         self._protection.works(_PART)
         return stored
 

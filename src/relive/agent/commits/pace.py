@@ -1,9 +1,10 @@
-"""How often a service may be committed by the clock: decisions over its memory and its last pauses.
+"""How often a service may be committed by the clock: decisions over its memory, its last pauses, and what commits took.
 
 1. The next pause is estimated from the memory that there is to save, and from what the last pauses took for each byte. Of those the
    quickest counts: a load that came and went is no reason to hold commits back. Pauses that are long ago do not count at all.
 2. Above a limit no commit is taken. Nothing would be measured any more then, but see 1: some minutes later it is tried once.
-3. Otherwise the next one comes so late that pauses are no more than a share of the time.
+3. Otherwise the next one comes so late that pauses are no more than a share of the time, the bytes that were stored no more than
+   a budget, and that the one before is durable. What was due meanwhile is left out, and counted (``brakes``).
 
 docs/limits.md says from which measurements; ``check.estimate`` has them.
 """
@@ -11,14 +12,15 @@ docs/limits.md says from which measurements; ``check.estimate`` has them.
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from relive.agent.commits.brakes import left_out, rest, spent_until
 from relive.check.estimate import pause_range
 from relive.kernel import procfs
 from relive.model.capsule import Policy
-from relive.model.pace import PaceState
+from relive.model.pace import Brake, PaceState
 from relive.model.quantities import size
 
 __all__ = ["CommitPace", "Footprint", "footprint_of"]
@@ -68,36 +70,84 @@ class CommitPace:
     ) -> None:
         self._policy, self._footprint, self._clock = policy, footprint, clock
         self._pauses: deque[_Pause] = deque(maxlen=_PAUSES)
-        self._not_before = 0.0
+        self._begun: float | None = None  # the clock's last commit
+        self._due = 0.0  # one that failed is tried again sooner
+        self._since = clock()  # the last one of whoever
+        self._under_way: tuple[Brake | None, float | None] | None = (
+            None  # what had slowed the commit that is being taken
+        )
+        self._brakes: dict[Brake, float] = {}
+        self._left_out: Counter[Brake] = Counter()
+        self._bytes: int | None = None
+        self._durable: float | None = None
+
+    def begin(self) -> None:
+        """The clock's next commit begins; what was due since the one before is left out."""
+        now, interval = self._clock(), self._policy.interval
+        if self._begun is not None and interval is not None:
+            self._left_out.update(left_out(self._begun, now, interval, self._brakes))
+        self._under_way = self._slowed()
+        self._begun = self._since = now
 
     def note(self, pause_us: int) -> None:
         """The service has stood still, for whatever commit."""
         pause = _Pause(self._clock(), pause_us / 1e6, self._footprint())
         self._pauses.append(pause)
         if self._policy.pause_share is not None:
-            self._not_before = pause.at + pause.seconds / self._policy.pause_share
+            self._brakes[Brake.PAUSES] = pause.at + pause.seconds / self._policy.pause_share
+        if self._begun is None:
+            self._since = pause.at
+
+    def stored(self, new_bytes: int) -> None:
+        """The store has grown by so much, for whatever commit."""
+        self._bytes = new_bytes
+        if self._policy.budget is not None:
+            now = self._clock()
+            before = self._brakes.get(Brake.BUDGET, now)
+            self._brakes[Brake.BUDGET] = spent_until(before, now, new_bytes, self._policy.budget)
+
+    def durable(self) -> None:
+        """The commit for which ``begin`` was called is durable."""
+        self._under_way = None
+        now, interval = self._clock(), self._policy.interval
+        if self._begun is not None and interval is not None:
+            self._durable, self._due = now - self._begun, self._begun + interval
+            self._brakes[Brake.STORE] = now + rest(self._durable, interval)
 
     def wait_left(self) -> float:
-        """Seconds until pauses are no more than their share."""
-        return max(0.0, self._not_before - self._clock())
+        """Seconds until the clock's next commit is due, and no brake holds."""
+        return max(0.0, max([self._due, *self._brakes.values()]) - self._clock())
 
     def state(self) -> PaceState:
         """As it is now."""
         expected, basis = self._expected()
         policy = self._policy
-        wanted = None if policy.on_change else policy.seconds
-        actual = wanted
-        if wanted is not None and policy.pause_share is not None and self._pauses:
-            actual = max(wanted, self._pauses[-1].seconds / policy.pause_share)
+        slowed_by, actual = self._slowed()
         return PaceState(
-            wanted_s=wanted,
+            wanted_s=policy.interval,
             actual_s=actual,
             share=policy.pause_share,
             expected_us=round(expected * 1e6),
             basis=basis,
             limit_us=round(policy.pause_limit * 1e6) if policy.pause_limit is not None else None,
             is_held=policy.pause_limit is not None and expected > policy.pause_limit,
+            slowed_by=slowed_by,
+            budget=policy.budget,
+            bytes=self._bytes,
+            durable_us=round(self._durable * 1e6) if self._durable is not None else None,
+            left_out=dict(self._left_out),
         )
+
+    def _slowed(self) -> tuple[Brake | None, float | None]:
+        """Which brake holds the next commit for longest, if it is longer than asked for, and seconds between that and the last."""
+        if self._under_way is not None:
+            return self._under_way
+        wanted = self._policy.interval
+        if wanted is None or not self._brakes:
+            return None, wanted
+        brake = max(self._brakes, key=lambda one: self._brakes[one])
+        seconds = self._brakes[brake] - self._since
+        return (brake, seconds) if seconds > wanted else (None, wanted)
 
     def _expected(self) -> tuple[float, str]:
         now, there = self._clock(), self._footprint()

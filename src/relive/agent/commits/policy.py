@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import structlog
 
-from relive.agent.commits.activity import Activity
+from relive.agent.commits.changes import Changes
 from relive.agent.commits.committer import Committer
 from relive.agent.commits.pace import CommitPace
 from relive.kernel.atomic_write import Durability, replace_file
 from relive.model.capsule import Policy
 from relive.model.commit import Trigger
 from relive.model.pace import PaceState
-from relive.store import StoredCommit
 
 __all__ = ["PolicyCommits"]
 
@@ -28,6 +28,8 @@ _READY_POLL = 0.05  # [s]
 _READY_WITHOUT_PORT = 1.0  # [s] a service whose port is not known counts as ready when it has run this long
 _READY_LIMIT = 60.0  # [s]
 _HELD_LOOK = 1.0  # [s] between two looks whether the next pause would be short enough
+_WRITE_EVERY = 0.5  # [s] the state of a quick clock is written down for others
+_WORD_EVERY = 60.0  # [s] the log says what was left out, and why
 _START_RETRY_MOST = 600.0  # [s] between two tries of the only commit that the policy asks for
 
 
@@ -37,7 +39,8 @@ class PolicyCommits:
     Args:
         pace: says when the clock may commit; where it is written down for others.
         listens: tells whether the service listens by now; None: it is not known to, and counts as ready after a while.
-        activity: of the service; asked where commits follow changes.
+        changes: begins to look for what commits follow, where they do: what the service does, or its code.
+        clock: monotonic [s].
     """
 
     def __init__(
@@ -47,15 +50,18 @@ class PolicyCommits:
         pace: CommitPace,
         written: Path,
         listens: Callable[[], bool] | None,
-        activity: Callable[[], Activity],
+        changes: Callable[[], Changes],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._policy = policy
         self._pace, self._written = pace, written
         self._last_state: PaceState | None = None
         self._committer = committer
         self._listens = listens
-        self._begin_activity = activity
-        self._activity: Activity | None = None
+        self._begin_changes = changes
+        self._changes: Changes | None = None
+        self._clock = clock
+        self._next_word = self._next_written = 0.0
         self._log = structlog.get_logger()
 
     async def run(self) -> None:
@@ -65,8 +71,8 @@ class PolicyCommits:
         if not self._policy.at_start:
             self._committer.is_ready(True)
             return
-        if self._policy.on_change:
-            self._activity = await asyncio.to_thread(self._begin_activity)
+        if self._policy.on_change or self._policy.on_deploy:
+            self._changes = await asyncio.to_thread(self._begin_changes)
         trigger, interval = Trigger.START, self._policy.seconds
         while True:
             pause = interval
@@ -74,39 +80,47 @@ class PolicyCommits:
                 pause = max(interval, _HELD_LOOK) if interval is not None else None
             else:
                 try:
-                    stored = await self._commit(trigger)
+                    await self._commit(trigger)
                 except Exception as error:
                     pause = self._committer.failed(error, interval or _START_RETRY_MOST)
                 else:
-                    trigger = Trigger.TIMER
-                    self._log.info(
-                        "durable", commit=stored.id, durable_us=stored.durable_us, bytes=stored.new_bytes
-                    )
+                    trigger = Trigger.DEPLOY if self._policy.on_deploy else Trigger.TIMER
+                    pause = interval if self._changes is not None or interval is None else 0.0
                 self._publish_state()
             self._committer.is_ready(True)
             if pause is None:
                 return
-            await asyncio.sleep(pause)
+            if pause:
+                await asyncio.sleep(pause)
             while left := self._pace.wait_left():  # another commit may be taken meanwhile
                 await asyncio.sleep(left)
             await self._wait_for_change(pause)
 
-    async def _commit(self, trigger: Trigger) -> StoredCommit:
+    async def _commit(self, trigger: Trigger) -> None:
+        """The next is begun when this one is durable: nothing piles up, and the two do not contend for the processor."""
+        self._pace.begin()
         taken = await self._committer.capture(trigger)
-        if self._activity is not None:
-            await asyncio.to_thread(self._activity.committed)
-        return await self._committer.store(taken)
+        if self._changes is not None:
+            await asyncio.to_thread(self._changes.committed)
+        stored = await self._committer.store(taken)
+        self._pace.durable()
+        self._log.info("durable", commit=stored.id, durable_us=stored.durable_us, bytes=stored.new_bytes)
 
     async def _wait_for_change(self, look: float) -> None:
         """Where commits follow changes, until there is one; ``look``: seconds between two looks."""
-        while self._activity is not None and not await asyncio.to_thread(self._activity.has_changed, look):
+        while self._changes is not None and not await asyncio.to_thread(self._changes.has_changed, look):
             await asyncio.sleep(look)
 
     def _publish_state(self) -> PaceState:
-        state = self._pace.state()
-        if self._last_state is None or state.is_held != self._last_state.is_held:
-            self._log.info("pace", **state.model_dump())
-        if state != self._last_state:
+        state, before = self._pace.state(), self._last_state
+        now, turns = self._clock(), before is None or state.is_held != before.is_held
+        is_news = before is None or (state.slowed_by, state.left_out) != (before.slowed_by, before.left_out)
+        if turns or (is_news and now >= self._next_word):
+            self._next_word = now + _WORD_EVERY
+            self._log.info("pace", **state.model_dump(mode="json"))
+        is_quick = state.actual_s is not None and state.actual_s < _WRITE_EVERY  # another one follows soon
+        if state != before and (turns or not is_quick or now >= self._next_written):
+            self._next_written = now + _WRITE_EVERY
             self._last_state = state
             with contextlib.suppress(OSError):  # a full disk; the commit itself says so
                 replace_file(self._written, state.model_dump_json().encode(), durability=Durability.NONE)

@@ -136,7 +136,8 @@ class ProxyGate:
             return None
         future = asyncio.run_coroutine_threadsafe(self._link.ask(op, limit, **fields), self._loop)
         try:
-            return future.result(limit + 1)
+            # Where the loop is busy the command is sent later, and not waited for.
+            return future.result(limit)
         except (ConnectionError, TimeoutError):
             return None
 

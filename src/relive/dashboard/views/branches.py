@@ -6,6 +6,7 @@ import streamlit as st
 
 from relive.config import Settings
 from relive.dashboard.acting import keep_button
+from relive.dashboard.jobs import JOBS
 from relive.dashboard.look import chip, escape
 from relive.dashboard.refusals import home, telling
 from relive.dashboard.working import show_jobs
@@ -18,18 +19,17 @@ from relive.operations.branches import (
     stop,
 )
 from relive.operations.progress import Silent
+from relive.operations.rolling_back import ROLLBACK, RollbackWish
 
 __all__ = ["show"]
 
 _MOST = 100
-_SUBJECT = "branches"
 
 
 def show() -> None:
     """The page."""
     st.title("Branches")
     settings = home()
-    show_jobs(settings, _SUBJECT)
     ended = st.toggle("Also those that have ended", key="ended")
     with telling(), st.spinner("Looking at what runs …"):
         found = branch_states(settings, ended=ended)[::-1]
@@ -64,9 +64,17 @@ def _show_branch(settings: Settings, one: BranchState) -> None:
                 "views/commit.py", label="Its commit", query_params={"id": facts.commit}, width="content"
             )
             if one.is_alive and not facts.is_container:
-                keep_button(settings, facts.id, facts.name, _SUBJECT)
+                keep_button(settings, facts.id, facts.name, _subject(facts.id))
             if one.is_alive and st.button("Stop", key=f"stop {facts.id}", icon=":material/stop_circle:"):
                 _stop(settings, [facts.id])
+            if not facts.is_owned and st.button(
+                "Roll back",
+                key=f"rollback {facts.id}",
+                icon=":material/undo:",
+                help="It is again what its commit was, with its id and ports; all that happened in it is gone",
+            ):
+                _roll_back(settings, facts.id)
+        show_jobs(settings, _subject(facts.id))
         for port in facts.publications:
             st.caption(f"Its port {port.port} is reached at {port.host}:{port.host_port}.")
         _show_log(settings, facts.id)
@@ -89,6 +97,17 @@ _WORDS = {
     LogStream.STDERR: "Standard error",
     LogStream.STUBS: "Calls without a recorded answer",
 }
+
+
+def _roll_back(settings: Settings, branch: str) -> None:
+    JOBS.start(
+        settings, ROLLBACK, RollbackWish(branch=branch), title="Rolling back", subject=_subject(branch)
+    )
+    st.rerun()
+
+
+def _subject(branch: str) -> str:
+    return f"branch/{branch}"
 
 
 def _stop(settings: Settings, branches: list[str]) -> None:

@@ -11,7 +11,7 @@ from relive.proxies.ingress._traffic import Traffic
 from relive.recording.events import EventKind
 from relive.recording.http1 import AnswerFramer, AnswerHead, Body, Cut, MessageEnd, Piece, Stream, Violation
 
-__all__ = ["AnswerSide"]
+__all__ = ["AnswerSide", "BegunAnswer"]
 
 
 class _Connection(Protocol):
@@ -39,6 +39,16 @@ class _Connection(Protocol):
         """The answer to a request for an upgrade has come."""
 
 
+class BegunAnswer(Protocol):
+    """The answer to the first flight, of which somebody else has recorded the beginning, and records the rest."""
+
+    def take(self, data: bytes) -> tuple[int, bool]:
+        """The service's next bytes: how many of them are the answer's, and whether it is whole with them."""
+
+    def end(self, how: str, *, client_eof: bool) -> bool:
+        """The service's side ended ("closed" or "reset"): whether the answer is whole. Where it is not, that is recorded."""
+
+
 class AnswerSide:
     """Frames and records the answers of one connection.
 
@@ -53,14 +63,20 @@ class AnswerSide:
         self._answered = 0
         self._stream: BodyKeeper | None = None
         self._is_unframed = False
+        self._begun: BegunAnswer | None = None
 
     def expect(self, method: bytes) -> None:
         """A request of that method goes to the service."""
         self._framer.expect(method)
 
-    def adopt(self, answered: int, methods: Sequence[bytes]) -> None:
-        """Go on where so many answers have come and the next one, to the first of these requests, is to begin."""
-        self._answered = answered
+    def adopt(self, answered: int, methods: Sequence[bytes], begun: BegunAnswer | None = None) -> None:
+        """Go on where so many answers have come.
+
+        Args:
+            methods: of the requests whose answers are to begin.
+            begun: that to the request before them; None: there is none before them.
+        """
+        self._answered, self._begun = answered, begun
         for method in methods:
             self.expect(method)
 
@@ -72,11 +88,14 @@ class AnswerSide:
     @property
     def is_between(self) -> bool:
         """The service's next byte begins an answer."""
-        return not self._is_unframed and self._stream is None and self._framer.is_between
+        is_framed = not self._is_unframed and self._stream is None and self._begun is None
+        return is_framed and self._framer.is_between
 
     def service_data(self, data: bytes) -> None:
         """Bytes of the service: record them, then pass them on."""
         connection, framer = self._connection, self._framer
+        if self._begun is not None and not (data := self._take_begun(self._begun, data)):
+            return
         if self._is_unframed:
             self._handle_stream(data)
             pieces: list[Piece] = []
@@ -94,6 +113,9 @@ class AnswerSide:
     def end(self, how: str) -> None:
         """The service's side ended ("closed" or "reset"); answers that are not whole are broken."""
         connection = self._connection
+        if self._begun is not None:
+            self._answered += self._begun.end(how, client_eof=connection.client_eof)
+            self._end_begun()
         for piece in self._framer.eof() if how == "closed" else []:
             self._handle_piece(piece)
             if piece.raw:
@@ -101,6 +123,18 @@ class AnswerSide:
         while connection.flights:
             self._break(connection.flights[0], how)
         self._traffic.writer.flush()
+
+    def _take_begun(self, begun: BegunAnswer, data: bytes) -> bytes:
+        """Returns what is behind the answer."""
+        taken, is_over = begun.take(data)
+        if is_over:
+            self._answered += 1
+            self._end_begun()
+        return data[taken:]
+
+    def _end_begun(self) -> None:
+        self._begun = None
+        self._connection.flight_over(self._connection.flights[0])
 
     def stream_summary(self, prefix: str) -> dict[str, Any]:
         """Sizes of the stream after an upgrade, each name with ``prefix`` before it."""

@@ -131,6 +131,7 @@ class ObservedConnection:
             self._down = ByteStream(segment.acknowledged)
         stream, other = (up, self._down) if segment.from_client else (self._down, up)
         if stream is None:
+            self.is_over = bool(segment.flags & RST)  # nobody listens
             return True
         if segment.flags & ACK and other is not None and other.lacks_before(segment.acknowledged):
             return False
@@ -163,8 +164,9 @@ class ObservedConnection:
         self._beyond = list(handed.beyond)
         self._up, self._down = _stream(handed.up), _stream(handed.down)
         for known in handed.flights:
-            self._requests.adopt(known)
-        self._answers.adopt(handed.answered, [flight.method for flight in self.flights])
+            self._requests.adopt(known, is_counted=known.status is None)
+        methods = [flight.method for flight in self.flights if flight.status is None]
+        self._answers.adopt(handed.answered, methods, handed.answer)
         if handed.upload is not None:
             number, left, seen = handed.upload
             self._intake.go_on_with_body(left)

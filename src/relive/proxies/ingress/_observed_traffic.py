@@ -115,11 +115,13 @@ class ObservedTraffic(Traffic):
     def answered(self, flight: Flight) -> None:
         """As ``Traffic``."""
         if flight.status is not None and flight.status >= 500:
+            self.hear_relay()  # of what was before
             self.observed.flush_all()
         super().answered(flight)
 
     def broken(self, flight: Flight, how: str, reused: int) -> None:
         """As ``Traffic``."""
+        self.hear_relay()
         self.observed.flush_all()
         super().broken(flight, how, reused)
 

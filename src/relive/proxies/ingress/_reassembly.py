@@ -13,6 +13,7 @@ __all__ = ["ByteStream"]
 
 _ROUND = 1 << 32
 _HALF = 1 << 31
+_PIECE_COST = 1024  # [bytes] what a piece that waits counts for besides its data
 
 
 class ByteStream:
@@ -20,7 +21,7 @@ class ByteStream:
 
     Attributes:
         place: how many bytes were given out.
-        ahead: bytes that wait for those before them.
+        ahead: bytes that wait for those before them, and ``_PIECE_COST`` for each piece.
     """
 
     __slots__ = ("_base", "_end", "_waiting", "ahead", "place")
@@ -36,7 +37,7 @@ class ByteStream:
         """Go on where another that began with the same byte stands; ``end``: its place, ``waiting``: bytes and their places."""
         self.place, self._end = place, end
         self._waiting = list(waiting)
-        self.ahead = sum(len(data) for _, data in waiting)
+        self.ahead = sum(len(data) + _PIECE_COST for _, data in waiting)
 
     @property
     def is_plain(self) -> bool:
@@ -58,13 +59,13 @@ class ByteStream:
             return []
         if at > self.place:
             insort(self._waiting, (at, data), key=lambda one: one[0])
-            self.ahead += len(data)
+            self.ahead += len(data) + _PIECE_COST
             return []
         out: list[bytes] = []
         self._give(at, data, out)
         while self._waiting and self._waiting[0][0] <= self.place:
             waited_at, waited = self._waiting.pop(0)
-            self.ahead -= len(waited)
+            self.ahead -= len(waited) + _PIECE_COST
             self._give(waited_at, waited, out)
         return out
 

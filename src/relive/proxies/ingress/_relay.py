@@ -155,6 +155,7 @@ class HandedFlight(NamedTuple):
     is_head: bool
     is_sent: bool
     is_reported: bool
+    status: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,7 +463,7 @@ def read_flight(raw: Flight) -> HandedFlight:
     """As Python knows it."""
     return HandedFlight(
         *(raw.number, raw.announced, raw.total, raw.started / 1e9, raw.touched / 1e9),
-        *(bool(raw.is_head), bool(raw.is_sent), bool(raw.is_reported)),
+        *(bool(raw.is_head), bool(raw.is_sent), bool(raw.is_reported), raw.status or None),
     )
 
 

@@ -102,14 +102,20 @@ class RequestSide:
 
     # From the relay
 
-    def adopt(self, known: HandedFlight) -> None:
-        """A request that the relay has sent, whose answer is not whole."""
+    def adopt(self, known: HandedFlight, *, is_counted: bool = True) -> None:
+        """A request that the relay has sent, whose answer is not whole.
+
+        Args:
+            is_counted: with all that are under way; False: the relay does.
+        """
         limit = self._traffic.options.body_limit
         body = BodyKeeper(limit, known.announced, seen=known.total)
         flight = Flight(known.number, b"HEAD" if known.is_head else b"GET", body, known.started)
         flight.touched, flight.is_sent, flight.reported = known.touched, known.is_sent, known.is_reported
+        flight.status = known.status
         self._connection.flights.append(flight)
-        self._traffic.flights[flight.number] = (flight, self._connection)
+        if is_counted:
+            self._traffic.flights[flight.number] = (flight, self._connection)
 
     def adopt_upload(self, number: int, left: int, seen: int) -> None:
         """The client was sending that request's body; its flight, if there is one, was adopted before.

@@ -86,7 +86,7 @@ class _Stream(ctypes.Structure):
 
 _FLAGS = (
     "is_spoken", "is_uploading", "client_eof", "service_eof", "began_in_middle", "first_answer_is_open",
-    "heard_service", "is_limited", "has_following", "is_split",
+    "heard_service", "is_limited", "has_following", "is_split", "is_answering",
 )  # fmt: skip
 
 
@@ -150,6 +150,27 @@ class PlainSight(NamedTuple):
     down: tuple[int, int]
 
 
+class SightedAnswer:
+    """The rest of an answer, recorded in C: see ``BegunAnswer``."""
+
+    def __init__(self, library: ctypes.CDLL, sights: int, ends: _Ends) -> None:
+        self._c, self._at, self._ends = library, sights, ends
+
+    def take(self, data: bytes) -> tuple[int, bool]:
+        """As ``BegunAnswer``."""
+        is_over = _I32()
+        taken = self._c.sights_answer(
+            self._at, ctypes.byref(self._ends), data, len(data), ctypes.byref(is_over)
+        )
+        return int(taken), bool(is_over)
+
+    def end(self, how: str, *, client_eof: bool) -> bool:
+        """As ``BegunAnswer``."""
+        return bool(
+            self._c.sights_answer_ended(self._at, ctypes.byref(self._ends), how == "reset", client_eof)
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class HandedSight:
     """A connection that C follows no longer, with all that it knows: see ``ObservedConnection``.
@@ -158,6 +179,7 @@ class HandedSight:
         held_of_client, held_of_service: counted, and not framed.
         from_client, from_service: bytes that have their turn, and that nobody has looked at.
         upload: number, bytes to come and bytes so far of the request whose body the client is sending; None: of none.
+        answer: that to the first of the flights, which has begun; None: it has not.
         following: with ``is_limited``: sequence number of the first byte that the commit has not; None: it has no such connection.
     """
 
@@ -168,6 +190,7 @@ class HandedSight:
     given: int
     upload: tuple[int, int, int] | None
     flights: tuple[HandedFlight, ...]
+    answer: SightedAnswer | None
     held_of_client: bytes
     held_of_service: bytes
     from_client: tuple[bytes, ...]
@@ -262,9 +285,13 @@ class Sights:
         """Connections that are Python's from now on, each once."""
         while raw := self._c.sights_handed(self._at):
             try:
-                yield _read_handed(raw.contents)
+                yield self._read_handed(raw.contents)
             finally:
                 self._c.sights_free_handed(raw)
+
+    def _read_handed(self, raw: _Handed) -> HandedSight:
+        ends = _Ends.from_buffer_copy(raw.ends)
+        return _read_handed(raw, SightedAnswer(self._c, self._at, ends) if raw.is_answering else None)
 
     def take_back(self, ends: Ends, plain: PlainSight) -> None:
         """Follow one again that was handed over."""
@@ -365,8 +392,8 @@ def _read_stream(raw: _Stream) -> HandedStream | None:
     return HandedStream(raw.base, raw.place, raw.end if raw.has_end else None, tuple(_pieces(raw.waiting)))
 
 
-def _read_handed(raw: _Handed) -> HandedSight:
-    flags = {name: bool(getattr(raw, name)) for name in _FLAGS}
+def _read_handed(raw: _Handed, answer: SightedAnswer | None) -> HandedSight:
+    flags = {name: bool(getattr(raw, name)) for name in _FLAGS if name != "is_answering"}
     has_following, is_uploading = flags.pop("has_following"), flags.pop("is_uploading")
     return HandedSight(
         ends=_read_ends(raw.ends),
@@ -376,6 +403,7 @@ def _read_handed(raw: _Handed) -> HandedSight:
         given=raw.given,
         upload=(raw.upload_number, raw.upload_left, raw.upload_total) if is_uploading else None,
         flights=tuple(read_flight(one) for one in raw.flight[: raw.flights]),
+        answer=answer,
         held_of_client=ctypes.string_at(raw.held[_CLIENT], raw.held_bytes[_CLIENT]),
         held_of_service=ctypes.string_at(raw.held[_SERVICE], raw.held_bytes[_SERVICE]),
         from_client=tuple(data for _, data in _pieces(raw.rest[_CLIENT])),
@@ -402,6 +430,8 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
         "sights_is_written": (ctypes.c_int, [_AT, _AT]),
         "sights_handed": (ctypes.POINTER(_Handed), [_AT]),
         "sights_free_handed": (None, [ctypes.POINTER(_Handed)]),
+        "sights_answer": (_SIZE, [_AT, _AT, ctypes.c_char_p, _SIZE, _AT]),
+        "sights_answer_ended": (ctypes.c_int, [_AT, _AT, ctypes.c_int, ctypes.c_int]),
         "sights_forget": (None, [_AT, _AT]),
         "sights_take_back": (None, [_AT, _AT, _AT]),
         "sights_lose": (None, [_AT]),

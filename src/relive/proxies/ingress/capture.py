@@ -105,6 +105,7 @@ class PacketRecorder:
         self.table = ConnectionTable(self.traffic, own, self.sights)
         self._spool = PacketSpool(options.capture, options.recording.parent / "packets", port)
         self._lost = 0
+        self._begins_again = self.writer.last_seq > 0  # what came while there was none is missing
         self._stop = asyncio.Event()
         self._has_ended = False
         self._more = asyncio.Event()  # blocks, or leave to go on
@@ -240,7 +241,7 @@ class PacketRecorder:
             "recording": self.writer.is_on,
             "events_lost": self.writer.lost,
             "packets_lost": self._lost,
-            "gaps": self.table.gaps,
+            "gaps": self.table.gaps + self._begins_again,
             "waiting": self._spool.waiting,
             "capture": self._spool.pid,
         }

@@ -4,7 +4,7 @@ import os
 import re
 from typing import Any, Dict, Optional
 
-__all__ = ["of"]
+__all__ = ["look", "of"]
 
 _COMMIT = re.compile("[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _PACKED = 16 << 20  # [bytes] of a file that are looked into, such as packed-refs
@@ -17,11 +17,12 @@ def of(directory: str) -> Optional[Dict[str, Any]]:
     Asked once for each directory: what a process runs is what it has loaded.
     """
     if directory not in _known:
-        _known[directory] = _look(directory)
+        _known[directory] = look(directory)
     return _known[directory]
 
 
-def _look(directory: str) -> Optional[Dict[str, Any]]:
+def look(directory: str) -> Optional[Dict[str, Any]]:
+    """As ``of``, as it is now."""
     root = directory
     while True:
         git = os.path.join(root, ".git")
