@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from relive.intervention.swaps import Happened, order_of
 from relive.recording.events import EventKind
 from relive.recording.exchanges import Exchanges
 from relive.recording.reader import Recording
-from relive.sandbox.branch import find_branch
+from relive.sandbox.branch import Branch, find_branch
 from support.ports import free_port
 from support.waiting import LIMIT, eventually
 
@@ -163,24 +163,91 @@ def test_a_value_is_set_before_anything_is_sent(racy: Racy) -> None:
     assert told["runs"][0]["outcome"]["status"] == 500, told["runs"][0]["verdict"]
 
 
-def test_a_restored_branch_has_the_value_and_the_file(racy: Racy, tmp_path: Path) -> None:
+def test_a_restored_branch_has_the_value_and_the_file_and_they_can_be_kept(
+    racy: Racy, tmp_path: Path
+) -> None:
     note = tmp_path / "note"
     note.write_text("something else")
-    path = f"{tmp_path}/written"
+    path, gone = f"{tmp_path}/written", tmp_path / "gone"
+    gone.touch()
     words = ("--set", "racy.remembered['x'] = 7", "--set", "CAREFUL = True", "--module", "racy")
     branch = racy.relive("restore", racy.commit, *words, "--write", f"{path}={note}")["id"]
     try:
         inside = find_branch(racy.relive.settings, branch)
-        read = subprocess.run(
-            inside.command_inside(["cat", path]), capture_output=True, check=True, timeout=LIMIT
-        )
-        assert read.stdout == b"something else"
-        question = {"kind": "evaluate", "expression": "(racy.remembered['x'], racy.CAREFUL)", "module": None}
-        told = ask(inside.facts.root, question | {"depth": 0, "most": 1}, LIMIT)
-        assert told["text"] == "(7, True)"
+        assert _within(inside, "cat", path) == "something else"
+        assert _value(inside) == "(7, True)"
+        _within(inside, "rm", str(gone))
+        kept = racy.relive("commit", branch[:6], "--tag", "healed")
+        assert _value(inside) == "(7, True)", "it runs on"
     finally:
         racy.relive("stop", branch)
-    assert not Path(path).exists(), "the host's files are as they were"
+    assert gone.exists() and not Path(path).exists(), "the host's files are as they were"
+    assert (kept["parent"], kept["trigger"], kept["tags"]) == (racy.commit, "branch", ["healed"])
+    _is_kept(racy, path, gone)
+
+
+def _is_kept(racy: Racy, path: str, gone: Path) -> None:
+    """It can be restored, compared and replayed, and is not the service's newest commit."""
+    before = left_over(racy.relive)
+    assert racy.relive("verify", "healed")["problems"] == []
+    assert racy.relive("show", "racy")["id"] == racy.commit
+    again = find_branch(racy.relive.settings, racy.relive("restore", "healed")["id"])
+    try:
+        assert _value(again) == "(7, True)"
+        assert _within(again, "sh", "-c", f"cat {path}; ls {gone.parent}; hostname").split() == [
+            *("something", "elsenote", "written"),
+            _within(again, "hostname").strip(),
+        ]
+        assert again.facts.id in _within(again, "hostname"), "not the name of the branch that was kept"
+    finally:
+        racy.relive("stop", again.facts.id)
+    told = racy.relive.say("diff", racy.commit, "healed", "--python").stdout
+    assert "remembered['x']" in told and "CAREFUL" in told and path in told, told
+    there = replace(racy, commit="healed").replay("--set", "assert racy.remembered['x'] == 7")
+    assert there["runs"][0]["outcome"]["status"] == 200
+    assert left_over(racy.relive) == before
+
+
+def _within(branch: Branch, *command: str) -> str:
+    inside = branch.command_inside(list(command))
+    return subprocess.run(inside, capture_output=True, check=True, timeout=LIMIT, text=True).stdout
+
+
+def _value(branch: Branch) -> str:
+    question = {"kind": "evaluate", "expression": "(racy.remembered['x'], racy.CAREFUL)", "module": None}
+    return str(ask(branch.facts.root, question | {"depth": 0, "most": 1}, LIMIT)["text"])
+
+
+def test_what_cannot_be_kept_is_refused_and_the_branch_runs_on(racy: Racy) -> None:
+    branch = racy.relive("restore", racy.commit)["id"]
+    commits = racy.relive.commits("racy")
+    try:
+        inside = find_branch(racy.relive.settings, branch)
+        with subprocess.Popen(
+            inside.command_inside(["cat"]), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as beside:
+            assert beside.stdin is not None and beside.stdout is not None
+            beside.stdin.write(b"x\n")
+            beside.stdin.flush()
+            assert beside.stdout.readline() == b"x\n"
+            with pytest.raises(Refused, match="beside its service there run cat"):
+                racy.relive("commit", branch)
+            beside.communicate()
+        racy.relive("tag", "taken", racy.commit)
+        with pytest.raises(Refused, match="the tag 'taken' exists"):
+            racy.relive("restore", racy.commit, "--set", "x = 1", "--keep-as", "taken")
+        with pytest.raises(Refused, match="the tag 'taken' exists"):
+            racy.relive("commit", branch, "--tag", "taken")
+        assert inside.is_alive and racy.relive.commits("racy") == commits
+    finally:
+        racy.relive("stop", branch)
+
+
+def test_a_change_is_kept_as_it_is_made(racy: Racy) -> None:
+    made = racy.relive("restore", racy.commit, "--set", "racy.CAREFUL = 'very'", "--keep-as", "careful")
+    racy.relive("stop", made["id"])
+    found = racy.relive("show", "careful")
+    assert found["id"] == made["kept"] and found["parents"] == [racy.commit]
 
 
 def test_a_delay_after_the_read_has_asked_makes_it_fail_and_can_be_kept(racy: Racy) -> None:

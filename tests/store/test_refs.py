@@ -12,6 +12,7 @@ from relive.errors import (
     RefUnknown,
     UsageError,
 )
+from relive.model.commit import Trigger
 
 from .builders import SECOND, commit, is_whole, make_manifest
 
@@ -45,6 +46,19 @@ def test_a_target_name_is_its_newest_commit(store):
     assert store.resolve("pay") == newest.id
     assert store.resolve("pay@{now}") == newest.id
     assert store.resolve("pay@{}") == newest.id
+
+
+def test_what_was_kept_of_a_branch_is_found_by_id_and_tag_only(store):
+    """It is no moment of its service: neither the newest of a name or life, nor that before a time or an event."""
+    own = commit(store, wall_ns=2 * SECOND, capture="1", sequence=5)
+    kept = commit(store, wall_ns=2 * SECOND, capture="2", sequence=6, trigger=Trigger.BRANCH)
+    store.tag("healed", kept.id)
+    assert [store.resolve(text) for text in ("healed", kept.id[:12])] == [kept.id] * 2
+    assert [store.resolve(text) for text in ("pay", "pay@{0}", "pay@{now}")] == [own.id] * 3
+    assert [store.latest_of_life("L1"), store.before_event("L1", 9)] == [own, own]
+    assert [(line.newest, line.commits) for line in store.targets()] == [(own.id, 2)]
+    store.delete(own.id)
+    assert [line.newest for line in store.targets()] == [kept.id]
 
 
 def test_braces_count_back(store):

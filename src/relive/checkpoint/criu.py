@@ -116,6 +116,11 @@ class CriuTools:
         return self.directory / "tcp_restore_shim.so"
 
     @property
+    def mapped_shim(self) -> Path:
+        """Library that lets CRIU find the files that processes of a branch have mapped."""
+        return self.directory / "mapped_shim.so"
+
+    @property
     def template_shim(self) -> Path:
         """Library that makes CRIU a template of itself, for many branches of one commit."""
         return self.directory / "template_shim.so"
@@ -138,7 +143,13 @@ class CriuTools:
     def required(self) -> tuple[Path, ...]:
         """All without which nothing is committed or restored."""
         programs = (self.criu, self.init, self.enter, self.watchdog, self.supervisor, self.front)
-        shims = (self.prlimit_shim, self.tcp_dump_shim, self.tcp_restore_shim, self.template_shim)
+        shims = (
+            self.prlimit_shim,
+            self.tcp_dump_shim,
+            self.tcp_restore_shim,
+            self.template_shim,
+            self.mapped_shim,
+        )
         return (*programs, *shims, self.plugins)
 
     def check(self) -> None:
@@ -151,15 +162,20 @@ class CriuTools:
                     remedy="with another RELIVE_HOME, set RELIVE_TOOLS to where they are; else run `make setup`",
                 )
 
-    def environment(self, left_out: int | None = None, *, restores: bool = False) -> dict[str, str]:
+    def environment(
+        self, left_out: int | None = None, *, restores: bool = False, of_branch: bool = False
+    ) -> dict[str, str]:
         """The environment CRIU runs in.
 
         Args:
             left_out: descriptor to which it writes what it does not dump, as it was copied ahead; None: it dumps all.
             restores: it is to restore, not to dump.
+            of_branch: what it dumps is a branch.
         """
         shims = [self.prlimit_shim, self.tcp_restore_shim if restores else self.tcp_dump_shim]
         made = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "CRIU_LIBS_DIR": str(self.plugins)}
+        if of_branch:
+            shims.append(self.mapped_shim)
         if left_out is not None:
             shims.append(self.pagemap_shim)
             made["RELIVE_LEFT_OUT"] = str(left_out)
@@ -266,6 +282,7 @@ class CriuProcess:
         keep: Iterable[int] = (),
         left_out: int | None = None,
         restores: bool = False,
+        of_branch: bool = False,
         fork: Callable[[list[int]], RunningCriu] | None = None,
     ) -> None:
         """Start CRIU in the caller's namespaces.
@@ -274,7 +291,8 @@ class CriuProcess:
             inside: pid whose mount, PID and network namespaces CRIU enters first; None: the caller's, as its children get them.
             inside_ipc: it enters that process's IPC namespace too, and then leaves that out of a dump.
             keep: descriptors CRIU inherits under the same number.
-            left_out, restores: see ``CriuTools.environment``.
+            left_out, restores, of_branch: see ``CriuTools.environment``. Of a branch it enters the UTS namespace, too: its name is
+                the branch's own, and in no commit.
             fork: makes a running CRIU with these descriptors, on the first of which it converses; None: the program is started.
 
         Raises:
@@ -288,8 +306,8 @@ class CriuProcess:
                 if fork is not None:
                     self._process: RunningCriu = fork(kept)
                 else:
-                    environment = tools.environment(left_out, restores=restores)
-                    self._process = _spawn(tools, kept, inside, inside_ipc, environment)
+                    environment = tools.environment(left_out, restores=restores, of_branch=of_branch)
+                    self._process = _spawn(tools, kept, inside, inside_ipc, of_branch, environment)
         except BaseException:
             self._ours.close()
             raise
@@ -354,12 +372,17 @@ class CriuProcess:
 
 
 def _spawn(
-    tools: CriuTools, keep: list[int], inside: int | None, inside_ipc: bool, environment: dict[str, str]
+    tools: CriuTools,
+    keep: list[int],
+    inside: int | None,
+    inside_ipc: bool,
+    inside_uts: bool,
+    environment: dict[str, str],
 ) -> subprocess.Popen[bytes]:
     """``keep``: descriptors it inherits; on the first of them it converses."""
     command = [str(tools.criu), "swrk", str(keep[0])]
     if inside is not None:
-        kinds = ["--mount", "--pid", "--ipc"] if inside_ipc else ["--mount", "--pid"]
+        kinds = ["--mount", "--pid", *(["--ipc"] if inside_ipc else []), *(["--uts"] if inside_uts else [])]
         if namespace_id(inside, Namespace.NETWORK) != namespace_id("self", Namespace.NETWORK):
             # A branch makes one of its own: what the commit's looked like is in its sockets.
             kinds.append("--net")

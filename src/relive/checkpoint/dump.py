@@ -271,6 +271,7 @@ class _Dump:
                     inside_ipc=self._leaves_out_ipc,
                     keep=[images],
                     left_out=self._memory.left_out if self._memory is not None else None,
+                    of_branch=self._target.is_branch,
                 ) as criu,
             ):
                 watch.tool_is(criu.pid)

@@ -44,6 +44,7 @@ class Capture:
         pause_us: microseconds the target stood still.
         advance: is told how far storing it is.
         memory: copies of pages that the images lack as yet; None where they lack none.
+        host_name: what the target takes for its host's name; None: this one's.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Capture:
     pause_us: int = 0
     advance: Advance = field(default_factory=Advance)
     memory: CopiedAhead | None = None
+    host_name: str | None = None
     _moved: set[int] = field(default_factory=set)  # ids of what is in ``layers``
 
     def discard(self) -> None:
@@ -132,7 +134,7 @@ class Capture:
                 command=self.command,
                 processes=processes,
             ),
-            host=host_facts(self.criu),
+            host=host_facts(self.criu, self.host_name),
             trigger=self.trigger,
             taken_wall_ns=self.taken_wall_ns,
             taken_monotonic_ns=self.taken_monotonic_ns,

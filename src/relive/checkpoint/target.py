@@ -68,6 +68,8 @@ class Target:
         contained: of a container only.
         followed: what is known of the files that it changes on the host; None where it does not write to the host, or is not
             followed. Its sources are then this one's.
+        is_branch: what it has mapped lies under two overlays. And it may be an enemy, which exchanges
+            directories for links while they are read, so that is done while it stands still only.
     """
 
     kind: TargetKind
@@ -80,6 +82,7 @@ class Target:
     extra_files: list[Path] = field(default_factory=list)
     contained: Contained | None = None
     followed: FollowedFiles | None = None
+    is_branch: bool = False
 
     @property
     def holds_files(self) -> bool:
@@ -188,10 +191,10 @@ def _gone(pid: int) -> ProcessGone:
     )
 
 
-def host_facts(criu: str) -> HostFacts:
-    """This machine."""
+def host_facts(criu: str, name: str | None = None) -> HostFacts:
+    """This machine, under another name where one is given."""
     return HostFacts(
-        name=socket.gethostname(),
+        name=name or socket.gethostname(),
         kernel=platform.release(),
         criu=criu,
         machine=platform.machine(),

@@ -46,7 +46,8 @@ class TargetFiles:
             copies = self._staging.files / "followed"
             copies.mkdir(exist_ok=True)
             self._target.followed.copy_changed(copies, advance)
-        self._scan()
+        if not self._target.is_branch:
+            self._scan()
 
     def look_frozen(self, images: Path | None) -> None:
         """Copy what changed since the look before; the target stands still.

@@ -20,6 +20,9 @@ def commit(wish: CommitWish, as_json: AsJson = False) -> None:
 
     A container's commit holds its memory and what it changed in its file system; its image and its volumes by choice. The
     container is podman's as root sees it, by name or id.
+
+    A branch's commit holds what `--set`, `--write` or `relive exec` have changed there, and lasts when the branch
+    has ended. It stands where its parent does in the recording, so `relive replay` sends it what came after that.
     """
     terminal = Terminal(as_json=as_json)
     taken = take_commit(load_settings(), wish, terminal)

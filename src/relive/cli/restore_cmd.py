@@ -65,6 +65,7 @@ def restore(
     branch, restore it with `--clients close`.
 
     `--set` and `--write` change its state before it is given to you: what would have happened had this variable been another?
+    `--keep-as TAG` makes a commit of that state, as `relive commit BRANCH` does at any later moment.
 
     With `--count` it comes to life that many times, side by side, and the ids are printed in the order of their numbers. What has
     to be read and checked for all of them is done once. One that fails does not fail the others; the exit status is 6 then.
@@ -76,14 +77,16 @@ def restore(
     terminal = Terminal(as_json=as_json)
     wish = wish.model_copy(update={"write": with_contents(wish.write)})
     if count is not None:
-        if as_ is not None or name or share_volumes or wish.publish or wish.set or wish.write:
+        if as_ is not None or name or share_volumes or wish.publish or wish.set or wish.write or wish.keep_as:
             raise UsageError(
-                "--count goes with neither --as, --name, --share-volumes, --publish, --set nor --write",
+                "--count goes with neither --as, --name, --share-volumes, --publish, --set, --write nor --keep-as",
                 cause="a name, a port of this host, or another state can be one branch's only",
                 remedy="leave them out, or restore one by one",
             )
         many = RestoreManyWish(
-            **wish.model_dump(exclude={"publish", "set", "write", "module"}), count=count, jobs=jobs
+            **wish.model_dump(exclude={"publish", "set", "write", "module", "keep_as"}),
+            count=count,
+            jobs=jobs,
         )
         with taken_back_when_asked_to_end():
             made = restore_many(load_settings(), many, terminal)
@@ -121,7 +124,7 @@ def _answer_many(made: ManyRestored, terminal: Terminal) -> None:
 def _refuse_for_podman(wish: RestoreWish) -> None:
     if wish != RestoreWish(ref=wish.ref, publish=wish.publish):
         raise UsageError(
-            "--clients, --clock, --lazy, --stubs, --speed, --set and --write are for Relive's own sandbox",
+            "--clients, --clock, --lazy, --stubs, --speed, --set, --write and --keep-as are for Relive's own sandbox",
             cause="a container of podman sees this host's clock, has all its memory, and nobody stands for the outside",
             remedy="leave them out, or leave --as podman out",
         )

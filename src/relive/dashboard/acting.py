@@ -15,6 +15,7 @@ from relive.model.commit import CommitId
 from relive.operations.bisect_wish import BisectWish
 from relive.operations.bisecting import BISECT
 from relive.operations.chaos import CHAOS, ChaosWish
+from relive.operations.committing import COMMIT, CommitWish
 from relive.operations.diverging import DIVERGENCE, DivergenceWish
 from relive.operations.explaining import WHY, WhyWish
 from relive.operations.exports import EXPORT, ExportWish
@@ -33,6 +34,7 @@ __all__ = [
     "chaos_form",
     "divergence_form",
     "export_button",
+    "keep_button",
     "replay_buttons",
     "reproduce_button",
     "restore_button",
@@ -259,6 +261,24 @@ def restore_button(
             else:
                 wish = RestoreManyWish(ref=commit, count=count)
                 JOBS.start(settings, RESTORE_MANY, wish, title=f"{words}, {count} times", subject=subject)
+
+
+def keep_button(settings: Settings, branch: str, service: str, subject: str) -> None:
+    """Make a commit of a branch as it is now."""
+    if st.button(
+        "Keep",
+        key=f"keep {branch}",
+        icon=":material/commit:",
+        help="A commit of its own, with what was changed in the branch; its parent is the commit that was restored",
+    ):
+        with telling():
+            JOBS.start(
+                settings,
+                COMMIT,
+                CommitWish(target=branch),
+                title=f"Keep a branch of {service}",
+                subject=subject,
+            )
 
 
 def export_button(settings: Settings, commit: CommitId, service: str, subject: str, key: str) -> None:

@@ -20,6 +20,7 @@ _REASONS = {
     "request": "for a request",
     "incident": "at a failure",
     "import": "taken elsewhere",
+    "branch": "kept of a branch",
 }
 
 

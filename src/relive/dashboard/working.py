@@ -24,6 +24,7 @@ from relive.model.quantities import duration, size
 from relive.model.reproduction import Reproduction
 from relive.model.stepping import Logged, Written
 from relive.operations.bisect_result import Bisection
+from relive.operations.commits import Commit
 from relive.operations.diverging import RunsDifference
 from relive.operations.exports import ExportWritten
 from relive.operations.restoring_many import ManyRestored
@@ -106,6 +107,9 @@ def _show_result(settings: Settings, job: Job) -> None:
                 icon=":material/fork_right:",
             )
             st.page_link("views/branches.py", label="See what runs, read its logs, stop it")
+        case Commit() as kept:
+            st.success(f"Commit **{label(kept.id[:10])}** holds it.", icon=":material/commit:")
+            st.page_link("views/commit.py", label="See the commit", query_params={"id": kept.id})
         case ManyRestored() as many:
             _show_many(many)
         case ExportWritten() as written:

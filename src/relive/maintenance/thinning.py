@@ -28,5 +28,6 @@ def doomed(store: Store, name: str, retention: Retention, incidents: Incidents) 
 
 
 def _beyond(lines: Sequence[StoredCommit], retention: Retention, failed: set[CommitId]) -> list[CommitId]:
-    kept = why_kept(lines, retention, failed)
-    return [line.id for line in lines if line.id not in kept]
+    lived = [line for line in lines if not line.is_of_branch]  # somebody asked for the others to be kept
+    kept = why_kept(lived, retention, failed)
+    return [line.id for line in lived if line.id not in kept]

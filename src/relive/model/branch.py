@@ -119,6 +119,7 @@ class BranchFacts(Value):
         taken_wall_ns: when the commit was taken; 0 in branches of an older Relive.
         wants_stubs: what its service says to others is answered from the recording, where there is one, at this ``speed``.
         newer_pending: how many newer commits of its service were not durable yet, where the newest that is was restored.
+        kept: of a branch just made, the commit that was made of it.
     """
 
     id: str
@@ -149,3 +150,4 @@ class BranchFacts(Value):
     wants_stubs: bool = True
     speed: str = "1"
     newer_pending: int = 0
+    kept: CommitId | None = None

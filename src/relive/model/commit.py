@@ -77,6 +77,7 @@ class Trigger(StrEnum):
     REQUEST = "request"
     INCIDENT = "incident"
     IMPORT = "import"  # taken elsewhere, by podman or another engine of containers
+    BRANCH = "branch"  # of a branch: no moment of the service, which never was as it is there
 
 
 class ProcessFacts(StoredValue):

@@ -27,7 +27,7 @@ def commits_between(store: Store, wish: BisectWish, incident: Incident | None) -
     before = _before(store, incident) if incident is not None else None
     last = store.get(store.resolve(wish.bad)) if wish.bad is not None else before
     assert last is not None, "it was checked that bad is given, or an incident"
-    of_target = store.log(last.name)[::-1]
+    of_target = [one for one in store.log(last.name)[::-1] if not one.is_of_branch]
     if incident is not None:
         of_target = [one for one in of_target if one.life == incident.life]
     if not of_target or (incident is not None and last.life != incident.life):

@@ -8,7 +8,15 @@ from relive.errors import UsageError
 from relive.operations.progress import Progress
 from relive.sandbox.branch import Branch
 
-__all__ = ["MODULE_TEXT", "SET_TEXT", "WRITE_TEXT", "change_words", "changed_as_wished", "parse_file"]
+__all__ = [
+    "KEEP_TEXT",
+    "MODULE_TEXT",
+    "SET_TEXT",
+    "WRITE_TEXT",
+    "change_words",
+    "changed_as_wished",
+    "parse_file",
+]
 
 SET_TEXT = (
     "Python that changes the state first, in each Python process of the branch: app.cache['rates'] = None; "
@@ -16,6 +24,7 @@ SET_TEXT = (
 )
 WRITE_TEXT = "PATH=TEXT: have this file of the branch hold this text first (on the command line PATH=FILE, a file of this host)"
 MODULE_TEXT = "With set: use the names of this module; without: the program's, and all modules by their names"
+KEEP_TEXT = "Keep the branch, changed so, as a commit of its own with this tag; its parent is the commit that was restored"
 
 
 def parse_file(text: str) -> tuple[str, str]:

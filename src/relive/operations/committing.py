@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import Field
 
 from relive.agent.capsule.agent_process import agent_now, has_died
-from relive.agent.capsule.lives import find_capsule
+from relive.agent.capsule.lives import Capsule, find_capsule
 from relive.agent.control.client import ask_agent
 from relive.config import Settings, store_key_variable
 from relive.containers.podman.container import find_container, parse_target
@@ -22,11 +22,13 @@ from relive.errors import AgentUnreachable, KeyMissing, TargetUnknown, UsageErro
 from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId, Trigger
 from relive.model.text import is_number
+from relive.operations.branches import find_living
 from relive.operations.commits import Commit, tags_of
 from relive.operations.operation import Effect, Face, Faces, Only, Operation, Tool, Wish
 from relive.operations.progress import Progress
 from relive.operations.respawning import tend_life
 from relive.operations.targets import tend
+from relive.sandbox.branch import Branch, list_branches
 from relive.store import Store, StoredCommit
 from relive.watching.life import Watch, find_watch
 
@@ -41,7 +43,8 @@ class TargetWish(Wish):
 
     target: str = Field(
         max_length=512,
-        description="A capsule's or watch's name, podman:NAME for a container, unit:NAME, or pid:NUMBER for any running tree",
+        description="A capsule's or watch's name, podman:NAME for a container, unit:NAME, pid:NUMBER for any running tree, "
+        "or a branch's id: then its commit is the parent",
     )
     tag: str | None = Field(default=None, max_length=200, description="Give the commit this tag")
 
@@ -62,13 +65,15 @@ def commit(settings: Settings, wish: CommitWish, progress: Progress) -> Commit:
     """Commit the live state of a target, which runs on. The commit that carries ``settings.mark`` already is given as it is.
 
     Raises:
-        UsageError: the target's text is none, or a file is not there.
-        TargetUnknown, ProcessGone: there is no such target.
+        UsageError: the target's text is none, the tag is taken, or a file is not there.
+        TargetUnknown, BranchUnknown, ProcessGone: there is no such target.
         CommitFailed: it was not committed; it runs on.
     """
     store = Store(settings.store)
     tend(settings, progress)
     marked = store.captured_as(settings.mark) if settings.mark is not None else None
+    if wish.tag is not None:
+        store.check_tag(wish.tag, marked.id if marked is not None else None, force=False)
     container = parse_target(wish.target)
     if container is None and (wish.with_volumes or wish.with_image):
         raise UsageError(
@@ -94,7 +99,7 @@ def commit(settings: Settings, wish: CommitWish, progress: Progress) -> Commit:
     else:
         if wish.files:
             raise _files_elsewhere("a capsule's files are always part of its commits")
-        stored = _ask_for_commit(settings, store, find_capsule(settings, wish.target).paths, progress)
+        stored = _commit_named(settings, store, wish.target, progress)
     if wish.tag is not None and store.tags().get(wish.tag) != stored.id:
         store.tag(wish.tag, stored.id)
     try:
@@ -114,7 +119,7 @@ def _left_out(store: Store, stored: StoredCommit) -> list[tuple[str, str]]:
 def _look_up(settings: Settings, wish: CommitWish) -> None:
     of_an_engine = parse_target(wish.target) is not None or wish.target.startswith((_DOCKER, "pid:"))
     if not of_an_engine and _service_watch(settings, wish.target) is None:
-        find_capsule(settings, wish.target)
+        _find_named(settings, wish.target)
 
 
 COMMIT = Operation(
@@ -227,6 +232,29 @@ def _ask_for_commit(settings: Settings, store: Store, paths: LifePaths, progress
             tend_life(settings, paths.directory)
             answer = ask()
     return store.get(CommitId(answer["id"]))
+
+
+def _commit_named(settings: Settings, store: Store, name: str, progress: Progress) -> StoredCommit:
+    found = _find_named(settings, name)
+    if isinstance(found, Capsule):
+        return _ask_for_commit(settings, store, found.paths, progress)
+    from relive.sandbox.branch_commit import commit_branch
+
+    return commit_branch(settings, store, found)
+
+
+def _find_named(settings: Settings, name: str) -> Capsule | Branch:
+    """The running capsule of a name; where there is none, the branch of that id or unique beginning of one.
+
+    Raises:
+        TargetUnknown: there is neither. BranchUnknown: the branch has ended.
+    """
+    try:
+        return find_capsule(settings, name)
+    except TargetUnknown:
+        if not any(branch.facts.id.startswith(name) for branch in list_branches(settings)):
+            raise
+    return find_living(settings, name)
 
 
 def _service_watch(settings: Settings, target: str) -> Watch | None:

@@ -13,7 +13,14 @@ from relive.model.branch import BranchFacts, Clients, Clock, unwritable_words
 from relive.model.capsule import LifePaths, parse_publication
 from relive.model.commit import CommitId, Manifest
 from relive.model.quantities import age, when
-from relive.operations.changing_state import MODULE_TEXT, SET_TEXT, WRITE_TEXT, changed_as_wished, parse_file
+from relive.operations.changing_state import (
+    KEEP_TEXT,
+    MODULE_TEXT,
+    SET_TEXT,
+    WRITE_TEXT,
+    changed_as_wished,
+    parse_file,
+)
 from relive.operations.grammars import each_written_as, written_as
 from relive.operations.named import look_up_commit
 from relive.operations.operation import Effect, Faces, Operation, Tool, Wish
@@ -69,31 +76,47 @@ class RestoreWish(BranchWish):
         default=[], max_length=100, description=WRITE_TEXT
     )
     module: str | None = Field(default=None, max_length=400, description=MODULE_TEXT)
+    keep_as: str | None = Field(default=None, max_length=200, description=KEEP_TEXT)
 
 
 def restore(settings: Settings, wish: RestoreWish, progress: Progress) -> BranchFacts:
     """Bring a commit to life as a branch, in a sealed sandbox.
 
     Raises:
-        UsageError: an address cannot be published. ChangeUnfit: a value cannot be set.
+        UsageError: an address cannot be published, or the tag is taken. ChangeUnfit: a value cannot be set.
         RefUnknown, RefAmbiguous, StoreError: the store cannot give the commit.
         RestoreFailed: the branch did not come to life; nothing is left of it.
+        CommitFailed: it could not be kept; nothing is left of it.
     """
     wanted = [parse_publication(text) for text in wish.publish]
     tend(settings, progress)
     store = Store(settings.store)
     commit = store.resolve(wish.ref)
+    if wish.keep_as is not None:
+        store.check_tag(wish.keep_as, None, force=False)
     branch = bring_to_life(settings, store, commit, wish)
+    kept = None
     try:
         changed_as_wished(wish.set, wish.write, wish.module, progress)(branch)
         for host, host_port, port in wanted:
             publish(branch, host, host_port, port)
+        if wish.keep_as is not None:
+            kept = _kept(settings, store, branch, wish.keep_as, progress)
     except BaseException:
         branch.stop()
         raise
     manifest = store.manifest(commit)
     pending = report_differences(settings, store, manifest, branch.facts, progress)
-    return branch.facts.model_copy(update={"newer_pending": pending})
+    return branch.facts.model_copy(update={"newer_pending": pending, "kept": kept})
+
+
+def _kept(settings: Settings, store: Store, branch: Branch, tag: str, progress: Progress) -> CommitId:
+    from relive.sandbox.branch_commit import commit_branch  # few restores need it
+
+    kept = commit_branch(settings, store, branch)
+    store.tag(tag, kept.id)
+    progress.status(f"Kept as {tag}: commit {kept.id[:10]}.")
+    return kept.id
 
 
 def bring_to_life(

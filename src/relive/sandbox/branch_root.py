@@ -25,6 +25,7 @@ from relive.sandbox.changed_files import Change, LaterFiles
 from relive.sandbox.directory_times import DirectoryTimes
 from relive.sandbox.init_process import FirstProcess
 from relive.sandbox.inode_numbers import InodeNumbers
+from relive.sandbox.kept_logs import make_kept_logs
 from relive.sandbox.preserved_files import preserve_files
 from relive.sandbox.proc_lockdown import close_proc
 from relive.sandbox.rootfs import IO_DIRECTORY, CoveredPoint, RootBuilder
@@ -163,6 +164,7 @@ class HostRoot:
         return self.later.missing
 
     def fit(self, commit: CommitId, images: Path, plan: BranchPlan) -> BranchPlan:  # noqa: ARG002 - of ``BranchRoot``
+        make_kept_logs(images, self.directory / "io")
         return plan
 
     def prepare(self, images: Path) -> None:

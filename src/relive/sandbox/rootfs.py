@@ -39,6 +39,8 @@ __all__ = [
     "CoveredPoint",
     "RootBuilder",
     "layer_directories",
+    "layer_points",
+    "note_point",
     "plan_points",
     "share_host",
 ]
@@ -66,6 +68,7 @@ _COVERED_KINDS = frozenset(
 _KEPT_APART = ("/proc", "/sys", "/dev", "/run")
 _DEVICES = {"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9}  # name: minor number of major 1
 _TMPFS_ROOM = "size=50%"
+_POINT = "point"  # a link that says the mount point of a slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,19 @@ def _is_below(path: str, top: str) -> bool:
 def layer_directories(layers: Path, slot: str) -> tuple[Path, Path]:
     """The (upper, work) directories of one overlay."""
     return layers / slot / "upper", layers / slot / "work"
+
+
+def note_point(layers: Path, point: CoveredPoint) -> None:
+    """Write down whose layers those of a slot are (``layer_points``)."""
+    note = layers / point.slot / _POINT
+    if not note.is_symlink():
+        note.symlink_to(point.point)
+
+
+def layer_points(layers: Path) -> dict[str, Path]:
+    """The upper directories that have been mounted, by mount point."""
+    notes = sorted(layers.glob(f"*/{_POINT}"))
+    return {os.readlink(note): layer_directories(layers, note.parent.name)[0] for note in notes}
 
 
 def share_host(*, home: Path, tools: Path, io: Path, rings: Path) -> None:
@@ -213,6 +229,7 @@ class RootBuilder:
         upper, work = layer_directories(self._layers, point.slot)
         upper.mkdir(parents=True, exist_ok=True)
         work.mkdir(exist_ok=True)
+        note_point(self._layers, point)
         _copy_likeness(Path(point.point), upper)
         lower = [Path(point.point)]
         if committed:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from relive.model.commit import MANIFEST_VERSION, CommitId, Manifest
+from relive.model.commit import MANIFEST_VERSION, CommitId, Manifest, Trigger
 from relive.store.atomic_io import QUICK_NS, SHARE
 from relive.store.commitquery import CommitQuery, find_rows
 from relive.store.paging import Page, check_limit, page_of, read_cursor
@@ -27,6 +27,8 @@ __all__ = ["CommitIndex", "StoredCommit", "TargetLine", "objects_of", "size_of"]
 
 _COLUMNS = "id, name, life, kind, root, trigger, taken_wall_ns, sequence, capture, pause_us, durable_us, bytes, new_bytes, parent"
 _ORDER = "commits"
+# A kept branch stands beside its service's commits: by the service's name, a time or an event another one is meant.
+_LIVED = f"trigger != '{Trigger.BRANCH.value}'"
 _LOG_PAGES = 64  # [pages] of SQLite's log: a commit writes some 20, and by itself SQLite lets it grow to 4 MB
 
 
@@ -55,6 +57,11 @@ class StoredCommit:
     bytes: int
     new_bytes: int
     parent: CommitId | None
+
+    @property
+    def is_of_branch(self) -> bool:
+        """It was kept of a branch, and is no moment of its service."""
+        return self.trigger == Trigger.BRANCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +299,11 @@ class CommitIndex:
         where, values = ("WHERE name = ?", [name]) if name is not None else ("", [])
         return list(self._select(f"{where} ORDER BY taken_wall_ns DESC, id DESC LIMIT ?", (*values, limit)))
 
+    def newest_lived(self, name: str, limit: int) -> list[StoredCommit]:
+        """Commits of one target, newest first, without those of branches."""
+        query = f"WHERE name = ? AND {_LIVED} ORDER BY taken_wall_ns DESC, id DESC LIMIT ?"
+        return list(self._select(query, (name, limit)))
+
     def page(
         self, query: CommitQuery, tagged: Iterable[CommitId], after: str | None, limit: int
     ) -> Page[StoredCommit]:
@@ -303,9 +315,10 @@ class CommitIndex:
 
     def targets(self) -> list[TargetLine]:
         """All targets that have commits, that of the newest commit first."""
+        newest = "SELECT id FROM commits AS one INDEXED BY commits_of_name WHERE one.name = commits.name"
+        order = "ORDER BY taken_wall_ns DESC, id DESC LIMIT 1"
         rows = self._database.execute(
-            "SELECT name, count(*), (SELECT id FROM commits AS one INDEXED BY commits_of_name "
-            "WHERE one.name = commits.name ORDER BY taken_wall_ns DESC, id DESC LIMIT 1), "
+            f"SELECT name, count(*), coalesce(({newest} AND {_LIVED} {order}), ({newest} {order})), "
             "max(taken_wall_ns), min(taken_wall_ns), sum(bytes), sum(new_bytes), min(pause_us) "
             "FROM commits INDEXED BY commits_measured GROUP BY name"
         ).fetchall()
@@ -324,24 +337,30 @@ class CommitIndex:
         return found
 
     def newest_before(self, name: str, wall_ns: int) -> StoredCommit | None:
-        """The newest commit of a target that was taken at or before a time."""
-        query = "WHERE name = ? AND taken_wall_ns <= ? ORDER BY taken_wall_ns DESC, id DESC LIMIT 1"
+        """The newest commit of a target that was taken at or before a time, none of a branch."""
+        query = (
+            f"WHERE name = ? AND taken_wall_ns <= ? AND {_LIVED} ORDER BY taken_wall_ns DESC, id DESC LIMIT 1"
+        )
         return next(self._select(query, (name, wall_ns)), None)
 
     def before_sequence(
         self, life: str, sequence: int, wall_ns: int | None, is_fit: Callable[[StoredCommit], bool]
     ) -> StoredCommit | None:
-        """The newest fit commit of a life whose cursor lies before an event of its recording, or which has none and is older."""
-        query = "WHERE life = ? AND sequence < ? ORDER BY sequence DESC, taken_wall_ns DESC"
+        """The newest fit commit of a life whose cursor lies before an event of its recording, or which has none and is older.
+
+        None of a branch.
+        """
+        query = f"WHERE life = ? AND sequence < ? AND {_LIVED} ORDER BY sequence DESC, taken_wall_ns DESC"
         known = next(filter(is_fit, self._select(query, (life, sequence))), None)
-        query = "WHERE life = ? AND sequence IS NULL AND taken_wall_ns < ? ORDER BY taken_wall_ns DESC"
+        query = f"WHERE life = ? AND sequence IS NULL AND taken_wall_ns < ? AND {_LIVED} ORDER BY taken_wall_ns DESC"
         timed = next(filter(is_fit, self._select(query, (life, wall_ns))), None)
         found = [one for one in (known, timed) if one is not None]
         return max(found, key=lambda one: one.taken_wall_ns, default=None)
 
     def latest_of_life(self, life: str) -> StoredCommit | None:
-        """The newest commit of one life."""
-        return next(self._select("WHERE life = ? ORDER BY taken_wall_ns DESC LIMIT 1", (life,)), None)
+        """The newest commit of one life, none of a branch."""
+        query = f"WHERE life = ? AND {_LIVED} ORDER BY taken_wall_ns DESC LIMIT 1"
+        return next(self._select(query, (life,)), None)
 
     def _select(self, rest: str, values: Iterable[object]) -> Iterator[StoredCommit]:
         # What is no Unicode (an argument of stray bytes) cannot be looked up, and is nobody's name.

@@ -14,13 +14,15 @@ __all__ = ["find_commit"]
 def find_commit(reference: Reference, tags: Tags, index: CommitIndex) -> CommitId | None:
     """The commit's id; None if there is none. A tag comes before an id, and an id before a target's name.
 
+    What was kept of a branch is named by tag or id only.
+
     Raises:
         RefAmbiguous: the beginning of an id fits several.
         ObjectCorrupt: the tag is damaged.
     """
     match reference:
         case Back(name, count):
-            commits = index.newest_first(name, count + 1)
+            commits = index.newest_lived(name, count + 1)
             return commits[count].id if len(commits) > count else None
         case AtTime(name, wall_ns):
             commit = index.newest_before(name, wall_ns)
@@ -40,5 +42,5 @@ def _find_untagged(reference: CommitName, index: CommitIndex) -> CommitId | None
             )
         if ids:
             return ids[0]
-    newest = index.newest_first(reference.text, 1)
+    newest = index.newest_lived(reference.text, 1)
     return newest[0].id if newest else None

@@ -597,8 +597,8 @@ class Store:
                 raise unknown(commit_id)
             self._tags.write(name, commit_id)
 
-    def check_tag(self, name: str, commit_id: CommitId, *, force: bool) -> None:
-        """Raises UsageError where ``tag`` would, unless it names that commit already."""
+    def check_tag(self, name: str, commit_id: CommitId | None, *, force: bool) -> None:
+        """Raises UsageError where ``tag`` would, unless it names that commit already; None: one that is not there yet."""
         with disk_errors("reading the tags", self._directory):
             self._tags.check_free(name, force=force or self._tags.find(name) == commit_id)
 

@@ -311,7 +311,8 @@ class CommitWriter:
             )
         else:
             log = store.log(self._service)
-            commits = [one for one in log if one.life == self._life and _runs_on(store, one)]
+            own = [one for one in log if one.life == self._life and not one.is_of_branch]
+            commits = [one for one in own if _runs_on(store, one)]
             found = commit_before(commits, sighting.seen_wall_ns, at)
         return found.id if found is not None else None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from relive.config import Settings
+from relive.dashboard.acting import keep_button
 from relive.dashboard.jobs import JOBS
 from relive.dashboard.look import chip, escape
 from relive.dashboard.refusals import home, telling
@@ -62,6 +63,8 @@ def _show_branch(settings: Settings, one: BranchState) -> None:
             st.page_link(
                 "views/commit.py", label="Its commit", query_params={"id": facts.commit}, width="content"
             )
+            if one.is_alive and not facts.is_container:
+                keep_button(settings, facts.id, facts.name, _subject(facts.id))
             if one.is_alive and st.button("Stop", key=f"stop {facts.id}", icon=":material/stop_circle:"):
                 _stop(settings, [facts.id])
             if not facts.is_owned and st.button(
