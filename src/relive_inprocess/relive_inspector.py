@@ -171,6 +171,12 @@ def _globals(most):
     return found
 
 
+def _modules(_wanted):
+    """How many of the service's own modules have anything in them that could be told."""
+    own = (vars(module) for _, module in _own_modules())
+    return {"count": sum(any(not _is_dull(*item) for item in list(names.items())) for names in own)}
+
+
 def _own_modules():
     """The service's own: no part of Python, none that was installed."""
     import sysconfig
@@ -321,7 +327,7 @@ def _parts(value):
         return [("{{{}}}".format(_text(one, _TEXT)), True) for one in sorted(set(value), key=repr)]
     try:
         attributes = dict(vars(value))
-    except TypeError:
+    except Exception:  # it has none, or is a proxy (as Flask's request) that stands for nothing now
         attributes = {}
     for kind in type(value).__mro__:
         slots = vars(kind).get("__slots__", ())
@@ -635,6 +641,7 @@ _MODULUS = (1 << 61) - 1
 _KINDS = {
     "evaluate": _evaluate,
     "stacks": _stacks,
+    "modules": _modules,
     "dump": _dump,
     "sums": _sums,
     "changed": _changed,

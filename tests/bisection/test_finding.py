@@ -44,6 +44,13 @@ def test_ends_that_are_not_as_said_are_refused(says, words):
         find_jumps(20, probe(says), further=0, most=50)
 
 
+def test_a_last_commit_that_nobody_named_and_that_is_good_has_what_it_needs_behind_it():
+    """As where all came between the last commit and the failure: there is no --bad to name another for."""
+    with pytest.raises(UsageError, match="alone does not fail") as refused:
+        find_jumps(20, probe(lambda _: GOOD), further=0, most=50, is_bad_named=False)
+    assert "relive why" in str(refused.value.remedy)
+
+
 @pytest.mark.parametrize("first_bad", [1, 13, 24])
 def test_where_no_commit_before_it_can_be_judged_it_is_told_from_where_on_it_is_bad(first_bad):
     """As where an earlier state asks a server for what nobody recorded."""

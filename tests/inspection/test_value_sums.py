@@ -53,6 +53,21 @@ def test_the_same_state_has_the_same_sums_and_all_values(world: dict[str, Any]) 
     assert every["values"]["held['again']"] == "the same as held['key 7']"
 
 
+class Unbound:
+    """As ``flask.request`` outside of a request."""
+
+    @property
+    def __dict__(self) -> Any:  # type: ignore[override]
+        raise RuntimeError("working outside of a request")
+
+
+def test_a_proxy_that_stands_for_nothing_hides_no_other_value(world: dict[str, Any]) -> None:
+    before = asked("dump")["values"]
+    world["request"] = Unbound()
+    assert asked("dump")["values"].items() > before.items() - {("held", before["held"])}
+    assert asked("sums")["count"] == len(before) + 1
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [(1, True), (1, 1.0), (-1, -2), ("1", 1), (b"a", bytearray(b"a")), ([], {}), (0, (1 << 61) - 1)],

@@ -107,6 +107,7 @@ def find_jumps(
     further: int,
     most: int,
     is_good_named: bool = True,
+    is_bad_named: bool = True,
     done: Callable[[int], None] = lambda _probes: None,
 ) -> Jumps:
     """Where each commit always says the same; see ``search``.
@@ -115,6 +116,7 @@ def find_jumps(
         count: commits; the first is said to be good, the last to be bad.
         further: probes that look for further jumps; most: of all probes.
         is_good_named: whoever asks has said that the first is good. Else it is only the first there is, and may tell nothing.
+        is_bad_named: whoever asks has said that the last is bad. Else it is only the last before an incident.
         done: called with the number of probes so far.
 
     Raises:
@@ -122,7 +124,10 @@ def find_jumps(
     """
     prober = _Prober(count, probe, most, done)
     if (said := prober.ask(count - 1)) is not Judgement.BAD:
-        raise _contradiction(Judgement.BAD, said, prober.evidence.probes[-1][1].seen)
+        seen = prober.evidence.probes[-1][1].seen
+        if said is Judgement.GOOD and not is_bad_named:
+            raise _good_to_the_last(seen)
+        raise _contradiction(Judgement.BAD, said, seen)
     said = prober.ask(0)
     is_begin_open = said is Judgement.SKIPPED and not is_good_named
     if said is not Judgement.GOOD and not is_begin_open:
@@ -192,6 +197,15 @@ def _contradiction(wanted: Judgement, said: Judgement, seen: str) -> UsageError:
         f"the {which} commit ({option}) is {said.value}, not {wanted.value}",
         cause=seen,
         remedy="name another (`relive log`), or turn the predicate round",
+    )
+
+
+def _good_to_the_last(seen: str) -> UsageError:
+    """The last commit before an incident, which nobody has said to be bad."""
+    return UsageError(
+        "the failing request alone does not fail from any commit asked: it is good in the last one before the incident",
+        cause=f"what makes it fail came after that commit ({seen}), or it fails now and then only",
+        remedy="`relive why` finds which of the requests after it is needed; --every request commits before each of them",
     )
 
 

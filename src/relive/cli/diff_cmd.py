@@ -39,7 +39,10 @@ def diff(
     ] = False,
     process: Annotated[
         int | None,
-        typer.Option(help="Whose values; without: the first process that runs Python", min=1),
+        typer.Option(
+            help="Whose values; without: the Python process that has loaded most of the service",
+            min=1,
+        ),
     ] = None,
     html: Annotated[
         Path | None,

@@ -26,7 +26,8 @@ def eval_(
     process: Annotated[
         int | None,
         typer.Option(
-            help="The process of this number inside; without: the first whose runtime can be asked", min=1
+            help="Its number inside; without: the first whose runtime can be asked, of Python's that with most of the service",
+            min=1,
         ),
     ] = None,
     depth: Annotated[

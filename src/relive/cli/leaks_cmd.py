@@ -25,7 +25,10 @@ def leaks(
     ],
     process: Annotated[
         int | None,
-        typer.Option(help="Whose objects; without: the first process that runs Python", min=1),
+        typer.Option(
+            help="Whose objects; without: the Python process that has loaded most of the service",
+            min=1,
+        ),
     ] = None,
     limit: Annotated[float, typer.Option(help="Seconds for each question in a branch", max=300)] = 30.0,
     as_json: AsJson = False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from relive.config import Settings
@@ -67,12 +67,17 @@ def questioned_branch(settings: Settings, store: Store, commit: CommitId, mask: 
 
 
 def chosen_process(
-    branch: Branch, process: int | None, suits: Callable[[int], bool], unsuited: UsageError
+    branch: Branch,
+    process: int | None,
+    suits: Callable[[int], bool],
+    best: Callable[[Sequence[int]], int],
+    unsuited: UsageError,
 ) -> int:
     """The host's pid of the process of a branch that is asked.
 
     Args:
-        process: its number inside; None: the root, or the first below it that suits.
+        process: its number inside; None: the best of those that suit.
+        best: chooses among them; the root comes first, if it suits.
 
     Raises:
         UsageError: there is no such process, or none suits: ``unsuited``.
@@ -87,10 +92,10 @@ def chosen_process(
                 remedy="`relive inspect` lists them",
             )
         return found
-    chosen = next((pid for pid in pids if suits(pid)), None)
-    if chosen is None:
+    suited = [pid for pid in pids if suits(pid)]
+    if not suited:
         raise unsuited
-    return chosen
+    return best(suited)
 
 
 def _await_stop(root: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from relive.errors import UsageError
 from relive.incidents.report.masking import Mask
 from relive.inspection.branches import Questioned, chosen_process
@@ -11,7 +13,7 @@ from relive.inspection.java.attach import is_java
 from relive.inspection.node.asking import AskedNode
 from relive.inspection.node.inspector import is_node
 from relive.inspection.python.asking import is_python
-from relive.inspection.python.branches import asked_python
+from relive.inspection.python.branches import asked_python, most_informed
 from relive.inspection.runtime_state import Runtime, RuntimeState
 from relive.kernel import procfs
 
@@ -31,7 +33,8 @@ def state_of(asked: Questioned, process: int | None, mask: Mask, *, most: int, l
     """All that the runtime of a process tells.
 
     Args:
-        process: its number inside; None: the root, or the first below it whose runtime can be asked.
+        process: its number inside; None: the root, or the first below it whose runtime can be asked;
+            of Python's as ``most_informed`` chooses.
         most: classes of Java. limit: seconds.
 
     Raises:
@@ -81,7 +84,7 @@ def _chosen(asked: Questioned, process: int | None) -> tuple[int, Runtime]:
         cause="none runs a CPython whose functions can be found, Node.js, or a JVM",
         remedy="`relive inspect` shows processes, descriptors and memory of any program",
     )
-    pid = chosen_process(asked.branch, process, lambda one: runtime_of(one) is not None, unsuited)
+    pid = chosen_process(asked.branch, process, lambda one: runtime_of(one) is not None, _best, unsuited)
     runtime = runtime_of(pid)
     if runtime is None:
         raise UsageError(
@@ -90,3 +93,9 @@ def _chosen(asked: Questioned, process: int | None) -> tuple[int, Runtime]:
             remedy="name another with --process; `relive inspect` lists them",
         )
     return pid, runtime
+
+
+def _best(pids: Sequence[int]) -> int:
+    if runtime_of(pids[0]) is not Runtime.PYTHON:
+        return pids[0]
+    return most_informed([pid for pid in pids if runtime_of(pid) is Runtime.PYTHON])

@@ -48,6 +48,7 @@ def bisect(settings: Settings, wish: BisectWish, progress: Progress) -> Bisectio
                 further=wish.further,
                 most=wish.most,
                 is_good_named=wish.good is not None,
+                is_bad_named=wish.bad is not None or incident is None,
                 done=done,
             )
     drawn: list[int] = []

@@ -45,7 +45,7 @@ class DiffWish(Wish):
         default=None,
         ge=1,
         le=1 << 22,
-        description="Whose values; its number inside. Without: the first that runs Python",
+        description="Whose values; its number inside. Without: the Python process that has loaded most of the service",
     )
     limit: float = Field(default=30.0, gt=0, le=300, description="Seconds for the values of each")
 

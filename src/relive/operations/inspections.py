@@ -39,7 +39,7 @@ __all__ = [
     "runtime_state",
 ]
 
-RUNTIME_PROCESS = "Its number inside; without: the first whose runtime can be asked"
+RUNTIME_PROCESS = "Its number inside; without: the first whose runtime can be asked, of Python's that with most of the service"
 _SEARCH_LIMIT = 60.0  # [s]
 _WITH_A_LIMIT = (
     Only(("limit",), frozenset({Face.CLI, Face.MCP}), "a request waits no longer than the default"),
@@ -132,7 +132,10 @@ class StacksWish(InspectWish):
     """Which Python process of a commit is asked."""
 
     process: int | None = Field(
-        default=None, ge=1, le=1 << 22, description="Its number inside; without: the first that runs Python"
+        default=None,
+        ge=1,
+        le=1 << 22,
+        description="Its number inside; without: the Python process that has loaded most of the service",
     )
     limit: float = Field(default=10.0, gt=0, le=300, description="Seconds after which it is given up")
 

@@ -50,7 +50,7 @@ class LeaksWish(Wish):
         default=None,
         ge=1,
         le=1 << 22,
-        description="Whose objects; its number inside. Without: the first that runs Python",
+        description="Whose objects; its number inside. Without: the Python process that has loaded most of the service",
     )
     limit: float = Field(default=30.0, gt=0, le=300, description="Seconds for each question in a branch")
 

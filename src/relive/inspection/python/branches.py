@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,9 +32,10 @@ from relive.kernel import procfs
 from relive.model.commit import CommitId
 from relive.store import Store
 
-__all__ = ["AskedBranch", "asked_branch", "asked_python"]
+__all__ = ["AskedBranch", "asked_branch", "asked_python", "most_informed"]
 
 _MOST_FRAMES = 200
+_KNOWS = 2.0  # [s] for a process to tell how much of the service it has loaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,15 +222,31 @@ def asked_branch(
     """A ``questioned_branch`` whose Python is asked.
 
     Args:
-        process: number of a process inside; None: the root, or the first below it that runs Python.
+        process: number of a process inside; None: as ``most_informed`` chooses among those that run Python.
 
     Raises:
         UsageError: there is no such process, or none that runs Python.
         RefUnknown, StoreError, RestoreFailed: as ``questioned_branch``.
     """
     with questioned_branch(settings, store, commit, mask) as asked:
-        pid = chosen_process(asked.branch, process, is_python, _no_python())
+        pid = chosen_process(asked.branch, process, is_python, most_informed, _no_python())
         yield asked_python(asked, pid, mask)
+
+
+def most_informed(pids: Sequence[int]) -> int:
+    """Of processes that run Python the one that has loaded most of the service's own modules, of equals the first.
+
+    The master of a server with workers, as gunicorn's, runs Python and has loaded nothing of the service. A process that does not
+    tell counts as one that has loaded none; a single one is not asked.
+    """
+    return pids[0] if len(pids) == 1 else max(pids, key=_own_modules)
+
+
+def _own_modules(pid: int) -> int:
+    try:
+        return int(ask(pid, {"kind": "modules"}, _KNOWS).get("count", 0))
+    except (CallLate, CallDied):
+        return 0
 
 
 def asked_python(asked: Questioned, pid: int, mask: Mask) -> AskedBranch:

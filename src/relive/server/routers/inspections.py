@@ -40,7 +40,11 @@ Ref = Annotated[
 ]
 Process = Annotated[
     int | None,
-    Query(ge=1, le=1 << 22, description="Its number inside; without: the first that runs Python"),
+    Query(
+        ge=1,
+        le=1 << 22,
+        description="Its number inside; without: the Python process that has loaded most of the service",
+    ),
 ]
 
 
