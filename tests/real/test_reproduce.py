@@ -371,6 +371,8 @@ def test_without_an_error_package_the_request_alone_is_tried(relive: Relive, rec
         answer = json.loads(done.stdout)
         verdicts[answer["request"]] = (done.returncode, answer["attempts"][0]["kind"])
         assert answer["recorded"] is None and answer["recorded_status"] == 500, answer
+        logged = "KeyError: '/nowhere'" if answer["request"] == "GET /nowhere" else "TypeError: unsupported"
+        assert f"and its log has {logged}" in answer["recorded_end"], answer
         assert "k-2918-aa3b77" not in done.stdout
     assert verdicts == {"GET /price": (1, "not-reproduced"), "GET /nowhere": (0, "reproduced")}
 

@@ -129,7 +129,8 @@ def _difference_lines(_found: Bisection, jump: Jump) -> Iterator[str]:
         yield f"  no Python values: {jump.why_no_difference}"
     if changed is not None and changed.files:
         yield f"  files: {', '.join(one.path for one in changed.files[:_REQUESTS])}"
-    yield f"  all of it: relive diff {jump.before.commit[:10]} {jump.after.commit[:10]} --python"
+    python = " --python" if changed is not None and changed.python is not None else ""
+    yield f"  all of it: relive diff {jump.before.commit[:10]} {jump.after.commit[:10]}{python}"
 
 
 def _side(side: Side) -> str:

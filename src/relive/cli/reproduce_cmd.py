@@ -74,7 +74,7 @@ def _recorded_words(result: Reproduction) -> str:
     status = _status_words(result.recorded_status)
     if result.recorded is not None:
         return _raised_words(result.recorded) + status
-    return f"no exception, {result.recorded_end or 'no answer'}"
+    return result.recorded_end or "no answer"
 
 
 def _raised_words(raised: Raised) -> str:

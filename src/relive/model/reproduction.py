@@ -119,7 +119,7 @@ class Reproduction(Value):
         request: method and target of what was sent; None when the program was only run.
         recorded: the exception; None where none was seen, and the answer is judged.
         recorded_status: of the answer; None when it is not known.
-        recorded_end: how it ended where no exception was seen, in words: ``no answer came``.
+        recorded_end: how it ended where no exception was seen from inside, in words, with that of a stack in its log.
         placeholders: environment variables that held a placeholder in the place of a secret.
         notes: on what was started, for all attempts.
     """

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from relive.config import Settings
+from relive.model.outcome import Outcome
 from relive.model.reproduction import Attempt, Reproduction
 from relive.replay.fresh.attempt import attempt
 from relive.replay.fresh.attempt_plan import AttemptPlan, ReproduceOptions
@@ -83,12 +84,17 @@ def prepare(settings: Settings, what: What, committed: EnvironmentOf) -> Prepare
         request=request.words if request is not None else None,
         recorded=case.raised,
         recorded_status=case.recorded_status if request is not None else None,
-        recorded_end=outcome_words(case.ended) if case.ended is not None else None,
+        recorded_end=_ended_words(case.ended) if case.ended is not None else None,
         placeholders=made.placeholders,
         notes=[*start.notes, *made.notes, *(request.notes if request is not None else [])],
         attempts=[],
     )
     return PreparedReproduction(AttemptPlan(case, start, request, made.variables, tree), what.times, whole)
+
+
+def _ended_words(ended: Outcome) -> str:
+    stack = f", and its log has {ended.stack.exception}" if ended.stack is not None else ""
+    return f"no exception was seen from inside, {outcome_words(ended)}{stack}"
 
 
 def reproduce(
