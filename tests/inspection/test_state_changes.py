@@ -1,5 +1,5 @@
 from relive.inspection.state import CommitState, Descriptor, FileLock, ProcessState, ThreadState
-from relive.inspection.state_changes import mapping_changes, state_changes
+from relive.inspection.state_changes import mapping_changes, near_first, state_changes
 from relive.model.commit import CommitId
 
 
@@ -84,3 +84,13 @@ def test_values_by_name_come_in_the_order_of_their_names():
         ("b", "1", None),
         ("c", "2", "3"),
     ]
+
+
+def test_a_services_own_values_come_before_what_lies_deep_in_a_library():
+    names = [
+        "app.Session.kw['bind']._compiled_cache['a']",
+        "app.ledger._open[7].balance",
+        "prices['a.b[0].c.d']",
+    ]
+    found = near_first(mapping_changes({}, dict.fromkeys(names, "1")))
+    assert [one.name for one in found] == [names[1], names[2], names[0]]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 
 from pydantic import Field
 
@@ -15,11 +16,16 @@ __all__ = [
     "ProcessChange",
     "StateChanges",
     "mapping_changes",
+    "near_first",
     "state_changes",
 ]
 
 _OF_DESCRIPTORS = ("kind", "name", "access", "offset", "size", "state", "peer", "unread", "unsent", "watches")
 _OF_PROCESSES = ("name", "state", "uid", "executable", "directory", "parent", "command")
+
+_NEAR = 4  # steps: a module, an attribute, an entry of a container
+_STEP = re.compile(r"[.\[]")
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 
 
 class FieldChange(Value):
@@ -116,6 +122,15 @@ def mapping_changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[Fiel
         for name in sorted(old.keys() | new.keys())
         if old.get(name) != new.get(name)
     ]
+
+
+def near_first(changes: Iterable[FieldChange]) -> list[FieldChange]:
+    """Values of a program in their order, but those with more than four steps in their names last.
+
+    ``app.prices['tea']`` before ``app.Session.kw['bind']._compiled_cache[...]``: what lies deep is mostly a library's own affair,
+    and there is much of it.
+    """
+    return sorted(changes, key=lambda one: len(_STEP.findall(_QUOTED.sub("", one.name))) > _NEAR)
 
 
 def _fields(old: Value, new: Value, names: tuple[str, ...]) -> list[FieldChange]:

@@ -171,7 +171,7 @@ def _python(
 
 def _values_of_one_life(asked: Sequence[AskedBranch], wish: DiffWish) -> PythonChanges:
     """All values, of which only those are told that differ, with some that happen to be among the same sums."""
-    from relive.inspection.state_changes import mapping_changes
+    from relive.inspection.state_changes import mapping_changes, near_first
 
     with ThreadPoolExecutor(len(asked)) as pool:  # each in a branch of its own
         before, after = pool.map(partial(_sums, limit=wish.limit), asked)
@@ -182,7 +182,7 @@ def _values_of_one_life(asked: Sequence[AskedBranch], wish: DiffWish) -> PythonC
         old, new = pool.map(partial(_values_among, among, limit=wish.limit), asked, (before, after))
     gone = old.values.keys() - new.values.keys()
     return PythonChanges(
-        changes=mapping_changes(old.values, new.values),
+        changes=near_first(mapping_changes(old.values, new.values)),
         compared=before.count - len(gone),
         cut=any(one.cut for one in (before, after, old, new)),
     )
@@ -197,11 +197,11 @@ def _values_among(among: list[int], one: AskedBranch, sums: PythonSums, *, limit
 
 
 def _values(asked: Sequence[AskedBranch], wish: DiffWish) -> PythonChanges:
-    from relive.inspection.state_changes import mapping_changes
+    from relive.inspection.state_changes import mapping_changes, near_first
 
     old, new = (one.values(depth=_DEPTH, most=_MOST_VALUES, limit=wish.limit) for one in asked)
     return PythonChanges(
-        changes=mapping_changes(old.values, new.values),
+        changes=near_first(mapping_changes(old.values, new.values)),
         compared=len(old.values.keys() & new.values.keys()),
         cut=old.cut or new.cut,
     )
