@@ -95,7 +95,7 @@ SNAPSHOTS = {
     ),
     ("run", "--every", "often", "--", "true"): (
         "! Error: --every cannot be 'often' (usage)\n"
-        "! Remedy: write a time such as 30s or 500ms, or change, request, start, never\n"
+        "! Remedy: write a time such as 30s or 500ms, or change, deploy, request, start, never\n"
         "= 2"
     ),
     ("run", "--name", "a/b", "--", "true"): (

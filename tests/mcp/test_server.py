@@ -177,7 +177,7 @@ def test_every_tool_says_what_it_does_gives_and_changes(tmp_path):
         looks = {name for name, one in tools.items() if one.annotations.read_only_hint}
         destroys = {name for name, one in tools.items() if one.annotations.destructive_hint}
         assert {"incidents", "incident", "doctor", "verify", "check"} <= looks
-        assert destroys == {"exec", "debug", "stop_branches"}
+        assert destroys == {"exec", "debug", "rollback", "stop_branches"}
         assert tools["replay"].input_schema["properties"]["times"]["minimum"] == 1
         in_pages = {name for name, one in tools.items() if "next" in one.output_schema["properties"]}
         after = {name for name, one in tools.items() if "after" in one.input_schema["properties"]}
