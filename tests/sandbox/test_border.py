@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 import subprocess
@@ -29,7 +30,9 @@ def apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Numbers of this test alone; nothing is made on this host. Yields where they are held."""
     held = tmp_path / "held"
     monkeypatch.setattr(border, "_HELD", held)
-    monkeypatch.setattr(border, "_make_group", lambda number: tmp_path / f"group-{number}")
+    count = itertools.count()
+    monkeypatch.setattr(border, "_make_group", lambda number: tmp_path / f"group-{number}-{next(count)}")
+    monkeypatch.setattr(border, "_GONE_WITHIN", 0)
     monkeypatch.setattr(border, "entrance4", _entrance)
     return held
 
@@ -120,6 +123,15 @@ def test_each_border_has_a_number_of_its_own_and_gives_it_back(apart, programs):
     assert os.listdir(apart) == ["1"]
 
 
+def test_who_removes_a_border_late_leaves_that_of_the_next_capsule_with_its_number(apart, programs):
+    ended = raise_border()
+    following = raise_border()
+    assert ended.number == following.number == 1
+    programs.asked.clear()
+    remove_border(ended)
+    assert programs.asked == [] and (apart / "1").read_text() == following.group
+
+
 def test_a_number_at_whose_entrance_a_recorder_listens_is_left_alone(apart, programs, monkeypatch):
     """Its file is in another /run: that of a container in this network, say."""
     monkeypatch.setattr(border, "NUMBERS", (200,))
@@ -188,7 +200,7 @@ try:
     border.raise_border()
 except HostIncapable:
     assert Path("/proc/self/cgroup").read_text() == before, "it is where it was"
-    print([*Path("/sys/fs/cgroup").glob("**/relive-border-203"), *border._HELD.parent.iterdir()])
+    print([*Path("/sys/fs/cgroup").glob("**/relive-border-203-*"), *border._HELD.parent.iterdir()])
 """
 
 

@@ -21,6 +21,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import secrets
 import socket
 import subprocess
 import time
@@ -61,15 +62,13 @@ def raise_border() -> BorderFacts:
             group: Path | None = None
             try:
                 _remove_rules(number)
+                _remove_what_is_left(file)
                 if not _lead(number):
                     continue  # a capsule whose file is not seen from here has it
                 group = _make_group(number)
                 file.write_text(str(group))
                 for family in _families():
                     _feed(family, rules(number, six=family == 6))
-            except FileExistsError:  # a capsule of another network and another /run has it
-                _remove_rules(number)
-                continue
             except BaseException:
                 if group is not None:
                     _leave(group)
@@ -201,6 +200,12 @@ def _is_free(file: Path, number: int) -> bool:
     return True
 
 
+def _remove_what_is_left(file: Path) -> None:
+    """The group of one that ended without removing its border."""
+    with contextlib.suppress(FileNotFoundError):
+        _remove_group(Path(file.read_text()))
+
+
 def _give_back(file: Path) -> None:
     """A number is free."""
     file.unlink(missing_ok=True)
@@ -212,12 +217,11 @@ def _make_group(number: int) -> Path:
     """Put the caller into a new group, below the one of version 2 which it is in.
 
     Raises:
-        FileExistsError: somebody is in one of that name.
         HostIncapable: see ``raise_border``.
     """
     try:
-        group = _own_group() / f"relive-border-{number}"
-        _remove_group(group)
+        # Of a name that was never given before: who removes a border late must not remove that of the next one with its number.
+        group = _own_group() / f"relive-border-{number}-{secrets.token_hex(4)}"
         group.mkdir()
         try:
             mark_connections(group, Mark.CALL.of(number), (entrance4(number), ENTRANCE))
@@ -225,8 +229,6 @@ def _make_group(number: int) -> Path:
         except OSError:
             group.rmdir()
             raise
-    except FileExistsError:
-        raise
     except OSError as error:
         raise HostIncapable(
             "the border cannot be made",
