@@ -107,6 +107,11 @@ def wait_until_ready(url: str) -> None:
     raise Failed("the payments service did not become ready")
 
 
+def known_incidents() -> set[int]:
+    """The numbers of all incidents, of any service: on a fresh machine nothing is known under the demo's name yet."""
+    return {one["number"] for one in json.loads(run(relive(), "incidents", "--json", show=False).stdout)}
+
+
 def newest_incident(known: set[int], *, times: int) -> int:
     """The number of the newest incident of the service, once it is written down as often as it was seen."""
     for _ in range(100):
@@ -125,9 +130,7 @@ def play(times: int, every: str) -> int:
     os.environ["PAYMENTS_DATA"] = str(data)
     shutil.rmtree(data, ignore_errors=True)
     data.mkdir()
-    known = {
-        one["number"] for one in json.loads(run(relive(), "incidents", NAME, "--json", show=False).stdout)
-    }
+    known = known_incidents()
 
     say("A payments service starts under Relive. Nothing in it knows of Relive.")
     service = [

@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import re
+import runpy
 import socket
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from typing import Any
 import httpx
 import pytest
 
+from relive.config import load_settings
 from support.patched import patched
 from support.ports import free_port
 
@@ -34,6 +36,27 @@ PAYMENTS = ROOT / "examples" / "payments"
 AGAIN = 10  # times the failing request is sent again
 CLIENTS = ("--clients", "16")  # who wait most of the time: more of them send the same requests in less
 ROUNDS = 3  # of settlement, in which nothing repairs it
+
+
+def test_the_demo_begins_on_a_machine_that_knows_of_no_service(tmp_path, monkeypatch):
+    monkeypatch.setenv("RELIVE_HOME", str(tmp_path / "home"))
+    demo = runpy.run_path(str(PAYMENTS / "demo.py"))
+    assert demo["known_incidents"]() == set()
+
+
+@pytest.mark.soak
+def test_the_demo_runs_to_its_end_on_such_a_machine(tmp_path):
+    done = subprocess.run(
+        [sys.executable, str(PAYMENTS / "demo.py"), "--times", "2"],
+        env=os.environ
+        | {"RELIVE_HOME": str(tmp_path / "home"), "RELIVE_TOOLS": str(load_settings().tools_path)},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "reproduced 2 of 2" in done.stdout
 
 
 @dataclass
