@@ -399,9 +399,8 @@ def _core_of(base: pb.CoreEntry, thread: RecordedThread, offsets: Sequence[tuple
     _set_floating_point(core.thread_info.fpregs, thread.xstate, offsets)
     core.thread_core.blk_sigset = thread.mask
     if core.thread_core.HasField("rseq_entry"):
-        core.thread_core.rseq_entry.ClearField(
-            "rseq_cs_pointer"
-        )  # it is inside none (``native/micro/stopping.c``)
+        # It is inside none (``native/micro/stopping.c``).
+        core.thread_core.rseq_entry.ClearField("rseq_cs_pointer")
     if core.HasField("tc"):
         core.tc.blk_sigset = thread.mask
     return core

@@ -157,9 +157,8 @@ def _step(terminal: Terminal, settings: Settings, wish: DebugWish, incident: Inc
         said = ""
         while not commands.has_quit:
             try:
-                said = (
-                    input("(relive) ").strip() or said
-                )  # as in pdb and gdb: an empty line is the last one again
+                # As in pdb and gdb: an empty line is the last one again.
+                said = input("(relive) ").strip() or said
             except (EOFError, KeyboardInterrupt):
                 print()
                 return

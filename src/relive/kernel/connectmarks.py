@@ -17,16 +17,11 @@ __all__ = ["mark_connections"]
 
 _PROG_ATTACH, _ALLOW_MULTI = 8, 2
 _SOCK, _SOCK_CREATE = 9, 2  # BPF_PROG_TYPE_CGROUP_SOCK, BPF_CGROUP_INET_SOCK_CREATE
-_SOCK_ADDR, _CONNECTS = (
-    18,
-    (10, 11),
-)  # BPF_PROG_TYPE_CGROUP_SOCK_ADDR, BPF_CGROUP_INET4_CONNECT and its brother of IPv6
+# BPF_PROG_TYPE_CGROUP_SOCK_ADDR, BPF_CGROUP_INET4_CONNECT and BPF_CGROUP_INET6_CONNECT
+_SOCK_ADDR, _CONNECTS = 18, (10, 11)
 _SOL_SOCKET, _SO_MARK = 1, 36
-_SETSOCKOPT, _LOOKUP_TCP, _RELEASE = (
-    49,
-    84,
-    86,
-)  # BPF_FUNC_setsockopt, BPF_FUNC_sk_lookup_tcp, BPF_FUNC_sk_release
+# BPF_FUNC_setsockopt, BPF_FUNC_sk_lookup_tcp, BPF_FUNC_sk_release
+_SETSOCKOPT, _LOOKUP_TCP, _RELEASE = 49, 84, 86
 _GO_ON = "go on"
 _END: list[Step | str] = [_GO_ON, (0xB7, 0, 0, 0, 1), (0x95, 0, 0, 0, 0)]
 
@@ -106,9 +101,8 @@ def _on_connecting(mark: int, entrance: tuple[str, int]) -> list[Step | str]:
 def _look_for_listener(entrance: tuple[str, int]) -> list[Step | str]:
     """Register 0 is then the socket, or 0."""
     address, port = socket.inet_aton(entrance[0]), struct.pack(">H", entrance[1])
-    tuple4 = (
-        address + address + port + port
-    )  # struct bpf_sock_tuple; who would come from there does not matter
+    # struct bpf_sock_tuple; who would come from there does not matter
+    tuple4 = address + address + port + port
     words = struct.unpack("=3i", tuple4)
     return [
         *((0x62, 10, 0, offset, word) for offset, word in zip((-16, -12, -8), words, strict=True)),

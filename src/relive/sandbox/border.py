@@ -38,10 +38,8 @@ __all__ = ["raise_border", "remove_border"]
 _HELD = Path("/run/relive-borders")
 _TABLES = 0x52450000  # of routes: one for each number
 _PRIORITY = 82  # of the rule that leads there
-_TOPS = (
-    Path("/sys/fs/cgroup/unified"),
-    Path("/sys/fs/cgroup"),
-)  # where version 2 of control groups is, if it is there
+# Where version 2 of control groups is, if it is there.
+_TOPS = (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup"))
 _GONE_WITHIN = 1.0  # [s] so long what was just killed may still be in a group
 _PACKAGES = {"ip": "iproute2", "iptables": "iptables", "ip6tables": "iptables"}
 _EXISTS = "File exists"

@@ -21,9 +21,8 @@ __all__ = ["listening", "read_message", "serve_one"]
 
 _HEAD_MOST, _BODY_MOST = 4096, 4 << 20  # [bytes]
 _LENGTH = re.compile(rb"Content-Length: *(\d{1,9}) *\r?\n", re.IGNORECASE)
-_TYPE = re.compile(
-    rb"Content-Type:[^\r\n]*\r?\n", re.IGNORECASE
-)  # in the Language Server Protocol, which some clients speak, too
+# In the Language Server Protocol, which some clients speak, too.
+_TYPE = re.compile(rb"Content-Type:[^\r\n]*\r?\n", re.IGNORECASE)
 _HEADERS = 20
 _FIRST = 10.0  # [s] for the first message; whoever connects and says nothing must not keep the port
 _TAKES = 30  # [s] for a client to take what it is told

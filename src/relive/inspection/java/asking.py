@@ -50,9 +50,8 @@ class AskedJava:
             ) from error
 
     def _state(self, process: int, most: int, until: float, ran_ms: int) -> JavaState:
-        printed = ask_jvm(
-            self.pid, "Thread.print -l", until
-        )  # first: what else is asked takes time and makes garbage
+        # First: what else is asked takes time and makes garbage.
+        printed = ask_jvm(self.pid, "Thread.print -l", until)
         heap = ask_jvm(self.pid, "GC.heap_info", until)
         version = ask_jvm(self.pid, "VM.version", until)
         flags = ask_jvm(self.pid, "VM.flags", until)

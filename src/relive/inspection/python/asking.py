@@ -42,10 +42,8 @@ _FUNCTIONS = (
 _WHOLE_FILE = 257  # Py_file_input
 _SEEN = 0.3  # [s] for a thread to come to a system call
 _POLL = 0.01  # [s]
-_FUTEX, _FUTEX_TIMEOUT = (
-    "202",
-    4,
-)  # its number, and the place of its time limit among the words of proc_pid_syscall(5)
+# Its number, and the place of its time limit among the words of proc_pid_syscall(5).
+_FUTEX, _FUTEX_TIMEOUT = "202", 4
 _ASLEEP = 0.05  # [s] in which who waits for the interpreter's lock wakes several times
 _MOST = 64 << 20  # [bytes] of an answer
 _STOP = b"import signal; signal.raise_signal(signal.SIGTRAP)\0"
