@@ -165,6 +165,11 @@ CASES: dict[str, tuple[str, str, str]] = {
         "",
         "n = os.open(d/'a', os.O_RDONLY); os.fchmod(n, 0o600); os.fchown(n, 3, 3); os.utime(n, (5, 5)); os.close(n)",
     ),
+    "times by a descriptor that was open for writing": (
+        "w(d/'a', '1'); w(d/'b', '1')",
+        "f7 = os.open(d/'a', os.O_WRONLY); os.utime(f7, (5, 5)); f8 = os.open(d/'b', os.O_RDWR)",
+        "os.utime(f7, (9, 9)); os.utime(f8, (9, 9)); os.close(f7); q = os.open(d/'b', os.O_WRONLY); os.utime(q, (7, 7)); os.close(q)",  # noqa: E501 - a table
+    ),
     "by descriptors that only name": (
         "w(d/'a', '1')",
         "",
