@@ -28,6 +28,7 @@ tests_of() {
         [[ ! -e $path ]] || echo "$path"
         return
         ;;
+    native/ring_library*) path=recording/x ;;
     native/relay_library*) path=proxies/x ;;
     native/supervisor.c) path=agent/capsule/x ;;
     native/front.c) echo tests/watching/test_public_port.py; return ;;

@@ -40,37 +40,6 @@ uint64_t journal_wall_ns(const struct journal *journal)
     return journal->numbers->seen_wall_ns ? journal->numbers->seen_wall_ns : clock_ns(CLOCK_REALTIME);
 }
 
-static uint8_t *put_bytes(uint8_t *at, uint64_t value, int bytes)
-{
-    for (int i = bytes - 1; i >= 0; i--)
-        *at++ = (uint8_t)(value >> 8 * i);
-    return at;
-}
-
-uint8_t *put_number(uint8_t *at, uint64_t value)
-{
-    if (value < 128) {
-        *at++ = (uint8_t)value;
-        return at;
-    }
-    int which = value < 1u << 8 ? 0 : value < 1u << 16 ? 1 : value < 1ull << 32 ? 2 : 3;
-    *at++ = (uint8_t)(0xcc + which);
-    return put_bytes(at, value, 1 << which);
-}
-
-uint8_t *put_text(uint8_t *at, const char *text, size_t size)
-{
-    if (size < 32) {
-        *at++ = (uint8_t)(0xa0 | size);
-    } else if (size < 256) {
-        *at++ = 0xd9, at = put_bytes(at, size, 1);
-    } else {
-        *at++ = 0xda, at = put_bytes(at, size, 2);
-    }
-    memcpy(at, text, size);
-    return at + size;
-}
-
 int journal_open(struct journal *journal, const char *directory, struct numbers *numbers, uint64_t *head)
 {
     memset(journal, 0, sizeof *journal);
@@ -219,13 +188,6 @@ static int has_resumed(struct journal *journal)
     return 1;
 }
 
-static uint8_t *put_bin_header(uint8_t *at, size_t size)
-{
-    int which = size < 1u << 8 ? 0 : size < 1u << 16 ? 1 : 2;
-    *at++ = (uint8_t)(0xc4 + which);
-    return put_bytes(at, size, 1 << which);
-}
-
 uint64_t journal_append(struct journal *journal, const char *kind, uint64_t connection, uint64_t request, const uint8_t *fields,
                         size_t fields_size, const uint8_t *data, size_t data_size)
 {
@@ -254,7 +216,7 @@ uint64_t journal_append_at(struct journal *journal, uint64_t mono_ns, uint64_t w
     at = put_number(put_number(at, mono_ns), wall_ns);
     at = put_number(put_number(put_text(at, kind, strlen(kind)), connection), request);
     memcpy(at, fields, fields_size);
-    at = put_bin_header(at + fields_size, data_size);
+    at = put_bin_head(at + fields_size, data_size);
     uint32_t size = (uint32_t)((size_t)(at - body) + data_size);
     uint32_t header[3] = {size, ~size, crc32_of(crc32_of(0, body, (size_t)(at - body)), data, data_size)};
     memcpy(record, header, sizeof header);

@@ -5,6 +5,8 @@
 #ifndef RELAY_JOURNAL_H
 #define RELAY_JOURNAL_H
 
+#include "../msgpack.h"
+
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -33,12 +35,6 @@ struct journal {
 };
 
 enum { JOURNAL_OFF = 1, JOURNAL_ON, JOURNAL_SEGMENT }; /* value: errno, events lost, lowest seq of the segment */
-
-/* msgpack, as much as records need. `at` is advanced; there is room. */
-uint8_t *put_number(uint8_t *at, uint64_t value);
-uint8_t *put_text(uint8_t *at, const char *text, size_t size); /* less than 65536 bytes */
-#define PUT_TEXT_MOST(size) ((size) + 3)
-#define PUT_NUMBER_MOST 9
 
 int journal_open(struct journal *journal, const char *directory, struct numbers *numbers, uint64_t *head);
 /* One event; `fields` is a packed map of at most FIELDS_MOST bytes. Returns its seq. */

@@ -203,10 +203,12 @@ def test_a_seccomp_filter_without_effect_is_noticed(try_one: TryOne, monkeypatch
 
 
 @pytest.mark.real
-def test_the_recorders_part_in_c_may_be_absent(
-    try_one: TryOne, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_recorders_parts_in_c_may_be_absent(
+    try_one: TryOne, tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert try_one("recorder").outcome is ProbeOutcome.WORKS
+    finding = try_one("recorder", settings=settings.model_copy(update={"tools": tmp_path}))
+    assert finding.outcome is ProbeOutcome.LIMITED and "ring_library.so" in str(finding.cause)
     copy = tmp_path / "inprocess"
     shutil.copytree(recorder.INPROCESS_FILES, copy, ignore=shutil.ignore_patterns("*.so"))
     monkeypatch.setattr(recorder, "INPROCESS_FILES", copy)

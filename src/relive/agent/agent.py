@@ -46,6 +46,7 @@ from relive.kernel import procfs
 from relive.kernel.sockdiag import listening_ports
 from relive.model.incident import Sighting
 from relive.recording.events import Event
+from relive.recording.packed_batch import load_packing
 from relive.sandbox.border import remove_border
 from relive.signals.client import TracerProcess
 
@@ -132,6 +133,7 @@ class Agent:
             is_alive=lambda pid, _made: procfs.exists_inside(init, pid),
             on_failure=failed,
             protection=self._protection,
+            packing=load_packing(settings.tools_path),
         )
         self._tasks.start_guarded("exceptions", exceptions.watch)
         return drain

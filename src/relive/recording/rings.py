@@ -28,7 +28,7 @@ from relive.errors import RecordingCorrupt
 from relive.recording import layout
 from relive.recording.events import Event, EventKind
 
-__all__ = ["RingMode", "RingReader", "make_branch_ring"]
+__all__ = ["INSIDE_KINDS", "RingMode", "RingReader", "event_at", "make_branch_ring", "parse"]
 
 _MAGIC = b"RELIVRNG"
 _VERSION = 1
@@ -37,7 +37,7 @@ _HEADER = struct.Struct("<8sQQQQQQQQQ")
 _RECORD = struct.Struct("<IIII")
 _TAKEN_AT = 72
 _CAPACITY_MOST = 1 << 30
-_INSIDE_KINDS = {
+INSIDE_KINDS = {
     kind.value: kind for kind in EventKind if kind not in (EventKind.RECORDER_STARTED, EventKind.COMMIT_TAKEN)
 }
 _LARGEST = 1 << 63
@@ -122,9 +122,17 @@ class RingReader:
         Raises:
             RecordingCorrupt: what stands there is no event; the next call goes on behind all that is there now.
         """
+        return parse(self.path, self.read_raw())
+
+    def read_raw(self) -> bytes:
+        """The records of all events since the last call, one behind the other, for ``parse``.
+
+        Raises:
+            RecordingCorrupt: the file is no ring any more.
+        """
         head = self._head()
         if head == self._at:
-            return []
+            return b""
         begin = max(self._at, head - self._capacity) if head > self._at else head
         raw = self._read(begin, head)
         # While we read, the writer went on and may have written over what we read first.
@@ -134,7 +142,7 @@ class RingReader:
         first = _first_record(raw[safe - begin :]) if torn else 0
         self.lost += safe + first - self._at
         self._at = head
-        return _parse(self.path, raw[safe - begin + first :])
+        return raw[safe - begin + first :]
 
     def note_taken(self) -> None:
         """Remember in the ring that all which ``read_new`` gave is kept elsewhere."""
@@ -161,8 +169,12 @@ class RingReader:
         return first + (os.pread(self._fd, length - len(first), _PAGE) if len(first) < length else b"")
 
 
-def _parse(path: Path, raw: bytes) -> list[Event]:
-    """All records; one loop without calls of our own, since an agent reads ten thousand a second beside a busy service."""
+def parse(path: Path, raw: bytes) -> list[Event]:
+    """All events of a ring's records, in one loop without calls of our own.
+
+    Raises:
+        RecordingCorrupt: what stands there is no event; it names the ring.
+    """
     events = []
     view, at, end = memoryview(raw), 0, len(raw)
     while at < end:
@@ -179,6 +191,18 @@ def _parse(path: Path, raw: bytes) -> list[Event]:
         events.append(_event(path, at, raw[begin:data_at], raw[data_at:behind] if data_at < behind else b""))
         at = behind
     return events
+
+
+def event_at(path: Path, raw: bytes, at: int) -> Event:
+    """The event of the record that begins at ``at``.
+
+    Raises:
+        RecordingCorrupt: what stands there is no event.
+    """
+    found = _record_at(raw, at)
+    if found is None:
+        raise layout.corrupt(path, at, _NO_RECORD)
+    return _event(path, at, *found)
 
 
 def _first_record(raw: bytes) -> int:
@@ -207,7 +231,7 @@ def _event(path: Path, at: int, meta: bytes, data: bytes) -> Event:
     try:
         text = meta.decode("utf-8", "surrogatepass")
         (seq, mono_ns, wall_ns, kind, thread, lane, request, fields), end = _scan(text, 0)
-        event_kind = _INSIDE_KINDS.get(kind)
+        event_kind = INSIDE_KINDS.get(kind)
         if event_kind is None or type(fields) is not dict or end != len(text):
             raise ValueError(
                 f"kind {kind}, fields {type(fields).__name__}, {len(text) - end} bytes behind them"

@@ -29,6 +29,7 @@ from relive.config import Settings
 from relive.errors import HostIncapable, ReliveError, TargetUnknown
 from relive.model.incident import Sighting
 from relive.recording.events import Event
+from relive.recording.packed_batch import load_packing
 from relive.watching.engine import Engine, OutputTarget
 from relive.watching.life import Watch, service_of
 from relive.watching.public_port import PublicPort
@@ -103,6 +104,7 @@ class ContainerAgent:
             is_alive=is_alive,
             on_failure=failed,
             protection=self._protection,
+            packing=load_packing(settings.tools_path),
         )
 
     def _root(self) -> int | None:

@@ -14,7 +14,9 @@ import pytest
 from inprocess.conftest import INPROCESS
 from relive.agent.commits.protection import Protection
 from relive.agent.failures.ring_drain import InsideDrain
+from relive.config import load_settings
 from relive.recording.events import Event
+from relive.recording.packed_batch import RING_LIBRARY, PackingLibrary
 from relive.recording.reader import Recording
 from relive.recording.writer import RecordingWriter
 
@@ -23,6 +25,8 @@ from relive_recorder.ring import Ring
 
 sys.path.remove(str(INPROCESS))
 
+LIBRARY_PATH = load_settings().tools_path / RING_LIBRARY
+LIBRARY = PackingLibrary(LIBRARY_PATH)
 RECORD = '[%d,%d,5,"note",1,1,3,%s]'
 
 
@@ -38,6 +42,7 @@ def drain_of(
         is_alive=lambda _pid, _made: alive,
         on_failure=seen.append,
         protection=protection or Protection(),
+        packing=LIBRARY,
     )
 
 
@@ -87,12 +92,14 @@ import os, sys
 from pathlib import Path
 from relive.agent.failures import ring_drain as inside
 from relive.agent.commits.protection import Protection
+from relive.recording.packed_batch import PackingLibrary
 place, moment = Path(sys.argv[1]), sys.argv[2]
 die = lambda *_: os.kill(os.getpid(), 9)
 owner, name = {"written": (inside.RingReader, "note_taken"), "taken": (inside.RecordingWriter, "flush")}[moment]
 setattr(owner, name, die)
 inside.InsideDrain(place, place / "inside", beginnings=place / "beginnings.jsonl", keep_bytes=1 << 20, body_bytes=100,
-    is_alive=lambda _pid, _made: False, on_failure=lambda _event: None, protection=Protection()).drain()
+    is_alive=lambda _pid, _made: False, on_failure=lambda _event: None, protection=Protection(),
+    packing=PackingLibrary(Path(sys.argv[3]))).drain()
 """
 
 
@@ -105,7 +112,7 @@ def test_an_agent_killed_while_it_takes_loses_nothing_and_doubles_nothing(
     for number in (1, 2, 3):
         ring.write(number, (RECORD % (number, number, "{}")).encode(), b"")
     ring.forget()
-    done = subprocess.run([sys.executable, "-c", KILLED, tmp_path, moment], check=False)
+    done = subprocess.run([sys.executable, "-c", KILLED, tmp_path, moment, LIBRARY_PATH], check=False)
     assert done.returncode == -signal.SIGKILL
     drain = drain_of(tmp_path, [], alive=False)
     drain.drain()

@@ -40,7 +40,7 @@ class StartEvents:
         self._is_broken = False
         try:
             for event in read_events(path):
-                self._has_room(int(event.fields.get("pid", 0)), event, len(event_line(event)))
+                self._takes(int(event.fields.get("pid", 0)), event, len(event_line(event)))
         except RecordingCorrupt:
             self._is_broken = True
 
@@ -48,12 +48,12 @@ class StartEvents:
         """Keep what is to be kept of (pid, event) pairs."""
         lines = []
         for pid, event in events:
-            if self._rooms.get(pid, _NONE) == _NONE and event.kind is not EventKind.PROCESS_STARTED:
+            if not self.has_room(pid) and event.kind is not EventKind.PROCESS_STARTED:
                 continue
             if self._is_broken or not _belongs(event):
                 continue
             line = event_line(replace(event, fields={**event.fields, "pid": pid}))
-            if self._has_room(pid, event, len(line)):
+            if self._takes(pid, event, len(line)):
                 lines.append(line)
         if lines:
             try:
@@ -62,7 +62,11 @@ class StartEvents:
             except OSError:
                 self._is_broken = True
 
-    def _has_room(self, pid: int, event: Event, size: int) -> bool:
+    def has_room(self, pid: int) -> bool:
+        """More is kept of that process."""
+        return self._rooms.get(pid, _NONE) != _NONE
+
+    def _takes(self, pid: int, event: Event, size: int) -> bool:
         if event.kind is EventKind.PROCESS_STARTED:
             if self._count >= _PROCESSES:
                 self._rooms.pop(pid, None)  # a number that is used again

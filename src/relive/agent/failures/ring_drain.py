@@ -25,7 +25,9 @@ from relive.agent.commits.protection import Protection
 from relive.errors import RecordingCorrupt, RecordingError
 from relive.recording.bodies import Bodies, is_body_name
 from relive.recording.events import Event, EventKind
+from relive.recording.packed_batch import PackingLibrary
 from relive.recording.reader import Recording
+from relive.recording.ring_batch import DecodedBatch, RingBatch, RingRecords
 from relive.recording.rings import RingReader
 from relive.recording.writer import RecordingWriter
 
@@ -33,6 +35,7 @@ __all__ = ["InsideDrain"]
 
 HEARTBEAT = "agent.alive"
 _PERIOD = 0.05  # [s] between two looks
+_AT_ONCE = 1024  # records packed together: a segment is not longer for it than it may be
 _PART = "inside"
 _RING = re.compile(r"(?P<pid>[0-9]+)-(?P<made>[0-9a-f]{1,16})\.ring")
 
@@ -52,10 +55,6 @@ def _end_of(recording: Path) -> frozenset[tuple[object, ...]]:
     return frozenset(keys)
 
 
-def _time_of(pair: tuple[int, Event]) -> int:
-    return pair[1].mono_ns
-
-
 class InsideDrain:
     """Starts its thread at once.
 
@@ -69,6 +68,7 @@ class InsideDrain:
             still runs.
         on_failure: called in the drain's thread with every ``failure`` event; its fields hold ``pid`` too.
         protection: is told when a look fails; the next one follows all the same.
+        packing: packs what nobody needs to see; without it Python does.
 
     While it lives, the file ``HEARTBEAT`` in the rings' directory is touched again and again, its time being the monotonic
     clock: a failing thread waits for its commit only then (``failure/waiting.py`` of the recorder).
@@ -85,11 +85,13 @@ class InsideDrain:
         is_alive: Callable[[int, int], bool],
         on_failure: Callable[[Event], None],
         protection: Protection,
+        packing: PackingLibrary | None,
     ) -> None:
         self._rings = rings
         self._protection = protection
         self._is_alive = is_alive
         self._on_failure = on_failure
+        self._packing = packing
         self._log = structlog.get_logger()
         self._readers: dict[str, RingReader] = {}
         self._refused: set[str] = set()
@@ -133,18 +135,12 @@ class InsideDrain:
     def drain(self) -> None:
         """Take all that is in the rings now. May be called by any thread."""
         with self._looking:
-            given = set()
+            rings, ended = self._read_all()
+            batch = self._packing.batch(rings) if self._packing else DecodedBatch(rings)
             try:
-                events, ended = self._read_all()
-                for pid, event in events:
-                    self._record(pid, event)
-                    given.add(_key(pid, event))
-                self._writer.flush()
-            except BaseException:
-                self._recorded |= given  # the writer has them, and writes them with what comes next
-                for reader in self._readers.values():
-                    reader.rewind()
-                raise
+                events = self._take(rings, batch)
+            finally:
+                batch.close()
             self._recorded = frozenset()
             for reader in self._readers.values():
                 reader.note_taken()
@@ -155,18 +151,49 @@ class InsideDrain:
             if event.kind is EventKind.FAILURE:
                 self._on_failure(replace(event, fields={**event.fields, "pid": pid}))
 
-    def _read_all(self) -> tuple[list[tuple[int, Event]], list[str]]:
+    def _take(self, rings: list[RingRecords], batch: RingBatch) -> list[tuple[int, Event]]:
+        """Record what rings hold; what somebody wants to see of it is returned. If that fails, it is all still in the rings."""
+        for index, error in batch.refused.items():
+            self._refuse(rings[index].path, error)
+        seen: list[tuple[int, Event]] = []
+        number = 0
+        try:
+            while number < batch.count:
+                number += self._record_next(batch, number, seen)
+            self._writer.flush()
+        except BaseException:
+            # The writer has them, and writes them with what comes next.
+            self._recorded |= {_key(*batch.event(given)) for given in range(number)}
+            for reader in self._readers.values():
+                reader.rewind()
+            raise
+        return seen
+
+    def _record_next(self, batch: RingBatch, number: int, seen: list[tuple[int, Event]]) -> int:
+        """Record one event, or as many as can be packed; returns how many."""
+        is_plain = self._writer.is_on and not self._recorded
+        packable = min(batch.packable(number), _AT_ONCE) if is_plain else 0
+        if packable:
+            records = batch.pack(number, packable, self._writer.last_seq + 1)
+            self._writer.append_packed(records, packable)
+            return packable
+        pid, event = batch.event(number)
+        if _key(pid, event) not in self._recorded:
+            self._record(pid, event)
+            seen.append((pid, event))
+        return 1
+
+    def _read_all(self) -> tuple[list[RingRecords], list[str]]:
         """What is in the rings now, and those of them whose process is gone."""
-        events: list[tuple[int, Event]] = []
+        rings: list[RingRecords] = []
         ended = []
         for name in self._names():
             found, is_alive = self._read(name)
-            events += found
+            if found is not None and found.raw:
+                rings.append(found)
             if not is_alive:
                 ended.append(name)
-        # Of several processes, by time: CLOCK_MONOTONIC is one for all of a host.
-        events.sort(key=_time_of)
-        return [pair for pair in events if _key(*pair) not in self._recorded], ended
+        return rings, ended
 
     def _names(self) -> list[str]:
         try:
@@ -174,20 +201,20 @@ class InsideDrain:
         except FileNotFoundError:
             return []
 
-    def _read(self, name: str) -> tuple[list[tuple[int, Event]], bool]:
-        """The events in a ring, and whether its process lives."""
+    def _read(self, name: str) -> tuple[RingRecords | None, bool]:
+        """The records in a ring, and whether its process lives."""
         match = _RING.fullmatch(name)
         if match is None or name in self._refused:
-            return [], True
+            return None, True
         pid = int(match["pid"])
         # Asked before, so that what it wrote last is taken.
         is_alive = self._is_alive(pid, int(match["made"], 16))
         try:
             reader = self._readers.get(name) or self._open(name)
             if reader is None:
-                return [], True
+                return None, True
             lost = reader.lost
-            events = reader.read_new()
+            raw = reader.read_raw()
             if reader.lost > lost:
                 self._log.warning(
                     "events were overwritten before they were taken", ring=name, bytes=reader.lost
@@ -198,10 +225,13 @@ class InsideDrain:
                     "the recorder in a process switched itself off; its standard error says why", pid=pid
                 )
         except RecordingCorrupt as error:
-            self._log.warning("a ring is not read any more", ring=name, error=error.as_json())
-            self._refused.add(name)
-            events = []
-        return [(pid, event) for event in events], is_alive
+            self._refuse(self._rings / name, error)
+            return None, is_alive
+        return RingRecords(reader.path, pid, raw, self._beginnings.has_room(pid)), is_alive
+
+    def _refuse(self, ring: Path, error: RecordingCorrupt) -> None:
+        self._log.warning("a ring is not read any more", ring=ring.name, error=error.as_json())
+        self._refused.add(ring.name)
 
     def _open(self, name: str) -> RingReader | None:
         try:
