@@ -54,7 +54,7 @@ _KEPT_STATE, _KEPT_UP, _KEPT_DOWN, _KEPT_WHO, _KEPT = 0, 4, 8, 16, 24
 _FRAME, _HEADER, _WAKES, _TUPLE = -_HEAD, -_HEAD - 24, -_HEAD - 32, -_HEAD - 72
 _NO_WAKEUP, _FORCE_WAKEUP = 1, 2
 # struct notes of tapped.c
-_LOST, _IDLE, _NOTES = 0, 8, 16
+_LOST, _IDLE, _NOTES = 0, 8, 24
 
 class Tap(NamedTuple):
     """Descriptors of the maps of a group's programs."""

@@ -40,9 +40,16 @@ from relive.kernel.atomic_write import Durability, replace_file
 from relive.kernel.mounts import make_private, make_slave, pivot_root, read_mounts
 from relive.kernel.namespaces import Namespace
 from relive.kernel.seccomp import ask_supervisor
-from relive.model.capsule import BorderFacts, CapsuleFacts, CapsuleSpec, FilesWay, LifePaths
+from relive.model.capsule import (
+    BorderFacts,
+    CapsuleFacts,
+    CapsuleSpec,
+    EgressWay,
+    FilesWay,
+    LifePaths,
+)
 from relive.model.commit import LayerKind, TargetKind
-from relive.sandbox.border import raise_border, remove_border
+from relive.sandbox.border import raise_border, raise_tap, remove_border
 from relive.sandbox.rootfs import (
     INPROCESS_DIRECTORY,
     INPROCESS_FILES,
@@ -250,6 +257,10 @@ def start_service(
     return facts
 
 
+def _raise(way: EgressWay) -> BorderFacts:
+    return raise_border() if way is EgressWay.THROUGH else raise_tap()
+
+
 def _file_filter(tools: CriuTools) -> bytes:
     try:
         return subprocess.run([tools.init, "--filter"], stdout=subprocess.PIPE, check=True).stdout
@@ -327,7 +338,7 @@ class _Starter:
             if self.group is not None:
                 self.group.join()
             if self.spec.record_egress:
-                channel.send_values(raise_border().model_dump())
+                channel.send_values(_raise(self.spec.egress).model_dump())
                 channel.wait_for_go()  # the first connection of the service finds the recorder there
             directory = os.open(self.paths.files, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             self._mount_root()

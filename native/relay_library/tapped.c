@@ -1,0 +1,521 @@
+/* What a service says to others and gets of them, put together from copies of its packets, and recorded as dialogues.
+ *
+ * `relive.kernel.calltap` has the copies made, in a ring of the kernel (BPF_MAP_TYPE_RINGBUF); `relive.proxies.egress.beside` calls this.
+ * A copy is in the ring before the service's socket gets the packet, or before it leaves; so an acknowledgement of bytes comes behind them,
+ * and bytes that are acknowledged and have not come are lost. A dialogue of which bytes are lost ends there as such; what is said later on
+ * its connection is another one, whose places begin behind the hole, and a note says so.
+ *
+ * What is taken is in the kernel's hands, as a recording, before it leaves the ring: of what is there when this process is killed
+ * nothing is lost, and some of it may be recorded once more by the next, in a dialogue that has no beginning.
+ *
+ * All functions want to be called by one thread. None calls back. */
+#define _GNU_SOURCE
+#include "connection.h"
+#include "streams.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define API __attribute__((visibility("default")))
+
+enum { TAP_UP, TAP_DOWN, TAP_QUESTION, TAP_ANSWER, TAP_OWN, TAP_CLOSED };
+enum { FLAG_FIN = 1, FLAG_SYN = 2, FLAG_RST = 4, FLAG_ACK = 16 };
+enum { AT_ONCE = 256, /* copies before the ring has room for as many again */ BUCKETS = 1024, QUESTIONS_MOST = 4096, NAME_HEAD = 12 };
+
+static const uint64_t AHEAD_MOST = 16ull << 20, ANSWERED_WITHIN_NS = 10000000000ull;
+static const uint32_t BUSY = 1u << 31, DISCARDED = 1u << 30;
+
+/* A copy; the same in `relive.kernel.calltap`. `size` bytes of the packet's `whole` follow. */
+struct tapped {
+    uint64_t mono_ns, who;
+    uint32_t size, kind, sequence, acknowledged, flags;
+    uint32_t base[2]; /* sequence numbers of the first bytes */
+    uint32_t version, own_port, peer_port;
+    uint8_t own[16], peer[16];
+    uint32_t whole, padding;
+};
+
+struct notes {
+    uint64_t lost; /* copies for which there was no room, since the ring was made */
+    uint64_t is_idle; /* who reads it is to be woken by the next one */
+    uint64_t said; /* of `lost`: the recording says so */
+};
+
+struct dialogue {
+    struct dialogue *in_bucket, *next, *previous;
+    uint64_t who, number, told_in, connect_ns;
+    struct tapped first;
+    struct stream side[2];
+    int is_open, is_encrypted, asks_for_tls, has_ended[2];
+};
+
+struct question {
+    uint64_t who, mono_ns, size;
+    uint8_t peer[16];
+    uint8_t data[];
+};
+
+struct tap {
+    struct relay *relay;
+    struct notes *notes;
+    volatile uint64_t *consumed, *produced;
+    const uint8_t *ring;
+    uint64_t size, page;
+    int64_t apart_ns;
+    struct dialogue **buckets, *first, *last;
+    struct question *questions[QUESTIONS_MOST];
+    struct tapped asked[QUESTIONS_MOST];
+    size_t question_count;
+    uint64_t count, gaps, taken;
+    uint8_t fields[2048];
+};
+
+struct tap_counts {
+    uint64_t dialogues, gaps, lost, taken;
+};
+
+/* What Python mirrors. */
+API int tap_layout(int which)
+{
+    const size_t layout[] = {sizeof(struct tapped), sizeof(struct tap_counts)};
+    return which >= 0 && (size_t)which < sizeof layout / sizeof *layout ? (int)layout[which] : -1;
+}
+
+static int map_ring(struct tap *tap, int ring, int notes)
+{
+    uint8_t *at = mmap(NULL, tap->page, PROT_READ | PROT_WRITE, MAP_SHARED, ring, 0);
+    if (at == MAP_FAILED)
+        return -1;
+    tap->consumed = (volatile uint64_t *)at;
+    at = mmap(NULL, tap->page + 2 * tap->size, PROT_READ, MAP_SHARED, ring, (off_t)tap->page);
+    if (at == MAP_FAILED)
+        return -1;
+    tap->produced = (volatile uint64_t *)at;
+    tap->ring = at + tap->page;
+    tap->notes = mmap(NULL, tap->page, PROT_READ | PROT_WRITE, MAP_SHARED, notes, 0);
+    return tap->notes == MAP_FAILED ? -1 : 0;
+}
+
+/* NULL, with errno: the maps cannot be had. `relay` must outlive it. */
+API struct tap *tap_new(struct relay *relay, int ring, uint64_t size, int notes)
+{
+    struct tap *made = must(calloc(1, sizeof *made));
+    made->relay = relay, made->size = size, made->page = (uint64_t)sysconf(_SC_PAGESIZE);
+    if (map_ring(made, ring, notes)) {
+        free(made);
+        return NULL;
+    }
+    made->buckets = must(calloc(BUCKETS, sizeof *made->buckets));
+    return made;
+}
+
+/* Fields */
+
+static uint8_t *put_end(uint8_t *at, uint32_t version, const uint8_t *address, uint32_t port)
+{
+    char text[INET6_ADDRSTRLEN];
+    inet_ntop(version == 4 ? AF_INET : AF_INET6, address, text, sizeof text);
+    *at++ = 0x92;
+    return put_number(put_text(at, text, strlen(text)), port);
+}
+
+static uint8_t *put_bin(uint8_t *at, const uint8_t *data, size_t size)
+{
+    *at++ = 0xc5, *at++ = (uint8_t)(size >> 8), *at++ = (uint8_t)size;
+    memcpy(at, data, size);
+    return at + size;
+}
+
+static void record(struct tap *tap, uint64_t mono_ns, const char *kind, uint64_t number, const uint8_t *end, const uint8_t *data, size_t size)
+{
+    journal_append_at(&tap->relay->journal, mono_ns, mono_ns + (uint64_t)tap->apart_ns, kind, number, 0, tap->fields,
+                      (size_t)(end - tap->fields), data, size);
+}
+
+static void note(struct tap *tap, uint64_t mono_ns, uint64_t number, const char *text, uint64_t lost)
+{
+    uint8_t *at = tap->fields;
+    *at++ = 0x83;
+    at = PUT(PUT(at, "about"), "capture");
+    at = put_text(PUT(at, "text"), text, strlen(text));
+    at = put_number(PUT(at, "lost"), lost);
+    record(tap, mono_ns, "note", number, at, NULL, 0);
+}
+
+/* error: NULL: it stands */
+static void record_opened_dialogue(struct tap *tap, struct dialogue *one, uint64_t mono_ns, const char *error)
+{
+    int has_said = one->side[UP].place || one->side[DOWN].place;
+    uint8_t *at = tap->fields;
+    *at++ = (uint8_t)(0x80 | (3 + (error ? 1 : 2 + 2 * has_said) + one->is_encrypted));
+    at = put_end(PUT(at, "to"), one->first.version, one->first.peer, one->first.peer_port);
+    at = put_end(PUT(at, "origin"), one->first.version, one->first.own, one->first.own_port);
+    at = put_number(PUT(at, "connect_ns"), one->connect_ns);
+    if (error)
+        at = put_text(PUT(at, "error"), error, strlen(error));
+    else
+        at = put_number(PUT(put_number(PUT(at, "up_base"), one->side[UP].base), "down_base"), one->side[DOWN].base);
+    if (!error && has_said)
+        at = put_number(PUT(put_number(PUT(at, "up_at"), (uint64_t)one->side[UP].place), "down_at"), (uint64_t)one->side[DOWN].place);
+    if (one->is_encrypted)
+        at = PUT(PUT(at, "tls"), "closed");
+    record(tap, mono_ns, "dialogue-opened", one->number, at, NULL, 0);
+    one->told_in = tap->relay->journal.numbers->first_seq;
+}
+
+static void record_ended(struct tap *tap, struct dialogue *one, int way, uint64_t mono_ns, const char *how)
+{
+    if (one->has_ended[way] || !one->is_open)
+        return;
+    one->has_ended[way] = 1;
+    uint8_t *at = tap->fields;
+    *at++ = 0x83;
+    at = way == UP ? PUT(PUT(at, "way"), "up") : PUT(PUT(at, "way"), "down");
+    at = put_text(PUT(at, "how"), how, strlen(how));
+    at = put_number(PUT(at, "bytes"), (uint64_t)one->side[way].place);
+    record(tap, mono_ns, "dialogue-ended", one->number, at, NULL, 0);
+}
+
+/* The table */
+
+static struct dialogue *find(struct tap *tap, uint64_t who)
+{
+    struct dialogue *one = tap->buckets[who % BUCKETS];
+    while (one && one->who != who)
+        one = one->in_bucket;
+    return one;
+}
+
+static struct dialogue *begin(struct tap *tap, const struct tapped *of)
+{
+    struct dialogue *made = must(calloc(1, sizeof *made)), **bucket = &tap->buckets[of->who % BUCKETS];
+    made->who = of->who, made->first = *of, made->in_bucket = *bucket, *bucket = made;
+    made->previous = tap->last;
+    *(tap->last ? &tap->last->next : &tap->first) = made;
+    tap->last = made;
+    tap->count++;
+    return made;
+}
+
+static void drop(struct tap *tap, struct dialogue *one)
+{
+    struct dialogue **at = &tap->buckets[one->who % BUCKETS];
+    while (*at != one)
+        at = &(*at)->in_bucket;
+    *at = one->in_bucket;
+    *(one->previous ? &one->previous->next : &tap->first) = one->next;
+    *(one->next ? &one->next->previous : &tap->last) = one->previous;
+    tap->count--;
+    stream_free(&one->side[UP]), stream_free(&one->side[DOWN]);
+    free(one);
+}
+
+/* It stands. */
+static void stands(struct tap *tap, struct dialogue *one, const struct tapped *now)
+{
+    one->number = ++tap->relay->journal.numbers->connection;
+    one->connect_ns = now->mono_ns - one->first.mono_ns;
+    one->is_open = 1;
+    stream_begin(&one->side[UP], now->base[UP]), stream_begin(&one->side[DOWN], now->base[DOWN]);
+    record_opened_dialogue(tap, one, one->first.mono_ns, NULL);
+}
+
+/* Nothing came of it. */
+static void fails(struct tap *tap, struct dialogue *one, uint64_t mono_ns, const char *error)
+{
+    one->number = ++tap->relay->journal.numbers->connection;
+    one->connect_ns = mono_ns - one->first.mono_ns;
+    record_opened_dialogue(tap, one, one->first.mono_ns, error);
+}
+
+static void end_both(struct tap *tap, struct dialogue *one, int first, uint64_t mono_ns, const char *how)
+{
+    record_ended(tap, one, first, mono_ns, how);
+    record_ended(tap, one, !first, mono_ns, how);
+    drop(tap, one);
+}
+
+/* Its beginning is not known, or what was said before is lost. */
+static struct dialogue *begin_in_middle(struct tap *tap, const struct tapped *now)
+{
+    struct dialogue *made = begin(tap, now);
+    int way = now->kind == TAP_DOWN;
+    uint32_t next[2];
+    next[way] = now->sequence, next[!way] = now->flags & FLAG_ACK ? now->acknowledged : now->base[!way];
+    made->number = ++tap->relay->journal.numbers->connection, made->is_open = 1;
+    for (int each = 0; each < 2; each++) {
+        stream_begin(&made->side[each], now->base[each]);
+        made->side[each].place = (uint32_t)(next[each] - now->base[each]);
+    }
+    record_opened_dialogue(tap, made, now->mono_ns, NULL);
+    note(tap, now->mono_ns, made->number, "what was said on a connection before is missing", 0);
+    tap->gaps++;
+    return made;
+}
+
+/* What is said */
+
+struct taking {
+    struct tap *tap;
+    struct dialogue *one;
+    int way;
+    uint64_t mono_ns;
+};
+
+/* TLS begins at once, or after PostgreSQL's question for it. */
+static void look_for_tls(struct taking *now, const uint8_t *data, size_t size, int64_t at)
+{
+    static const uint8_t postgres_asks[] = {0, 0, 0, 8, 4, 210, 22, 47};
+    struct dialogue *one = now->one;
+    if (now->way != UP || one->is_encrypted || !(at == 0 || (at == 8 && one->asks_for_tls)))
+        return;
+    if (at == 0 && size == sizeof postgres_asks && !memcmp(data, postgres_asks, size))
+        one->asks_for_tls = 1;
+    if (size < 6 || data[0] != 0x16 || data[1] != 3 || data[5] != 1)
+        return;
+    one->is_encrypted = 1;
+    one->told_in = 0;
+}
+
+static void give(void *who, const uint8_t *data, size_t size)
+{
+    struct taking *now = who;
+    struct dialogue *one = now->one;
+    struct tap *tap = now->tap;
+    int64_t at = one->side[now->way].place - (int64_t)size; /* what is given out is counted before */
+    look_for_tls(now, data, size, at);
+    if (one->told_in != tap->relay->journal.numbers->first_seq) {
+        one->side[now->way].place = at;
+        record_opened_dialogue(tap, one, now->mono_ns, NULL);
+        one->side[now->way].place = at + (int64_t)size;
+    }
+    uint8_t *end = tap->fields;
+    *end++ = 0x81;
+    end = put_number(PUT(end, "at"), (uint64_t)at);
+    record(tap, now->mono_ns, now->way == UP ? "dialogue-up" : "dialogue-down", one->number, end, data, size);
+}
+
+static struct dialogue *lose(struct tap *tap, struct dialogue *one, const struct tapped *now)
+{
+    end_both(tap, one, UP, now->mono_ns, "lost");
+    return begin_in_middle(tap, now);
+}
+
+static void begins(struct tap *tap, const struct tapped *now)
+{
+    struct dialogue *one = find(tap, now->who);
+    if (one && one->first.base[UP] == now->base[UP])
+        return; /* it is said again */
+    if (one && !one->is_open)
+        fails(tap, one, now->mono_ns, "ETIMEDOUT"), drop(tap, one);
+    else if (one)
+        end_both(tap, one, UP, now->mono_ns, "lost");
+    begin(tap, now);
+}
+
+static void observe(struct tap *tap, const struct tapped *now, const uint8_t *data)
+{
+    int way = now->kind == TAP_DOWN;
+    if (way == UP && (now->flags & (FLAG_SYN | FLAG_ACK)) == FLAG_SYN) {
+        begins(tap, now);
+        return; /* bytes that it has (TCP Fast Open) are sent again unless they were taken; then they are lost, which is noticed */
+    }
+    struct dialogue *one = find(tap, now->who);
+    if (one && !one->is_open) {
+        if (way == DOWN && now->flags & FLAG_SYN) {
+            stands(tap, one, now);
+        } else if (now->flags & FLAG_RST) {
+            fails(tap, one, now->mono_ns, way == DOWN ? "ECONNREFUSED" : "ETIMEDOUT");
+            drop(tap, one);
+            return;
+        } else { /* the answer to SYN is lost */
+            drop(tap, one);
+            one = NULL;
+        }
+    }
+    if (now->flags & FLAG_SYN || (!one && !now->size && now->flags & FLAG_RST))
+        return;
+    if (!one)
+        one = begin_in_middle(tap, now);
+    else if (now->flags & FLAG_ACK && !(now->flags & FLAG_RST) && !one->has_ended[!way] &&
+             stream_lacks_before(&one->side[!way], now->acknowledged))
+        one = lose(tap, one, now);
+    struct stream *stream = &one->side[way];
+    if (now->size && !one->has_ended[way])
+        stream_add(stream, now->sequence, data, now->size, give, &(struct taking){tap, one, way, now->mono_ns});
+    if (stream->ahead > AHEAD_MOST)
+        one = lose(tap, one, now), stream = &one->side[way];
+    if (now->flags & FLAG_RST) {
+        end_both(tap, one, way, now->mono_ns, "reset");
+        return;
+    }
+    if (now->flags & FLAG_FIN)
+        stream_end_at(stream, now->sequence + now->whole);
+    if (stream_has_ended(stream))
+        record_ended(tap, one, way, now->mono_ns, "closed");
+    if (one->has_ended[UP] && one->has_ended[DOWN])
+        drop(tap, one);
+}
+
+/* The service has closed it: it gets nothing more. What it has said last may still be on its way. */
+static void closed(struct tap *tap, const struct tapped *now)
+{
+    struct dialogue *one = find(tap, now->who);
+    if (!one)
+        return;
+    if (!one->is_open)
+        fails(tap, one, now->mono_ns, "ETIMEDOUT");
+    record_ended(tap, one, DOWN, now->mono_ns, "closed");
+    if (!one->is_open || one->has_ended[UP])
+        drop(tap, one);
+}
+
+/* Questions to name servers */
+
+static void record_lookup(struct tap *tap, size_t index, uint64_t mono_ns, const uint8_t *answer, size_t size)
+{
+    struct question *asked = tap->questions[index];
+    uint8_t *at = tap->fields;
+    *at++ = 0x83;
+    at = put_end(PUT(at, "to"), tap->asked[index].version, tap->asked[index].peer, tap->asked[index].peer_port);
+    at = put_bin(PUT(at, "question"), asked->data, asked->size);
+    at = put_number(PUT(at, "ns"), mono_ns - asked->mono_ns);
+    record(tap, asked->mono_ns, "name-lookup", 0, at, answer, size);
+    free(asked);
+    tap->question_count--;
+    tap->questions[index] = tap->questions[tap->question_count], tap->asked[index] = tap->asked[tap->question_count];
+}
+
+static void look_for_unanswered(struct tap *tap, uint64_t mono_ns)
+{
+    for (size_t i = tap->question_count; i-- > 0;)
+        if (tap->questions[i]->mono_ns + ANSWERED_WITHIN_NS < mono_ns)
+            record_lookup(tap, i, mono_ns, NULL, 0);
+}
+
+static void asks(struct tap *tap, const struct tapped *now, const uint8_t *data)
+{
+    enum { QUESTION_MOST = 1500 };
+    if (now->size < NAME_HEAD || now->size > QUESTION_MOST)
+        return;
+    if (tap->question_count == QUESTIONS_MOST)
+        record_lookup(tap, 0, now->mono_ns, NULL, 0);
+    struct question *made = must(malloc(sizeof *made + now->size));
+    made->who = now->who, made->mono_ns = now->mono_ns, made->size = now->size;
+    memcpy(made->data, data, now->size);
+    tap->asked[tap->question_count] = *now;
+    tap->questions[tap->question_count++] = made;
+}
+
+static void is_answered(struct tap *tap, const struct tapped *now, const uint8_t *data)
+{
+    for (size_t i = 0; now->size >= NAME_HEAD && i < tap->question_count; i++) {
+        struct question *asked = tap->questions[i];
+        if (asked->who == now->who && !memcmp(asked->data, data, 2) && !memcmp(tap->asked[i].peer, now->peer, sizeof now->peer)) {
+            record_lookup(tap, i, now->mono_ns, data, now->size);
+            return;
+        }
+    }
+}
+
+/* The ring */
+
+static void take(struct tap *tap, const struct tapped *now, const uint8_t *data)
+{
+    struct dialogue *one;
+    switch (now->kind) {
+    case TAP_UP:
+    case TAP_DOWN:
+        observe(tap, now, data);
+        break;
+    case TAP_QUESTION:
+        asks(tap, now, data);
+        break;
+    case TAP_ANSWER:
+        is_answered(tap, now, data);
+        break;
+    case TAP_OWN:
+        if ((one = find(tap, now->who)))
+            drop(tap, one); /* it does not stand yet: nothing of it is recorded */
+        break;
+    case TAP_CLOSED:
+        closed(tap, now);
+    }
+}
+
+static void look_for_losses(struct tap *tap)
+{
+    uint64_t lost = __atomic_load_n(&tap->notes->lost, __ATOMIC_RELAXED);
+    if (lost == tap->notes->said)
+        return;
+    note(tap, clock_ns(CLOCK_MONOTONIC), 0, "packets of what is asked of others are missing", lost - tap->notes->said);
+    tap->gaps++, tap->notes->said = lost;
+}
+
+/* The copies up to a place, at most AT_ONCE of them. */
+static uint64_t take_some(struct tap *tap, uint64_t at, uint64_t until)
+{
+    for (int left = AT_ONCE; at < until && left;) {
+        const uint8_t *place = tap->ring + (at & (tap->size - 1));
+        uint32_t length = __atomic_load_n((const uint32_t *)place, __ATOMIC_ACQUIRE);
+        if (length & BUSY)
+            continue; /* another processor is at it, which takes no longer than a copy of some KiB */
+        if (!(length & DISCARDED))
+            take(tap, (const void *)(place + 8), place + 8 + sizeof(struct tapped));
+        at += ((length & ~(BUSY | DISCARDED)) + 8 + 7) / 8 * 8;
+        tap->taken++, left--;
+    }
+    return at;
+}
+
+/* Record what is in the ring now: every packet that a socket got, or sent, before the call. `apart_ns`: CLOCK_REALTIME less
+ * CLOCK_MONOTONIC. Returns how many bytes that were in the ring. */
+API uint64_t tap_take(struct tap *tap, int64_t apart_ns)
+{
+    uint64_t began = *tap->consumed, at = began, until = __atomic_load_n(tap->produced, __ATOMIC_ACQUIRE);
+    tap->apart_ns = apart_ns;
+    pthread_mutex_lock(&tap->relay->journal.lock);
+    do {
+        at = take_some(tap, at, until);
+        look_for_losses(tap);
+        if (at == until)
+            look_for_unanswered(tap, clock_ns(CLOCK_MONOTONIC));
+        journal_flush(&tap->relay->journal);
+        __atomic_store_n(tap->consumed, at, __ATOMIC_RELEASE);
+    } while (at < until);
+    pthread_mutex_unlock(&tap->relay->journal.lock);
+    return until - began;
+}
+
+/* Whether the next copy is to wake who waits for the ring's descriptor. Between this and that `tap_take` has to be called once more. */
+API void tap_wake(struct tap *tap, int is_wanted)
+{
+    __atomic_store_n(&tap->notes->is_idle, (uint64_t)is_wanted, __ATOMIC_SEQ_CST);
+}
+
+API void tap_count(struct tap *tap, struct tap_counts *counts)
+{
+    *counts = (struct tap_counts){tap->count, tap->gaps, tap->notes->lost, tap->taken};
+}
+
+/* Nothing is recorded any more; what is said from now on waits in the ring, as long as there is room. */
+API void tap_end(struct tap *tap)
+{
+    uint64_t now = clock_ns(CLOCK_MONOTONIC);
+    pthread_mutex_lock(&tap->relay->journal.lock);
+    while (tap->first)
+        end_both(tap, tap->first, UP, now, "lost");
+    while (tap->question_count)
+        record_lookup(tap, 0, now, NULL, 0);
+    journal_flush(&tap->relay->journal);
+    pthread_mutex_unlock(&tap->relay->journal.lock);
+    munmap((void *)tap->consumed, tap->page);
+    munmap((void *)tap->produced, tap->page + 2 * tap->size);
+    munmap(tap->notes, tap->page);
+    free(tap->buckets);
+    free(tap);
+}
