@@ -23,8 +23,8 @@
 #define API __attribute__((visibility("default")))
 
 enum { TAP_UP, TAP_DOWN, TAP_QUESTION, TAP_ANSWER, TAP_OWN, TAP_CLOSED };
-enum { FLAG_FIN = 1, FLAG_SYN = 2, FLAG_RST = 4, FLAG_ACK = 16 };
-enum { AT_ONCE = 256, /* copies before the ring has room for as many again */ BUCKETS = 1024, QUESTIONS_MOST = 4096, NAME_HEAD = 12 };
+enum { FLAG_FIN = 1, FLAG_SYN = 2, FLAG_RST = 4, FLAG_ACK = 16, IS_CLOSED = 256 /* by the service, before it was sent */ };
+enum { AT_ONCE = 256, /* copies before the ring has room for as many again */ BUCKETS = 1024, DIALOGUES_MOST = 65536, QUESTIONS_MOST = 4096, NAME_HEAD = 12 };
 
 static const uint64_t AHEAD_MOST = 16ull << 20, ANSWERED_WITHIN_NS = 10000000000ull;
 static const uint32_t BUSY = 1u << 31, DISCARDED = 1u << 30;
@@ -50,7 +50,7 @@ struct dialogue {
     uint64_t who, number, told_in, connect_ns;
     struct tapped first;
     struct stream side[2];
-    int is_open, is_encrypted, asks_for_tls, has_ended[2];
+    int is_open, is_encrypted, asks_for_tls, is_closed, has_ended[2];
 };
 
 struct question {
@@ -190,8 +190,12 @@ static struct dialogue *find(struct tap *tap, uint64_t who)
     return one;
 }
 
+static void end_both(struct tap *tap, struct dialogue *one, int first, uint64_t mono_ns, const char *how);
+
 static struct dialogue *begin(struct tap *tap, const struct tapped *of)
 {
+    if (tap->count == DIALOGUES_MOST) /* that it was closed has been lost */
+        end_both(tap, tap->first, UP, of->mono_ns, "lost");
     struct dialogue *made = must(calloc(1, sizeof *made)), **bucket = &tap->buckets[of->who % BUCKETS];
     made->who = of->who, made->first = *of, made->in_bucket = *bucket, *bucket = made;
     made->previous = tap->last;
@@ -337,7 +341,7 @@ static void observe(struct tap *tap, const struct tapped *now, const uint8_t *da
             one = NULL;
         }
     }
-    if (now->flags & FLAG_SYN || (!one && !now->size && now->flags & FLAG_RST))
+    if (now->flags & FLAG_SYN || (!one && now->flags & (FLAG_RST | IS_CLOSED)))
         return;
     if (!one)
         one = begin_in_middle(tap, now);
@@ -357,11 +361,12 @@ static void observe(struct tap *tap, const struct tapped *now, const uint8_t *da
         stream_end_at(stream, now->sequence + now->whole);
     if (stream_has_ended(stream))
         record_ended(tap, one, way, now->mono_ns, "closed");
-    if (one->has_ended[UP] && one->has_ended[DOWN])
+    if (one->is_closed && one->has_ended[UP])
         drop(tap, one);
 }
 
-/* The service has closed it: it gets nothing more. What it has said last may still be on its way. */
+/* The service has closed it: it gets nothing more. What it has said last may still be on its way. A dialogue is kept until then, also one
+ * that has ended both ways, since what was said may be said again. */
 static void closed(struct tap *tap, const struct tapped *now)
 {
     struct dialogue *one = find(tap, now->who);
@@ -370,6 +375,7 @@ static void closed(struct tap *tap, const struct tapped *now)
     if (!one->is_open)
         fails(tap, one, now->mono_ns, "ETIMEDOUT");
     record_ended(tap, one, DOWN, now->mono_ns, "closed");
+    one->is_closed = 1;
     if (!one->is_open || one->has_ended[UP])
         drop(tap, one);
 }

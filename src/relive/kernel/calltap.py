@@ -50,6 +50,8 @@ _KINDS = {"up": 0, "down": 1, "question": 2, "answer": 3, "own": 4, "closed": 5}
 _CLASSES = (256, 2048, 8192, 32768, 65536)  # [bytes] of a packet; more of it is not copied
 # What is kept of a socket that connects
 _KEPT_STATE, _KEPT_UP, _KEPT_DOWN, _KEPT_WHO, _KEPT = 0, 4, 8, 16, 24
+# Its states; of one that the service has closed only what leaves is copied, with `_CLOSED << 7` among the flags
+_OPEN, _OWNED, _CLOSED = 0, 1, 2
 # In the frame, at its end: struct tapped; before it the packet's head, who is to be woken, and two ends to look for
 _FRAME, _HEADER, _WAKES, _TUPLE = -_HEAD, -_HEAD - 24, -_HEAD - 32, -_HEAD - 72
 _NO_WAKEUP, _FORCE_WAKEUP = 1, 2
@@ -277,10 +279,16 @@ def _connects(maps: _Maps) -> list[Step | str]:
         (0xBF, 1, 6, 0, 0),
         (0x85, 0, 0, 0, _COOKIE),
         (0x7B, 9, 0, _KEPT_WHO, 0),
+        (0x62, 9, 0, _KEPT_STATE, _OPEN),
         *_note_base(_KEPT_UP),
         (0x05, 0, 0, "kept", 0),
         "known",
         *_look_for_kept(maps),
+        (0x15, 1, 0, "pass", _OWNED),
+        (0x67, 1, 0, 0, 7),
+        (0x61, 2, 10, _FRAME + _FLAGS, 0),
+        (0x4F, 1, 2, 0, 0),
+        (0x63, 10, 1, _FRAME + _FLAGS, 0),
         "kept",
         *_put_kept(),
     ]
@@ -293,6 +301,7 @@ def _is_answered(maps: _Maps) -> list[Step | str]:
         (0x15, 1, 0, "listens", _LISTENS),
         "known",
         *_look_for_kept(maps),
+        (0x55, 1, 0, "pass", _OPEN),
         (0x61, 1, 10, _FRAME + _FLAGS, 0),
         (0x57, 1, 0, 0, _SYN | _ACK),
         (0x55, 1, 0, "kept", _SYN | _ACK),
@@ -303,13 +312,13 @@ def _is_answered(maps: _Maps) -> list[Step | str]:
 
 
 def _look_for_kept(maps: _Maps) -> list[Step | str]:
+    """Register 9, and its state in register 1."""
     return [
         (0xBF, 2, 7, 0, 0),
         *_find_kept(maps, make=False),
         (0x15, 0, 0, "pass", 0),
         (0xBF, 9, 0, 0, 0),
         (0x61, 1, 9, _KEPT_STATE, 0),
-        (0x55, 1, 0, "pass", 0),
     ]
 
 
@@ -485,7 +494,7 @@ def _comes_from_own(maps: _Maps) -> list[Step | str]:
         (0xBF, 2, 0, 0, 0),
         *_find_kept(maps, make=False),
         (0x15, 0, 0, "stranger", 0),
-        (0x62, 0, 0, _KEPT_STATE, 1),
+        (0x62, 0, 0, _KEPT_STATE, _OWNED),
         (0x79, 9, 0, _KEPT_WHO, 0),
         (0xBF, 1, 8, 0, 0),
         (0x85, 0, 0, 0, _RELEASE),
@@ -533,7 +542,8 @@ def _on_closing(maps: _Maps) -> list[Step | str]:
         *_find_kept(maps, make=False),
         (0x15, 0, 0, "pass", 0),
         (0x61, 1, 0, _KEPT_STATE, 0),
-        (0x55, 1, 0, "pass", 0),
+        (0x55, 1, 0, "pass", _OPEN),
+        (0x62, 0, 0, _KEPT_STATE, _CLOSED),
         (0x79, 9, 0, _KEPT_WHO, 0),
         *_begin("closed"),
         (0x7B, 10, 9, _FRAME + _WHO, 0),
