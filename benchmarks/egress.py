@@ -30,7 +30,7 @@ from relive.checkpoint.criu import CriuTools
 from relive.config import load_settings
 from relive.model.capsule import BorderFacts
 from relive.proxies.ingress.options import RELAY
-from relive.sandbox.border import raise_border, raise_tap, remove_border
+from relive.sandbox.border import prepare_tap, raise_border, raise_tap, remove_border
 
 SERVER = """
 import socket, sys, threading
@@ -231,7 +231,7 @@ class Border:
         raised, writing = os.pipe()
         self.holder = os.fork()
         if self.holder == 0:
-            facts = raise_tap() if side == "beside" else raise_border()
+            facts = raise_tap(prepare_tap()) if side == "beside" else raise_border()
             os.write(writing, facts.model_dump_json().encode())
             while True:
                 signal.pause()

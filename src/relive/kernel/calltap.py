@@ -13,7 +13,6 @@ Programs and maps last as long as the group. ``find_tap`` has the ring of a grou
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import socket
@@ -23,7 +22,7 @@ from typing import NamedTuple
 
 from relive.kernel.bpf import Step, assemble, bpf, load
 
-__all__ = ["RING_BYTES", "Tap", "find_tap", "tap_group"]
+__all__ = ["RING_BYTES", "Tap", "TapMaps", "find_tap", "make_maps", "tap_group"]
 
 RING_BYTES = 16 << 20
 """What can wait to be read."""
@@ -65,30 +64,61 @@ class Tap(NamedTuple):
     notes: int
 
 
-def tap_group(group: Path) -> None:
+class TapMaps(NamedTuple):
+    """Descriptors of what programs of one group share."""
+
+    ring: int
+    notes: int
+    kept: int
+
+    def close(self) -> None:
+        """Programs that have them keep them."""
+        for one in self:
+            os.close(one)
+
+
+def make_maps() -> TapMaps:
+    """The memory of the ring is charged to the control group of the caller.
+
+    Raises:
+        OSError: EPERM without CAP_BPF, EINVAL where the kernel has no such maps.
+    """
+    made: list[int] = []
+    try:
+        made.append(_make_map(_RINGBUF, 0, 0, RING_BYTES, 0))
+        made.append(_make_map(_ARRAY, 4, _NOTES, 1, _MMAPABLE))
+        types = _load_types()
+        try:
+            made.append(_make_map(_SK_STORAGE, 4, _KEPT, 0, _NO_PREALLOC, types))
+        finally:
+            os.close(types)
+    except OSError:
+        for one in made:
+            os.close(one)
+        raise
+    return TapMaps(*made)
+
+
+def tap_group(group: Path, maps: TapMaps) -> None:
     """Have what the processes of a group (of version 2) connect from now on copied, as long as the group exists.
 
     Raises:
-        OSError: as ``bpf.load``, or EINVAL where the kernel has no such programs, maps or places (CONFIG_CGROUP_BPF).
+        OSError: as ``bpf.load``, or EINVAL where the kernel has no such programs or places (CONFIG_CGROUP_BPF).
     """
-    with contextlib.ExitStack() as stack:
-
-        def opened(descriptor: int) -> int:
-            stack.callback(os.close, descriptor)
-            return descriptor
-
-        ring = opened(_make_map(_RINGBUF, 0, 0, RING_BYTES, 0))
-        notes = opened(_make_map(_ARRAY, 4, _NOTES, 1, _MMAPABLE))
-        kept = opened(_make_map(_SK_STORAGE, 4, _KEPT, 0, _NO_PREALLOC, opened(_load_types())))
-        place = opened(os.open(group, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-        maps = _Maps(ring, notes, kept)
+    place = os.open(group, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
         for (kind, where), steps in (
             (_COMES, _on_packet(maps, leaves=False)),
             (_CLOSES, _on_closing(maps)),
             (_LEAVES, _on_packet(maps, leaves=True)),
         ):
-            program = opened(load(assemble(steps), kind, where))
-            bpf(_PROG_ATTACH, struct.pack("=4I", place, program, where, _ALLOW_MULTI))
+            program = load(assemble(steps), kind, where)
+            try:
+                bpf(_PROG_ATTACH, struct.pack("=4I", place, program, where, _ALLOW_MULTI))
+            finally:
+                os.close(program)
+    finally:
+        os.close(place)
 
 
 def find_tap(group: Path) -> Tap:
@@ -109,12 +139,6 @@ def find_tap(group: Path) -> Tap:
         if found is not None:
             return found
     raise FileNotFoundError(2, f"no program copies what {group} says to others")
-
-
-class _Maps(NamedTuple):
-    ring: int
-    notes: int
-    kept: int
 
 
 def _make_map(kind: int, key: int, value: int, entries: int, flags: int, types: int = 0) -> int:
@@ -167,7 +191,7 @@ def _info(descriptor: int, room: bytearray) -> bytes:
 _PASS: list[Step | str] = ["pass", (0xB7, 0, 0, 0, 1), (0x95, 0, 0, 0, 0)]
 
 
-def _on_packet(maps: _Maps, *, leaves: bool) -> list[Step | str]:
+def _on_packet(maps: TapMaps, *, leaves: bool) -> list[Step | str]:
     return [
         (0xBF, 6, 1, 0, 0),
         (0x79, 1, 6, _SOCKET, 0),
@@ -252,7 +276,7 @@ def _put_number(source: int, to: int) -> list[Step | str]:
     return [(0x61, 1, 10, source, 0), (0xDC, 1, 0, 0, 32), (0x63, 10, 1, _FRAME + to, 0)]
 
 
-def _find_kept(maps: _Maps, *, make: bool) -> list[Step | str]:
+def _find_kept(maps: TapMaps, *, make: bool) -> list[Step | str]:
     """Register 0: what is kept of the socket in register 2, or 0."""
     return [
         (0x18, 1, 1, 0, maps.kept),
@@ -268,7 +292,7 @@ def _note_base(at: int) -> list[Step | str]:
     return [(0x61, 1, 10, _FRAME + _SEQUENCE, 0), (0x07, 1, 0, 0, 1), (0x63, 9, 1, at, 0)]
 
 
-def _connects(maps: _Maps) -> list[Step | str]:
+def _connects(maps: TapMaps) -> list[Step | str]:
     """Go on with sockets that connected; register 1: SYN and ACK of the segment, as in the next."""
     return [
         (0x55, 1, 0, "known", _SYN),
@@ -294,7 +318,7 @@ def _connects(maps: _Maps) -> list[Step | str]:
     ]
 
 
-def _is_answered(maps: _Maps) -> list[Step | str]:
+def _is_answered(maps: TapMaps) -> list[Step | str]:
     return [
         (0x55, 1, 0, "known", _SYN),
         (0x61, 1, 7, _STATE, 0),
@@ -311,7 +335,7 @@ def _is_answered(maps: _Maps) -> list[Step | str]:
     ]
 
 
-def _look_for_kept(maps: _Maps) -> list[Step | str]:
+def _look_for_kept(maps: TapMaps) -> list[Step | str]:
     """Register 9, and its state in register 1."""
     return [
         (0xBF, 2, 7, 0, 0),
@@ -410,7 +434,7 @@ def _look_at_datagram(*, leaves: bool) -> list[Step | str]:
     ]
 
 
-def _send(maps: _Maps) -> list[Step | str]:
+def _send(maps: TapMaps) -> list[Step | str]:
     """Copy into the ring. A copy has one of a few sizes, which the kernel wants to know beforehand."""
     steps: list[Step | str] = [(0x63, 10, 9, _FRAME + _WHOLE, 0), *_decide_wake(maps)]
     for size in _CLASSES:
@@ -436,7 +460,7 @@ def _send(maps: _Maps) -> list[Step | str]:
     return steps
 
 
-def _decide_wake(maps: _Maps) -> list[Step | str]:
+def _decide_wake(maps: TapMaps) -> list[Step | str]:
     """Who reads the ring looks often enough of itself, but when it said that it sleeps, or when much waits. Also notes the time."""
     return [
         (0x85, 0, 0, 0, _TIME),
@@ -456,7 +480,7 @@ def _decide_wake(maps: _Maps) -> list[Step | str]:
     ]
 
 
-def _reserve(maps: _Maps, size: int) -> list[Step | str]:
+def _reserve(maps: TapMaps, size: int) -> list[Step | str]:
     """Room in the ring, with struct tapped in it."""
     steps: list[Step | str] = [
         (0x18, 1, 1, 0, maps.ring),
@@ -476,7 +500,7 @@ def _submit() -> list[Step | str]:
     return [(0xBF, 1, 7, 0, 0), (0x79, 2, 10, _WAKES, 0), (0x85, 0, 0, 0, _SUBMIT), (0x05, 0, 0, "pass", 0)]
 
 
-def _comes_from_own(maps: _Maps) -> list[Step | str]:
+def _comes_from_own(maps: TapMaps) -> list[Step | str]:
     """A listener of the group gets a connection: if a socket of the group began it, it is none to others, and is let be."""
     return [
         "listens",
@@ -535,7 +559,7 @@ def _put_tuple() -> list[Step | str]:
     ]
 
 
-def _on_closing(maps: _Maps) -> list[Step | str]:
+def _on_closing(maps: TapMaps) -> list[Step | str]:
     """The last descriptor of a socket is closed."""
     return [
         (0xBF, 2, 1, 0, 0),
@@ -555,7 +579,7 @@ def _on_closing(maps: _Maps) -> list[Step | str]:
     ]
 
 
-def _count_lost(maps: _Maps) -> list[Step | str]:
+def _count_lost(maps: TapMaps) -> list[Step | str]:
     return [
         "lost",
         (0x18, 1, 2, 0, maps.notes),

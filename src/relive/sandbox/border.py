@@ -29,12 +29,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from relive.errors import HostIncapable, ReliveError, ToolMissing
-from relive.kernel.calltap import tap_group
+from relive.kernel.calltap import TapMaps, make_maps, tap_group
 from relive.kernel.connectmarks import mark_connections
 from relive.model.capsule import BorderFacts
 from relive.proxies.marks import ENTRANCE, NAMES, NUMBERS, Mark, entrance4, entrance6, queue_of
 
-__all__ = ["raise_border", "raise_tap", "remove_border"]
+__all__ = ["prepare_tap", "raise_border", "raise_tap", "remove_border"]
 
 _HELD = Path("/run/relive-borders")
 _TABLES = 0x52450000  # of routes: one for each number
@@ -46,7 +46,7 @@ _PACKAGES = {"ip": "iproute2", "iptables": "iptables", "ip6tables": "iptables"}
 _EXISTS = "File exists"
 _TAPPED = "relive-tap-"  # groups whose packets are copied
 _NEEDS = (
-    "it needs Linux 5.9 with CONFIG_CGROUP_BPF, control groups of version 2 mounted writable below /sys/fs/cgroup,"
+    "it needs Linux 5.11 with CONFIG_CGROUP_BPF, control groups of version 2 mounted writable below /sys/fs/cgroup,"
     " and CAP_BPF or CAP_SYS_ADMIN"
 )
 
@@ -85,8 +85,22 @@ def raise_border() -> BorderFacts:
     )
 
 
-def raise_tap() -> BorderFacts:
+def prepare_tap() -> TapMaps:
+    """What ``raise_tap`` wants; to be called outside of a control group whose memory is limited for the service.
+
+    Raises:
+        HostIncapable: as ``raise_tap``.
+    """
+    try:
+        return make_maps()
+    except OSError as error:
+        raise _no_tap(error) from error
+
+
+def raise_tap(maps: TapMaps) -> BorderFacts:
     """Have what the caller and its later children ask of others copied from now on (``kernel.calltap``), beside its way.
+
+    The maps are closed.
 
     Raises:
         HostIncapable: the kernel lacks something that this needs, or does not allow it.
@@ -99,18 +113,24 @@ def raise_tap() -> BorderFacts:
             group = parent / f"{_TAPPED}{secrets.token_hex(4)}"
             group.mkdir()
             try:
-                tap_group(group)
+                tap_group(group, maps)
                 (group / "cgroup.procs").write_text("0")
             except OSError:
                 group.rmdir()
                 raise
     except OSError as error:
-        raise HostIncapable(
-            "what the service asks of others cannot be recorded beside its way",
-            cause=f"copies of what a control group sends: {error}",
-            remedy=f"{_NEEDS}; run `relive doctor`, or leave out --record-egress",
-        ) from error
+        raise _no_tap(error) from error
+    finally:
+        maps.close()
     return BorderFacts(number=0, group=str(group))
+
+
+def _no_tap(error: OSError) -> HostIncapable:
+    return HostIncapable(
+        "what the service asks of others cannot be recorded beside its way",
+        cause=f"copies of what a control group sends: {error}",
+        remedy=f"{_NEEDS}; run `relive doctor`, or leave out --record-egress",
+    )
 
 
 @contextlib.contextmanager
