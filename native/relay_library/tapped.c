@@ -6,7 +6,7 @@
  * its connection is another one, whose places begin behind the hole, and a note says so.
  *
  * What is taken is in the kernel's hands, as a recording, before it leaves the ring: of what is there when this process is killed
- * nothing is lost, and some of it may be recorded once more by the next, in a dialogue that has no beginning.
+ * nothing is lost. The next one is told what the recording has of each dialogue (`tap_resume`), and goes on there.
  *
  * All functions want to be called by one thread. None calls back. */
 #define _GNU_SOURCE
@@ -29,7 +29,7 @@ enum { AT_ONCE = 256, /* copies before the ring has room for as many again */ BU
 static const uint64_t AHEAD_MOST = 16ull << 20, ANSWERED_WITHIN_NS = 10000000000ull;
 static const uint32_t BUSY = 1u << 31, DISCARDED = 1u << 30;
 
-/* A copy; the same in `relive.kernel.calltap`. `size` bytes of the packet's `whole` follow. */
+/* A copy; the same in `relive.kernel.calltap`. `size` bytes follow, of the `whole` that the packet has from `sequence` on. */
 struct tapped {
     uint64_t mono_ns, who;
     uint32_t size, kind, sequence, acknowledged, flags;
@@ -53,6 +53,18 @@ struct dialogue {
     int is_open, is_encrypted, asks_for_tls, is_closed, has_ended[2];
 };
 
+/* What an earlier process has recorded of a dialogue; mirrored by `relive.proxies.egress._tapped`. */
+struct resumed {
+    uint64_t number, connect_ns, place[2];
+    uint32_t base[2];
+    int32_t has_ended[2], is_encrypted, padding;
+};
+
+struct known {
+    struct known *next;
+    struct resumed has;
+};
+
 struct question {
     uint64_t who, mono_ns, size;
     uint8_t peer[16];
@@ -67,6 +79,7 @@ struct tap {
     uint64_t size, page;
     int64_t apart_ns;
     struct dialogue **buckets, *first, *last;
+    struct known *known;
     struct question *questions[QUESTIONS_MOST];
     struct tapped asked[QUESTIONS_MOST];
     size_t question_count;
@@ -81,7 +94,7 @@ struct tap_counts {
 /* What Python mirrors. */
 API int tap_layout(int which)
 {
-    const size_t layout[] = {sizeof(struct tapped), sizeof(struct tap_counts)};
+    const size_t layout[] = {sizeof(struct tapped), sizeof(struct tap_counts), sizeof(struct resumed)};
     return which >= 0 && (size_t)which < sizeof layout / sizeof *layout ? (int)layout[which] : -1;
 }
 
@@ -243,6 +256,41 @@ static void end_both(struct tap *tap, struct dialogue *one, int first, uint64_t 
     drop(tap, one);
 }
 
+/* Before anything is taken. The sequence numbers of both its ends tell it from all others. */
+API void tap_resume(struct tap *tap, const struct resumed *has)
+{
+    struct known *made = must(malloc(sizeof *made));
+    made->has = *has, made->next = tap->known;
+    tap->known = made;
+}
+
+/* Go on with a dialogue of an earlier process. NULL: it had none. */
+static struct dialogue *resume(struct tap *tap, const struct tapped *now)
+{
+    struct known **at = &tap->known, *found;
+    while (*at && memcmp((*at)->has.base, now->base, sizeof now->base))
+        at = &(*at)->next;
+    if (!(found = *at))
+        return NULL;
+    struct dialogue *made = begin(tap, now);
+    made->number = found->has.number, made->connect_ns = found->has.connect_ns;
+    made->is_open = 1, made->is_encrypted = found->has.is_encrypted;
+    for (int way = 0; way < 2; way++) {
+        stream_begin(&made->side[way], now->base[way]);
+        made->side[way].place = (int64_t)found->has.place[way];
+        made->has_ended[way] = found->has.has_ended[way];
+    }
+    *at = found->next;
+    free(found);
+    return made;
+}
+
+static struct dialogue *find_or_resume(struct tap *tap, const struct tapped *now)
+{
+    struct dialogue *one = find(tap, now->who);
+    return one || !tap->known ? one : resume(tap, now);
+}
+
 /* Its beginning is not known, or what was said before is lost. */
 static struct dialogue *begin_in_middle(struct tap *tap, const struct tapped *now)
 {
@@ -328,7 +376,7 @@ static void observe(struct tap *tap, const struct tapped *now, const uint8_t *da
         begins(tap, now);
         return; /* bytes that it has (TCP Fast Open) are sent again unless they were taken; then they are lost, which is noticed */
     }
-    struct dialogue *one = find(tap, now->who);
+    struct dialogue *one = find_or_resume(tap, now);
     if (one && !one->is_open) {
         if (way == DOWN && now->flags & FLAG_SYN) {
             stands(tap, one, now);
@@ -369,7 +417,7 @@ static void observe(struct tap *tap, const struct tapped *now, const uint8_t *da
  * that has ended both ways, since what was said may be said again. */
 static void closed(struct tap *tap, const struct tapped *now)
 {
-    struct dialogue *one = find(tap, now->who);
+    struct dialogue *one = find_or_resume(tap, now);
     if (!one)
         return;
     if (!one->is_open)
@@ -508,17 +556,19 @@ API void tap_count(struct tap *tap, struct tap_counts *counts)
     *counts = (struct tap_counts){tap->count, tap->gaps, tap->notes->lost, tap->taken};
 }
 
-/* Nothing is recorded any more; what is said from now on waits in the ring, as long as there is room. */
-API void tap_end(struct tap *tap)
+/* Nothing is recorded any more. What is said from now on waits in the ring, as long as there is room, unless it `is_over`. */
+API void tap_end(struct tap *tap, int is_over)
 {
     uint64_t now = clock_ns(CLOCK_MONOTONIC);
     pthread_mutex_lock(&tap->relay->journal.lock);
     while (tap->first)
-        end_both(tap, tap->first, UP, now, "lost");
+        is_over ? end_both(tap, tap->first, UP, now, "lost") : drop(tap, tap->first);
     while (tap->question_count)
         record_lookup(tap, 0, now, NULL, 0);
     journal_flush(&tap->relay->journal);
     pthread_mutex_unlock(&tap->relay->journal.lock);
+    for (struct known *next, *one = tap->known; one; one = next)
+        next = one->next, free(one);
     munmap((void *)tap->consumed, tap->page);
     munmap((void *)tap->produced, tap->page + 2 * tap->size);
     munmap(tap->notes, tap->page);

@@ -46,7 +46,8 @@ _FIN_SYN_RST, _SYN, _ACK = 0x07, 0x02, 0x10
 _MONO, _WHO, _SIZE, _KIND, _SEQUENCE, _ACKED, _FLAGS, _UP, _DOWN = 0, 8, 16, 20, 24, 28, 32, 36, 40
 _VERSION, _OWN_PORT, _PEER_PORT, _OWN, _PEER, _WHOLE, _HEAD = 44, 48, 52, 56, 72, 88, 96
 _KINDS = {"up": 0, "down": 1, "question": 2, "answer": 3, "own": 4, "closed": 5}
-_CLASSES = (256, 2048, 8192, 32768, 65536)  # [bytes] of a packet; more of it is not copied
+_CLASSES = (256, 2048, 8192, 32768, 65536)  # [bytes] of a packet
+_MOST = 9 * 65536  # [bytes] of a packet; the kernel makes none larger
 # What is kept of a socket that connects
 _KEPT_STATE, _KEPT_UP, _KEPT_DOWN, _KEPT_WHO, _KEPT = 0, 4, 8, 16, 24
 # Its states; of one that the service has closed only what leaves is copied, with `_CLOSED << 7` among the flags
@@ -241,7 +242,7 @@ def _bytes_at(at: Step, size: int, to: int) -> list[Step | str]:
 
 
 def _find_head() -> list[Step | str]:
-    """What is behind IP's head, which is not behind extension headers of it."""
+    """What is behind IP's head; behind extension headers only that which the kernel gives packets of more than 64 KiB (RFC 2675)."""
     return [
         *_bytes_at((0xB7, 2, 0, 0, 0), 8, _HEADER),
         (0x71, 1, 10, _HEADER, 0),
@@ -256,7 +257,12 @@ def _find_head() -> list[Step | str]:
         (0xB7, 8, 0, 0, 40),
         (0x71, 1, 10, _HEADER + 6, 0),
         (0x15, 1, 0, "head", int(socket.IPPROTO_UDP)),
-        (0x55, 1, 0, "pass", int(socket.IPPROTO_TCP)),
+        (0x15, 1, 0, "head", int(socket.IPPROTO_TCP)),
+        (0x55, 1, 0, "pass", 0),
+        (0xB7, 8, 0, 0, 48),
+        *_bytes_at((0xB7, 2, 0, 0, 40), 2, _HEADER),
+        (0x69, 1, 10, _HEADER, 0),
+        (0x55, 1, 0, "pass", int(socket.IPPROTO_TCP)),  # and no more than 8 bytes of them
         "head",
     ]
 
@@ -435,29 +441,47 @@ def _look_at_datagram(*, leaves: bool) -> list[Step | str]:
 
 
 def _send(maps: TapMaps) -> list[Step | str]:
-    """Copy into the ring. A copy has one of a few sizes, which the kernel wants to know beforehand."""
-    steps: list[Step | str] = [(0x63, 10, 9, _FRAME + _WHOLE, 0), *_decide_wake(maps)]
+    """Copy into the ring. A copy has one of a few sizes, which the kernel wants to know beforehand; of more there are several."""
+    steps: list[Step | str] = [*_decide_wake(maps), (0x25, 9, 0, "lost", _MOST), "next", (0x63, 10, 9, _FRAME + _WHOLE, 0)]
     for size in _CLASSES:
-        larger, has_bytes = f"larger than {size}", f"no bytes in {size}"
-        cut: list[Step | str] = [(0x25, 9, 0, larger, size)]
-        if size == _CLASSES[-1]:
-            cut = [(0xB5, 9, 0, larger, size), (0xB7, 9, 0, 0, size), larger]
+        larger, no_bytes = f"larger than {size}", f"no bytes in {size}"
         steps += [
-            *cut,
+            (0x25, 9, 0, larger, size),
             (0x63, 10, 9, _FRAME + _SIZE, 0),
             *_reserve(maps, size),
-            (0xA5, 9, 0, has_bytes, 1),
-            (0xBF, 1, 6, 0, 0),
-            (0xBF, 2, 8, 0, 0),
-            (0xBF, 3, 7, 0, 0),
-            (0x07, 3, 0, 0, _HEAD),
-            (0xBF, 4, 9, 0, 0),
-            (0x85, 0, 0, 0, _COPY),
-            has_bytes,
+            (0xA5, 9, 0, no_bytes, 1),
+            *_copy_bytes((0xBF, 4, 9, 0, 0)),
+            no_bytes,
             *_submit(),
-            *([] if size == _CLASSES[-1] else [larger]),
+            (0x05, 0, 0, "pass", 0),
+            larger,
         ]
-    return steps
+    part = _CLASSES[-1]
+    return [
+        *steps,
+        (0x62, 10, 0, _FRAME + _SIZE, part),
+        *_reserve(maps, part),
+        *_copy_bytes((0xB7, 4, 0, 0, part)),
+        *_submit(),
+        (0x07, 8, 0, 0, part),
+        (0x17, 9, 0, 0, part),
+        (0x61, 1, 10, _FRAME + _SEQUENCE, 0),
+        (0x07, 1, 0, 0, part),
+        (0x63, 10, 1, _FRAME + _SEQUENCE, 0),
+        (0x05, 0, 0, "next", 0),
+    ]
+
+
+def _copy_bytes(size: Step) -> list[Step | str]:
+    """``size`` puts that into register 4."""
+    return [
+        (0xBF, 1, 6, 0, 0),
+        (0xBF, 2, 8, 0, 0),
+        (0xBF, 3, 7, 0, 0),
+        (0x07, 3, 0, 0, _HEAD),
+        size,
+        (0x85, 0, 0, 0, _COPY),
+    ]
 
 
 def _decide_wake(maps: TapMaps) -> list[Step | str]:
@@ -497,7 +521,7 @@ def _reserve(maps: TapMaps, size: int) -> list[Step | str]:
 
 
 def _submit() -> list[Step | str]:
-    return [(0xBF, 1, 7, 0, 0), (0x79, 2, 10, _WAKES, 0), (0x85, 0, 0, 0, _SUBMIT), (0x05, 0, 0, "pass", 0)]
+    return [(0xBF, 1, 7, 0, 0), (0x79, 2, 10, _WAKES, 0), (0x85, 0, 0, 0, _SUBMIT)]
 
 
 def _comes_from_own(maps: TapMaps) -> list[Step | str]:
@@ -527,6 +551,7 @@ def _comes_from_own(maps: TapMaps) -> list[Step | str]:
         *_rename(_decide_wake(maps), "own "),
         *_reserve(maps, 0),
         *_submit(),
+        (0x05, 0, 0, "pass", 0),
         "stranger",
         (0xBF, 1, 8, 0, 0),
         (0x85, 0, 0, 0, _RELEASE),
@@ -565,15 +590,16 @@ def _on_closing(maps: TapMaps) -> list[Step | str]:
         (0xBF, 2, 1, 0, 0),
         *_find_kept(maps, make=False),
         (0x15, 0, 0, "pass", 0),
-        (0x61, 1, 0, _KEPT_STATE, 0),
+        (0xBF, 9, 0, 0, 0),
+        (0x61, 1, 9, _KEPT_STATE, 0),
         (0x55, 1, 0, "pass", _OPEN),
-        (0x62, 0, 0, _KEPT_STATE, _CLOSED),
-        (0x79, 9, 0, _KEPT_WHO, 0),
+        (0x62, 9, 0, _KEPT_STATE, _CLOSED),
         *_begin("closed"),
-        (0x7B, 10, 9, _FRAME + _WHO, 0),
+        *_put_kept(),
         *_decide_wake(maps),
         *_reserve(maps, 0),
         *_submit(),
+        (0x05, 0, 0, "pass", 0),
         *_count_lost(maps),
         *_PASS,
     ]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from relive.kernel.calltap import RING_BYTES, Tap
 from relive.proxies.ingress._relay import Relay
 
-__all__ = ["TapCounts", "TappedDialogues"]
+__all__ = ["Recorded", "TapCounts", "TappedDialogues"]
 
 _U64, _AT = ctypes.c_uint64, ctypes.c_void_p
 _COPY_BYTES = 96  # struct tapped
@@ -23,6 +23,31 @@ class TapCounts(NamedTuple):
     gaps: int
     lost: int
     taken: int
+
+
+class Recorded(NamedTuple):
+    """What a recording has of a dialogue that went on when its recorder was killed; pairs are of what goes up, and down.
+
+    Attributes:
+        places: of the next bytes; bases: TCP sequence numbers of the first ones.
+    """
+
+    number: int
+    connect_ns: int
+    places: tuple[int, int]
+    bases: tuple[int, int]
+    has_ended: tuple[bool, bool]
+    is_encrypted: bool
+
+
+class _Resumed(ctypes.Structure):
+    _fields_ = [
+        *((name, _U64) for name in ("number", "connect_ns")),
+        ("place", _U64 * 2),
+        ("base", ctypes.c_uint32 * 2),
+        ("has_ended", ctypes.c_int32 * 2),
+        *((name, ctypes.c_int32) for name in ("is_encrypted", "padding")),
+    ]
 
 
 class _Counts(ctypes.Structure):
@@ -44,14 +69,16 @@ class TappedDialogues:
         self._maps = maps
         self._c = relay.library
         layout = getattr(self._c, "tap_layout", None)
-        if layout is None or [layout(0), layout(1)] != [_COPY_BYTES, ctypes.sizeof(_Counts)]:
+        sizes = [_COPY_BYTES, ctypes.sizeof(_Counts), ctypes.sizeof(_Resumed)]
+        if layout is None or [layout(which) for which in range(len(sizes))] != sizes:
             raise OSError("relay_library.so is of another version of Relive: run `make setup` where this one is")
         signatures: dict[str, tuple[object, list[object]]] = {
             "tap_new": (_AT, [_AT, ctypes.c_int, _U64, ctypes.c_int]),
             "tap_take": (_U64, [_AT, ctypes.c_int64]),
             "tap_wake": (None, [_AT, ctypes.c_int]),
             "tap_count": (None, [_AT, _AT]),
-            "tap_end": (None, [_AT]),
+            "tap_resume": (None, [_AT, _AT]),
+            "tap_end": (None, [_AT, ctypes.c_int]),
         }
         for name, (result, arguments) in signatures.items():
             function = getattr(self._c, name)
@@ -59,6 +86,11 @@ class TappedDialogues:
         self._at = self._c.tap_new(relay.address, maps.ring, RING_BYTES, maps.notes)
         if not self._at:
             raise OSError("the ring of copied packets cannot be mapped")
+
+    def resume(self, one: Recorded) -> None:
+        """Go on with a dialogue; before anything is taken."""
+        raw = _Resumed(one.number, one.connect_ns, one.places, one.bases, one.has_ended, one.is_encrypted, 0)
+        self._c.tap_resume(self._at, ctypes.byref(raw))
 
     def fileno(self) -> int:
         """Readable while there is something to take, for who is woken (see ``wake``)."""
@@ -78,8 +110,8 @@ class TappedDialogues:
         self._c.tap_count(self._at, ctypes.byref(raw))
         return TapCounts(*(getattr(raw, name) for name in TapCounts._fields))
 
-    def close(self) -> None:
-        """Take nothing more; what is said from now on is the next one's."""
-        self._c.tap_end(self._at)
+    def close(self, *, is_over: bool = False) -> None:
+        """Take nothing more. What is said from now on is the next one's, unless it is over: dialogues that go on end as lost."""
+        self._c.tap_end(self._at, int(is_over))
         for descriptor in self._maps:
             os.close(descriptor)

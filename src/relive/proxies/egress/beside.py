@@ -5,7 +5,8 @@
 
 The kernel copies the packets of the control group (``relive.kernel.calltap``), and ``relay_library.so`` (``--relay``) puts them together
 and writes the recording, in the form of the recorder in the way (``recorder.py``). Nothing that the service does waits for this process,
-whatever becomes of it; what is said while there is none waits in the kernel, as long as there is room.
+whatever becomes of it; what is said while there is none waits in the kernel, as long as there is room, and the next one goes on with
+the dialogues of the recording where they stood.
 
 It looks at what there is every ``LOOK_SECONDS``, and sleeps when nothing was said for ``IDLE_SECONDS``, until something is. It runs at a
 lower priority than the service (``NICE``), while much waits for it at the same. When it is ready it writes one JSON line to descriptor N
@@ -25,6 +26,7 @@ import contextlib
 import gc
 import json
 import os
+import select
 import signal
 import sys
 from collections.abc import Sequence
@@ -35,6 +37,7 @@ from typing import Any
 from relive.errors import HostIncapable, ReliveError
 from relive.kernel.calltap import RING_BYTES, find_tap
 from relive.proxies.control import ControlHub, ControlLink, error_reply
+from relive.proxies.egress._resumption import read_unfinished
 from relive.proxies.egress._tapped import TappedDialogues
 from relive.proxies.ingress._relay import PostKind
 from relive.proxies.ingress._relay_writer import RelayWriter
@@ -79,6 +82,7 @@ class BesideRecorder:
         self.options = options
         self.loop = loop
         self.hub = ControlHub(self)
+        before = read_unfinished(options.recording)
         try:
             self.writer = RelayWriter(
                 *(options.relay, options.recording),
@@ -93,6 +97,8 @@ class BesideRecorder:
                 cause=str(error),
                 remedy="run `relive doctor`, and `make setup` if it says that all is well",
             ) from error
+        for one in before:
+            self.tapped.resume(one)
         self._stop = asyncio.Event()
         self._something = asyncio.Event()
 
@@ -214,14 +220,16 @@ class BesideRecorder:
         self._say_ready()
         gc.collect()
         gc.freeze()
+        is_over = False
         try:
             await self._read()
             self.take_all()  # what the service said last, if it has ended
+            is_over = bool(select.select([capsule], [], [], 0)[0])
         finally:
             self.loop.remove_reader(capsule)
             server.close()
             self.options.control.unlink(missing_ok=True)
-            self.tapped.close()
+            self.tapped.close(is_over=is_over)
             self.writer.close()
             os.close(capsule)
 
