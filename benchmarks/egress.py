@@ -3,8 +3,9 @@
     python benchmarks/egress.py [--seconds 0.5] [--rounds 7] [--json]
 
 *out*: the other end is an echo server of the host; *in*: it is the service, in the network, and a client of the host asks. Rounds
-alternate: direct, with a recorder beside the way, with one in it whose threads in C carry, and with one whose Python does. Each number is the median of its
-rounds. *processor*: of the recorder and its keeper, for each question, connection or MiB. Needs root.
+alternate: direct, with a recorder beside the way, with one in it whose threads in C carry, and with one whose Python does. Each
+number is the median of its rounds. *processor*: of the recorder and its keeper, for each question, connection or MiB; *lost*:
+packets that came faster than the recorder beside the way could take them. Needs root.
 """
 
 from __future__ import annotations
@@ -167,7 +168,11 @@ def options_of(side: str, border: BorderFacts) -> list[str]:
     relay = ["--relay", str(tools.directory / RELAY)]
     if side == "beside":
         return relay
-    return ["--border", str(border.number), *([] if side == "python" else [*relay, "--keeper", str(tools.keeper)])]
+    return [
+        "--border",
+        str(border.number),
+        *([] if side == "python" else [*relay, "--keeper", str(tools.keeper)]),
+    ]
 
 
 def processor_us(pid: int) -> float:
@@ -175,6 +180,14 @@ def processor_us(pid: int) -> float:
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     files = [one for each in (pid, *children) for one in Path(f"/proc/{each}/task").glob("*/schedstat")]
     return sum(int(one.read_text().split()[0]) for one in files) / 1000
+
+
+def lost_packets(control: Path) -> int:
+    """Of a recorder beside the way, so far."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(str(control))
+        sock.sendall(b'{"op":"status","id":1}\n')
+        return int(json.loads(sock.makefile().readline())["packets_lost"])
 
 
 def serving(listener: socket.socket) -> subprocess.Popen[bytes]:
@@ -245,6 +258,7 @@ class Border:
         (self.group / "cgroup.procs").write_text(str(self.server.pid))
         directory.mkdir()
         self.recorder = started(self.facts, self.holder, directory, side)
+        self.control = directory / "control.sock" if side == "beside" else None
 
     def measured(self, action: Callable[[], Found]) -> tuple[float, float]:
         """What it gives, and the recorder's processor time for each [us]."""
@@ -288,6 +302,9 @@ def measure(seconds: float, rounds: int, directory: Path) -> list[dict[str, floa
                             action = partial(in_child, partial(work, border.service, seconds), None)
                         by_border[each].append(border.measured(action))
                 told: dict[str, float | str] = {"way": way, "name": name, "unit": unit}
+                control = borders["beside"].control
+                assert control is not None
+                told["lost"] = lost_packets(control)
                 told["direct"] = statistics.median(direct)
                 for each, values in by_border.items():
                     told[each], told[f"cpu_us_{each}"] = map(statistics.median, zip(*values, strict=True))
@@ -314,11 +331,14 @@ def main() -> None:
     if arguments.json:
         print(json.dumps(found))
         return
-    print(f"{'':24} {'':11} {'direct':>10} {'beside':>10} {'in C':>10} {'Python':>10}   processor us each: beside, in C, Python")
+    print(
+        f"{'':24} {'':11} {'direct':>10} {'beside':>10} {'in C':>10} {'Python':>10}   "
+        "processor us each: beside, in C, Python; packets lost so far"
+    )
     for one in found:
         values = "".join(f" {float(one[name]):10.1f}" for name in ("direct", *SIDES))
         processor = "".join(f" {float(one[f'cpu_us_{name}']):10.1f}" for name in SIDES)
-        print(f"{one['way']:3} {one['name']:20} {one['unit']:11} {values}  {processor}")
+        print(f"{one['way']:3} {one['name']:20} {one['unit']:11} {values}  {processor} {one['lost']:8}")
 
 
 if __name__ == "__main__":

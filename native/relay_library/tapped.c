@@ -29,7 +29,7 @@ enum { AT_ONCE = 256, /* copies before the ring has room for as many again */ BU
 static const uint64_t AHEAD_MOST = 16ull << 20, ANSWERED_WITHIN_NS = 10000000000ull;
 static const uint32_t BUSY = 1u << 31, DISCARDED = 1u << 30;
 
-/* A copy; the same in `relive.kernel.calltap`. `size` bytes follow, of the `whole` that the packet has from `sequence` on. */
+/* A copy; the same in `relive.kernel.tapprograms`. `size` bytes follow, of the `whole` that the packet has from `sequence` on. */
 struct tapped {
     uint64_t mono_ns, who;
     uint32_t size, kind, sequence, acknowledged, flags;

@@ -45,10 +45,13 @@ remove_border(BorderFacts.model_validate_json(sys.argv[1]))
 class Bordered:
     """A process behind a border, whose sockets the test uses, and a recorder that can be ended and started again."""
 
-    def __init__(self, directory: Path, host: Sequence[str] = (), *, in_python: bool = False, beside: bool = False) -> None:
+    def __init__(
+        self, directory: Path, host: Sequence[str] = (), *, in_python: bool = False, beside: bool = False
+    ) -> None:
         """``host``: words before a command that make its network the host's; none: the test's own.
 
-        ``in_python``: no thread in C carries anything, and nobody keeps the connections. ``beside``: the recorder is not in the way.
+        ``in_python``: no thread in C carries anything, and nobody keeps the connections.
+        ``beside``: the recorder is not in the way.
         """
         tools = CriuTools(load_settings().tools_path)
         self._module = "beside" if beside else "recorder"
@@ -74,7 +77,13 @@ class Bordered:
         """Start a recorder and wait until it is ready."""
         reading, writing = os.pipe()
         command = [
-            *(sys.executable, "-m", f"relive.proxies.egress.{self._module}", "--capsule", str(self.holder.pid)),
+            *(
+                sys.executable,
+                "-m",
+                f"relive.proxies.egress.{self._module}",
+                "--capsule",
+                str(self.holder.pid),
+            ),
             *(("--border", str(self.facts.number)) if self.facts.number else ()),
             *("--group", self.facts.group),
             *("--recording", str(self.recording), "--control", str(self.control)),

@@ -31,7 +31,7 @@ from relive.model.signals import parse_signal
 from relive.model.text import is_number
 from relive.model.token_scope import Scope
 from relive.model.watched import check_pattern
-from relive.operations.observing import ObservedWish, check_beside, policy_of
+from relive.operations.observing import ObservedWish, check_beside, check_egress, policy_of
 from relive.operations.operation import Effect, Face, Faces, Only, Operation, Result, Route, Tool
 from relive.operations.progress import Progress
 from relive.operations.respawning import tend_capsules
@@ -159,8 +159,7 @@ def check_ports(wish: ServiceWish) -> None:
             raise UsageError("--capture beside needs --listen", remedy="give the service's own ADDR:PORT")
     elif (wish.listen is None) != (wish.upstream is None):
         raise UsageError("--listen and --upstream go together", remedy="give both, or neither")
-    if wish.egress is EgressWay.BESIDE and not wish.record_egress:
-        raise UsageError("--egress beside needs --record-egress", remedy="give both, or neither")
+    check_egress(wish.egress, is_recorded=wish.record_egress)
     if wish.ready is Ready.LISTENING and wish.listen is None:
         raise UsageError("--ready listening needs --upstream", remedy="give --listen and --upstream")
 

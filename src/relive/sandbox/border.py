@@ -29,8 +29,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from relive.errors import HostIncapable, ReliveError, ToolMissing
-from relive.kernel.calltap import TapMaps, make_maps, tap_group
+from relive.kernel.calltap import make_maps, tap_group
 from relive.kernel.connectmarks import mark_connections
+from relive.kernel.tapprograms import TapMaps
 from relive.model.capsule import BorderFacts
 from relive.proxies.marks import ENTRANCE, NAMES, NUMBERS, Mark, entrance4, entrance6, queue_of
 

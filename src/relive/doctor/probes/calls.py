@@ -61,7 +61,9 @@ def calls(context: ProbeContext) -> ProbeResult:
 def _look(context: ProbeContext, facts: BorderFacts) -> None:
     library, directory = context.settings.tools_path / RELAY, context.directory / "calls"
     try:
-        writer = RelayWriter(library, directory, keep_bytes=None, keep_seconds=None, on_trouble=lambda _text: None)
+        writer = RelayWriter(
+            library, directory, keep_bytes=None, keep_seconds=None, on_trouble=lambda _text: None
+        )
         tapped = TappedDialogues(writer.relay, find_tap(Path(facts.group)))
     except OSError as error:
         raise Obstacle(
@@ -72,7 +74,9 @@ def _look(context: ProbeContext, facts: BorderFacts) -> None:
         while not (taken := tapped.take()) and time.monotonic() < until:
             time.sleep(0.01)
     if not any(_SAID in one.text(Way.UP) for one in read_dialogues(Recording(directory).events())):
-        raise Obstacle("no copy came", cause=f"{taken} bytes were copied, and what was said is not among them")
+        raise Obstacle(
+            "no copy came", cause=f"{taken} bytes were copied, and what was said is not among them"
+        )
 
 
 def _be_the_service(line: socket.socket, destination: tuple[str, int]) -> None:

@@ -18,7 +18,7 @@ _WAYS = {EventKind.DIALOGUE_UP: Way.UP, EventKind.DIALOGUE_DOWN: Way.DOWN}
 
 
 def read_unfinished(directory: Path) -> list[Recorded]:
-    """Those of which the service may still say something, or get something, by the last segments; of a damaged one as far as it goes."""
+    """Those on which more may be said, by the last segments; of a damaged one as far as it goes."""
     found = _Unfinished()
     segments = Recording(directory).segments()[-_SEGMENTS:]
     if segments:

@@ -1,4 +1,4 @@
-"""Dialogues put together from copies of packets in C (``native/relay_library/tapped.c``): its door to Python. Nothing is decided here."""
+"""Dialogues put together from copies of packets in C (``native/relay_library/tapped.c``): its door to Python."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import os
 import time
 from typing import NamedTuple
 
-from relive.kernel.calltap import RING_BYTES, Tap
+from relive.kernel.calltap import Tap
+from relive.kernel.tapprograms import RING_BYTES
 from relive.proxies.ingress._relay import Relay
 
 __all__ = ["Recorded", "TapCounts", "TappedDialogues"]
@@ -17,7 +18,13 @@ _COPY_BYTES = 96  # struct tapped
 
 
 class TapCounts(NamedTuple):
-    """``struct tap_counts``: dialogues that go on; places at which something is missing, and packets that are; copies that were taken."""
+    """``struct tap_counts``.
+
+    Attributes:
+        dialogues: that go on.
+        gaps: places at which something is missing; lost: packets that are.
+        taken: copies.
+    """
 
     dialogues: int
     gaps: int
@@ -71,7 +78,9 @@ class TappedDialogues:
         layout = getattr(self._c, "tap_layout", None)
         sizes = [_COPY_BYTES, ctypes.sizeof(_Counts), ctypes.sizeof(_Resumed)]
         if layout is None or [layout(which) for which in range(len(sizes))] != sizes:
-            raise OSError("relay_library.so is of another version of Relive: run `make setup` where this one is")
+            raise OSError(
+                "relay_library.so is of another version of Relive: run `make setup` where this one is"
+            )
         signatures: dict[str, tuple[object, list[object]]] = {
             "tap_new": (_AT, [_AT, ctypes.c_int, _U64, ctypes.c_int]),
             "tap_take": (_U64, [_AT, ctypes.c_int64]),

@@ -3,19 +3,19 @@
     python -m relive.proxies.egress.beside --group DIRECTORY --capsule PID --recording DIR --control UNIXSOCKET --relay FILE
         [--ready-fd N] [--keep-bytes BYTES]
 
-The kernel copies the packets of the control group (``relive.kernel.calltap``), and ``relay_library.so`` (``--relay``) puts them together
-and writes the recording, in the form of the recorder in the way (``recorder.py``). Nothing that the service does waits for this process,
-whatever becomes of it; what is said while there is none waits in the kernel, as long as there is room, and the next one goes on with
-the dialogues of the recording where they stood.
+The kernel copies the packets of the control group (``relive.kernel.calltap``), and ``relay_library.so`` (``--relay``) puts them
+together and writes the recording, in the form of the recorder in the way (``recorder.py``). Nothing that the service does waits for
+this process, whatever becomes of it. What is said while there is none waits in the kernel, as long as there is room, and the next
+one goes on with the dialogues of the recording where they stood.
 
-It looks at what there is every ``LOOK_SECONDS``, and sleeps when nothing was said for ``IDLE_SECONDS``, until something is. It runs at a
-lower priority than the service (``NICE``), while much waits for it at the same. When it is ready it writes one JSON line to descriptor N
-and closes it: ``{"pid": PID}``. It ends by itself when process PID, the capsule's first, has ended, and on SIGTERM.
+It looks at what there is every ``LOOK_SECONDS``, and sleeps when nothing was said for ``IDLE_SECONDS``, until something is. It runs
+at a lower priority than the service (``NICE``), while much waits for it at the same. When it is ready it writes one JSON line to
+descriptor N and closes it: ``{"pid": PID}``. It ends by itself when process PID, the capsule's first, has ended, and on SIGTERM.
 
-The messages of the control socket are those of ``recorder.py``; no byte is held between ``closed`` and ``opened``. Before it says ``opened``
-everything is recorded that the service had got when it was asked: a packet is copied before its socket gets it. Where a connection
-stood in a commit follows from the commit's own images. ``{"op":"catch-up","id":I}`` is answered ``{"op":"caught-up","id":I}`` when the same
-is so.
+The messages of the control socket are those of ``recorder.py``; no byte is held between ``closed`` and ``opened``. Before it says
+``opened`` everything is recorded that the service had got when it was asked: a packet is copied before its socket gets it. Where a
+connection stood in a commit follows from the commit's own images. ``{"op":"catch-up","id":I}`` is answered
+``{"op":"caught-up","id":I}`` when the same is so.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from pathlib import Path
 from typing import Any
 
 from relive.errors import HostIncapable, ReliveError
-from relive.kernel.calltap import RING_BYTES, find_tap
+from relive.kernel.calltap import find_tap
+from relive.kernel.tapprograms import RING_BYTES
 from relive.proxies.control import ControlHub, ControlLink, error_reply
 from relive.proxies.egress._resumption import read_unfinished
 from relive.proxies.egress._tapped import TappedDialogues
