@@ -8,8 +8,8 @@ together and writes the recording, in the form of the recorder in the way (``rec
 this process, whatever becomes of it. What is said while there is none waits in the kernel, as long as there is room, and the next
 one goes on with the dialogues of the recording where they stood.
 
-It looks at what there is every ``LOOK_SECONDS``, and sleeps when nothing was said for ``IDLE_SECONDS``, until something is. It runs
-at a lower priority than the service (``NICE``), while much waits for it at the same. When it is ready it writes one JSON line to
+It looks at what there is every ``LOOK_SECONDS``, and sleeps when nothing was said for ``IDLE_SECONDS``, until something is. While
+much waits for it, it runs at a higher priority than the service (``URGENT``): else the ring would be full before its turn. When it is ready it writes one JSON line to
 descriptor N and closes it: ``{"pid": PID}``. It ends by itself when process PID, the capsule's first, has ended, and on SIGTERM.
 
 The messages of the control socket are those of ``recorder.py``; no byte is held between ``closed`` and ``opened``. Before it says
@@ -50,7 +50,7 @@ __all__ = ["BesideOptions", "BesideRecorder", "main"]
 
 LOOK_SECONDS = 0.02
 IDLE_SECONDS = 0.5
-NICE = 10
+URGENT = -10
 _UNANSWERED_SECONDS = 10.0  # so often it is looked for questions without an answer
 _MUCH = RING_BYTES // 8  # taken at one look
 
@@ -163,12 +163,12 @@ class BesideRecorder:
 
     async def _read(self) -> None:
         """Take what comes, until told to stop."""
-        quiet, is_nice = 0.0, False
+        quiet, is_urgent = 0.0, False
         while not self._stop.is_set():
             taken = self.take_all()
-            if is_nice != (taken < _MUCH):
-                is_nice = taken < _MUCH
-                _be_nice(NICE if is_nice else 0)
+            if is_urgent != (taken > _MUCH):
+                is_urgent = taken > _MUCH
+                _be_nice(URGENT if is_urgent else 0)
             quiet = 0.0 if taken else quiet + LOOK_SECONDS
             if quiet < IDLE_SECONDS:
                 await self._sleep(LOOK_SECONDS)
