@@ -10,11 +10,8 @@
  *
  * All functions want to be called by one thread. None calls back. */
 #define _GNU_SOURCE
-#include "connection.h"
-#include "streams.h"
+#include "tapped.h"
 
-#include <arpa/inet.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -24,68 +21,10 @@
 
 enum { TAP_UP, TAP_DOWN, TAP_QUESTION, TAP_ANSWER, TAP_OWN, TAP_CLOSED };
 enum { FLAG_FIN = 1, FLAG_SYN = 2, FLAG_RST = 4, FLAG_ACK = 16, IS_CLOSED = 256 /* by the service, before it was sent */ };
-enum { AT_ONCE = 256, /* copies before the ring has room for as many again */ BUCKETS = 1024, DIALOGUES_MOST = 65536, QUESTIONS_MOST = 4096, NAME_HEAD = 12 };
+enum { AT_ONCE = 256, /* copies before the ring has room for as many again */ BUCKETS = 1024, DIALOGUES_MOST = 65536 };
 
 static const uint64_t AHEAD_MOST = 16ull << 20, ANSWERED_WITHIN_NS = 10000000000ull;
 static const uint32_t BUSY = 1u << 31, DISCARDED = 1u << 30;
-
-/* A copy; the same in `relive.kernel.tapprograms`. `size` bytes follow, of the `whole` that the packet has from `sequence` on. */
-struct tapped {
-    uint64_t mono_ns, who;
-    uint32_t size, kind, sequence, acknowledged, flags;
-    uint32_t base[2]; /* sequence numbers of the first bytes */
-    uint32_t version, own_port, peer_port;
-    uint8_t own[16], peer[16];
-    uint32_t whole, padding;
-};
-
-struct notes {
-    uint64_t lost; /* copies for which there was no room, since the ring was made */
-    uint64_t is_idle; /* who reads it is to be woken by the next one */
-    uint64_t said; /* of `lost`: the recording says so */
-};
-
-struct dialogue {
-    struct dialogue *in_bucket, *next, *previous;
-    uint64_t who, number, told_in, connect_ns;
-    struct tapped first;
-    struct stream side[2];
-    int is_open, is_encrypted, asks_for_tls, is_closed, has_ended[2];
-};
-
-/* What an earlier process has recorded of a dialogue; mirrored by `relive.proxies.egress._tapped`. */
-struct resumed {
-    uint64_t number, connect_ns, place[2];
-    uint32_t base[2];
-    int32_t has_ended[2], is_encrypted, padding;
-};
-
-struct known {
-    struct known *next;
-    struct resumed has;
-};
-
-struct question {
-    uint64_t who, mono_ns, size;
-    uint8_t peer[16];
-    uint8_t data[];
-};
-
-struct tap {
-    struct relay *relay;
-    struct notes *notes;
-    volatile uint64_t *consumed, *produced;
-    const uint8_t *ring;
-    uint64_t size, page;
-    int64_t apart_ns;
-    struct dialogue **buckets, *first, *last;
-    struct known *known;
-    struct question *questions[QUESTIONS_MOST];
-    struct tapped asked[QUESTIONS_MOST];
-    size_t question_count;
-    uint64_t count, gaps, taken;
-    uint8_t fields[2048];
-};
 
 struct tap_counts {
     uint64_t dialogues, gaps, lost, taken;
@@ -124,73 +63,6 @@ API struct tap *tap_new(struct relay *relay, int ring, uint64_t size, int notes)
     }
     made->buckets = must(calloc(BUCKETS, sizeof *made->buckets));
     return made;
-}
-
-/* Fields */
-
-static uint8_t *put_end(uint8_t *at, uint32_t version, const uint8_t *address, uint32_t port)
-{
-    char text[INET6_ADDRSTRLEN];
-    inet_ntop(version == 4 ? AF_INET : AF_INET6, address, text, sizeof text);
-    *at++ = 0x92;
-    return put_number(put_text(at, text, strlen(text)), port);
-}
-
-static uint8_t *put_bin(uint8_t *at, const uint8_t *data, size_t size)
-{
-    *at++ = 0xc5, *at++ = (uint8_t)(size >> 8), *at++ = (uint8_t)size;
-    memcpy(at, data, size);
-    return at + size;
-}
-
-static void record(struct tap *tap, uint64_t mono_ns, const char *kind, uint64_t number, const uint8_t *end, const uint8_t *data, size_t size)
-{
-    journal_append_at(&tap->relay->journal, mono_ns, mono_ns + (uint64_t)tap->apart_ns, kind, number, 0, tap->fields,
-                      (size_t)(end - tap->fields), data, size);
-}
-
-static void note(struct tap *tap, uint64_t mono_ns, uint64_t number, const char *text, uint64_t lost)
-{
-    uint8_t *at = tap->fields;
-    *at++ = 0x83;
-    at = PUT(PUT(at, "about"), "capture");
-    at = put_text(PUT(at, "text"), text, strlen(text));
-    at = put_number(PUT(at, "lost"), lost);
-    record(tap, mono_ns, "note", number, at, NULL, 0);
-}
-
-/* error: NULL: it stands */
-static void record_opened_dialogue(struct tap *tap, struct dialogue *one, uint64_t mono_ns, const char *error)
-{
-    int has_said = one->side[UP].place || one->side[DOWN].place;
-    uint8_t *at = tap->fields;
-    *at++ = (uint8_t)(0x80 | (3 + (error ? 1 : 2 + 2 * has_said) + one->is_encrypted));
-    at = put_end(PUT(at, "to"), one->first.version, one->first.peer, one->first.peer_port);
-    at = put_end(PUT(at, "origin"), one->first.version, one->first.own, one->first.own_port);
-    at = put_number(PUT(at, "connect_ns"), one->connect_ns);
-    if (error)
-        at = put_text(PUT(at, "error"), error, strlen(error));
-    else
-        at = put_number(PUT(put_number(PUT(at, "up_base"), one->side[UP].base), "down_base"), one->side[DOWN].base);
-    if (!error && has_said)
-        at = put_number(PUT(put_number(PUT(at, "up_at"), (uint64_t)one->side[UP].place), "down_at"), (uint64_t)one->side[DOWN].place);
-    if (one->is_encrypted)
-        at = PUT(PUT(at, "tls"), "closed");
-    record(tap, mono_ns, "dialogue-opened", one->number, at, NULL, 0);
-    one->told_in = tap->relay->journal.numbers->first_seq;
-}
-
-static void record_ended(struct tap *tap, struct dialogue *one, int way, uint64_t mono_ns, const char *how)
-{
-    if (one->has_ended[way] || !one->is_open)
-        return;
-    one->has_ended[way] = 1;
-    uint8_t *at = tap->fields;
-    *at++ = 0x83;
-    at = way == UP ? PUT(PUT(at, "way"), "up") : PUT(PUT(at, "way"), "down");
-    at = put_text(PUT(at, "how"), how, strlen(how));
-    at = put_number(PUT(at, "bytes"), (uint64_t)one->side[way].place);
-    record(tap, mono_ns, "dialogue-ended", one->number, at, NULL, 0);
 }
 
 /* The table */
@@ -238,7 +110,7 @@ static void stands(struct tap *tap, struct dialogue *one, const struct tapped *n
     one->connect_ns = now->mono_ns - one->first.mono_ns;
     one->is_open = 1;
     stream_begin(&one->side[UP], now->base[UP]), stream_begin(&one->side[DOWN], now->base[DOWN]);
-    record_opened_dialogue(tap, one, one->first.mono_ns, NULL);
+    tapped_opened(tap, one, one->first.mono_ns, NULL);
 }
 
 /* Nothing came of it. */
@@ -246,13 +118,13 @@ static void fails(struct tap *tap, struct dialogue *one, uint64_t mono_ns, const
 {
     one->number = ++tap->relay->journal.numbers->connection;
     one->connect_ns = mono_ns - one->first.mono_ns;
-    record_opened_dialogue(tap, one, one->first.mono_ns, error);
+    tapped_opened(tap, one, one->first.mono_ns, error);
 }
 
 static void end_both(struct tap *tap, struct dialogue *one, int first, uint64_t mono_ns, const char *how)
 {
-    record_ended(tap, one, first, mono_ns, how);
-    record_ended(tap, one, !first, mono_ns, how);
+    tapped_ended(tap, one, first, mono_ns, how);
+    tapped_ended(tap, one, !first, mono_ns, how);
     drop(tap, one);
 }
 
@@ -303,8 +175,8 @@ static struct dialogue *begin_in_middle(struct tap *tap, const struct tapped *no
         stream_begin(&made->side[each], now->base[each]);
         made->side[each].place = (uint32_t)(next[each] - now->base[each]);
     }
-    record_opened_dialogue(tap, made, now->mono_ns, NULL);
-    note(tap, now->mono_ns, made->number, "what was said on a connection before is missing", 0);
+    tapped_opened(tap, made, now->mono_ns, NULL);
+    tapped_note(tap, now->mono_ns, made->number, "what was said on a connection before is missing", 0);
     tap->gaps++;
     return made;
 }
@@ -342,13 +214,10 @@ static void give(void *who, const uint8_t *data, size_t size)
     look_for_tls(now, data, size, at);
     if (one->told_in != tap->relay->journal.numbers->first_seq) {
         one->side[now->way].place = at;
-        record_opened_dialogue(tap, one, now->mono_ns, NULL);
+        tapped_opened(tap, one, now->mono_ns, NULL);
         one->side[now->way].place = at + (int64_t)size;
     }
-    uint8_t *end = tap->fields;
-    *end++ = 0x81;
-    end = put_number(PUT(end, "at"), (uint64_t)at);
-    record(tap, now->mono_ns, now->way == UP ? "dialogue-up" : "dialogue-down", one->number, end, data, size);
+    tapped_said(tap, one, now->way, now->mono_ns, at, data, size);
 }
 
 static struct dialogue *lose(struct tap *tap, struct dialogue *one, const struct tapped *now)
@@ -408,7 +277,7 @@ static void observe(struct tap *tap, const struct tapped *now, const uint8_t *da
     if (now->flags & FLAG_FIN)
         stream_end_at(stream, now->sequence + now->whole);
     if (stream_has_ended(stream))
-        record_ended(tap, one, way, now->mono_ns, "closed");
+        tapped_ended(tap, one, way, now->mono_ns, "closed");
     if (one->is_closed && one->has_ended[UP])
         drop(tap, one);
 }
@@ -422,58 +291,10 @@ static void closed(struct tap *tap, const struct tapped *now)
         return;
     if (!one->is_open)
         fails(tap, one, now->mono_ns, "ETIMEDOUT");
-    record_ended(tap, one, DOWN, now->mono_ns, "closed");
+    tapped_ended(tap, one, DOWN, now->mono_ns, "closed");
     one->is_closed = 1;
     if (!one->is_open || one->has_ended[UP])
         drop(tap, one);
-}
-
-/* Questions to name servers */
-
-static void record_lookup(struct tap *tap, size_t index, uint64_t mono_ns, const uint8_t *answer, size_t size)
-{
-    struct question *asked = tap->questions[index];
-    uint8_t *at = tap->fields;
-    *at++ = 0x83;
-    at = put_end(PUT(at, "to"), tap->asked[index].version, tap->asked[index].peer, tap->asked[index].peer_port);
-    at = put_bin(PUT(at, "question"), asked->data, asked->size);
-    at = put_number(PUT(at, "ns"), mono_ns - asked->mono_ns);
-    record(tap, asked->mono_ns, "name-lookup", 0, at, answer, size);
-    free(asked);
-    tap->question_count--;
-    tap->questions[index] = tap->questions[tap->question_count], tap->asked[index] = tap->asked[tap->question_count];
-}
-
-static void look_for_unanswered(struct tap *tap, uint64_t mono_ns)
-{
-    for (size_t i = tap->question_count; i-- > 0;)
-        if (tap->questions[i]->mono_ns + ANSWERED_WITHIN_NS < mono_ns)
-            record_lookup(tap, i, mono_ns, NULL, 0);
-}
-
-static void asks(struct tap *tap, const struct tapped *now, const uint8_t *data)
-{
-    enum { QUESTION_MOST = 1500 };
-    if (now->size < NAME_HEAD || now->size > QUESTION_MOST)
-        return;
-    if (tap->question_count == QUESTIONS_MOST)
-        record_lookup(tap, 0, now->mono_ns, NULL, 0);
-    struct question *made = must(malloc(sizeof *made + now->size));
-    made->who = now->who, made->mono_ns = now->mono_ns, made->size = now->size;
-    memcpy(made->data, data, now->size);
-    tap->asked[tap->question_count] = *now;
-    tap->questions[tap->question_count++] = made;
-}
-
-static void is_answered(struct tap *tap, const struct tapped *now, const uint8_t *data)
-{
-    for (size_t i = 0; now->size >= NAME_HEAD && i < tap->question_count; i++) {
-        struct question *asked = tap->questions[i];
-        if (asked->who == now->who && !memcmp(asked->data, data, 2) && !memcmp(tap->asked[i].peer, now->peer, sizeof now->peer)) {
-            record_lookup(tap, i, now->mono_ns, data, now->size);
-            return;
-        }
-    }
 }
 
 /* The ring */
@@ -487,10 +308,10 @@ static void take(struct tap *tap, const struct tapped *now, const uint8_t *data)
         observe(tap, now, data);
         break;
     case TAP_QUESTION:
-        asks(tap, now, data);
+        tapped_question(tap, now, data);
         break;
     case TAP_ANSWER:
-        is_answered(tap, now, data);
+        tapped_answer(tap, now, data);
         break;
     case TAP_OWN:
         if ((one = find(tap, now->who)))
@@ -506,7 +327,7 @@ static void look_for_losses(struct tap *tap)
     uint64_t lost = __atomic_load_n(&tap->notes->lost, __ATOMIC_RELAXED);
     if (lost == tap->notes->said)
         return;
-    note(tap, clock_ns(CLOCK_MONOTONIC), 0, "packets of what is asked of others are missing", lost - tap->notes->said);
+    tapped_note(tap, clock_ns(CLOCK_MONOTONIC), 0, "packets of what is asked of others are missing", lost - tap->notes->said);
     tap->gaps++, tap->notes->said = lost;
 }
 
@@ -537,7 +358,7 @@ API uint64_t tap_take(struct tap *tap, int64_t apart_ns)
         at = take_some(tap, at, until);
         look_for_losses(tap);
         if (at == until)
-            look_for_unanswered(tap, clock_ns(CLOCK_MONOTONIC));
+            tapped_unanswered(tap, clock_ns(CLOCK_MONOTONIC), ANSWERED_WITHIN_NS);
         journal_flush(&tap->relay->journal);
         __atomic_store_n(tap->consumed, at, __ATOMIC_RELEASE);
     } while (at < until);
@@ -563,8 +384,7 @@ API void tap_end(struct tap *tap, int is_over)
     pthread_mutex_lock(&tap->relay->journal.lock);
     while (tap->first)
         is_over ? end_both(tap, tap->first, UP, now, "lost") : drop(tap, tap->first);
-    while (tap->question_count)
-        record_lookup(tap, 0, now, NULL, 0);
+    tapped_unanswered(tap, now, 0);
     journal_flush(&tap->relay->journal);
     pthread_mutex_unlock(&tap->relay->journal.lock);
     for (struct known *next, *one = tap->known; one; one = next)

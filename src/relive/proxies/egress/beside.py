@@ -9,8 +9,9 @@ this process, whatever becomes of it. What is said while there is none waits in 
 one goes on with the dialogues of the recording where they stood.
 
 It looks at what there is every ``LOOK_SECONDS``, and sleeps when nothing was said for ``IDLE_SECONDS``, until something is. While
-much waits for it, it runs at a higher priority than the service (``URGENT``): else the ring would be full before its turn. When it is ready it writes one JSON line to
-descriptor N and closes it: ``{"pid": PID}``. It ends by itself when process PID, the capsule's first, has ended, and on SIGTERM.
+much waits for it, it runs at a higher priority than the service (``URGENT``): else the ring would be full before its turn. When it
+is ready it writes one JSON line to descriptor N and closes it: ``{"pid": PID}``. It ends by itself when process PID, the capsule's
+first, has ended, and on SIGTERM.
 
 The messages of the control socket are those of ``recorder.py``; no byte is held between ``closed`` and ``opened``. Before it says
 ``opened`` everything is recorded that the service had got when it was asked: a packet is copied before its socket gets it. Where a
