@@ -137,6 +137,15 @@ def test_questions_to_name_servers_are_recorded_with_their_answers(shared: Borde
     assert (event.fields["to"], event.fields["question"], event.data) == (["127.7.7.6", 53], question, answer)
 
 
+def test_a_group_that_was_left_behind_goes_when_the_next_is_made(shared: Bordered, tmp_path: Path) -> None:
+    left = Path(shared.facts.group).with_name("relive-tap-left")
+    left.mkdir()
+    border = Bordered(tmp_path, beside=True)
+    assert not left.exists()
+    assert Path(shared.facts.group).exists()  # somebody is in it
+    border.close()
+
+
 def test_a_killed_recorder_loses_nothing_and_what_no_room_is_for_is_said(tmp_path: Path) -> None:
     """GIVEN a connection that goes on while its recorder is killed: the next one has all of it.
     WHEN more is said than waits for a recorder that stands still
