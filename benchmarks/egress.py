@@ -3,8 +3,9 @@
     python benchmarks/egress.py [--seconds 0.5] [--rounds 7] [--json]
 
 *out*: the other end is an echo server of the host; *in*: it is the service, in the network, and a client of the host asks. Rounds
-alternate: direct, with a recorder whose threads in C carry, and with one whose Python does. Each number is the median of its
-rounds. *processor*: of the recorder and its keeper, for each question, connection or MiB. Needs root.
+alternate: direct, with a recorder beside the way, with one in it whose threads in C carry, and with one whose Python does. Each
+number is the median of its rounds. *processor*: of the recorder and its keeper, for each question, connection or MiB; *lost*:
+packets that came faster than the recorder beside the way could take them. Needs root.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from relive.checkpoint.criu import CriuTools
 from relive.config import load_settings
 from relive.model.capsule import BorderFacts
 from relive.proxies.ingress.options import RELAY
-from relive.sandbox.border import raise_border, remove_border
+from relive.sandbox.border import prepare_tap, raise_border, raise_tap, remove_border
 
 SERVER = """
 import socket, sys, threading
@@ -57,6 +58,7 @@ while True:
     sock, _ = listener.accept()
     threading.Thread(target=serve, args=(sock,), daemon=True).start()
 """
+SIDES = ("beside", "c", "python")
 Address: TypeAlias = tuple[str, int]
 
 
@@ -160,10 +162,17 @@ WORKS: dict[str, tuple[Callable[[Address, float], Found], str]] = {
 }
 
 
-def native_options(*, in_python: bool) -> list[str]:
-    """Of the recorder: with which it carries in C, as the agent starts it."""
+def options_of(side: str, border: BorderFacts) -> list[str]:
+    """Of the recorder, as the agent starts it; with ``python`` it has nothing of C."""
     tools = CriuTools(load_settings().tools_path)
-    return [] if in_python else ["--relay", str(tools.directory / RELAY), "--keeper", str(tools.keeper)]
+    relay = ["--relay", str(tools.directory / RELAY)]
+    if side == "beside":
+        return relay
+    return [
+        "--border",
+        str(border.number),
+        *([] if side == "python" else [*relay, "--keeper", str(tools.keeper)]),
+    ]
 
 
 def processor_us(pid: int) -> float:
@@ -171,6 +180,14 @@ def processor_us(pid: int) -> float:
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     files = [one for each in (pid, *children) for one in Path(f"/proc/{each}/task").glob("*/schedstat")]
     return sum(int(one.read_text().split()[0]) for one in files) / 1000
+
+
+def lost_packets(control: Path) -> int:
+    """Of a recorder beside the way, so far."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(str(control))
+        sock.sendall(b'{"op":"status","id":1}\n')
+        return int(json.loads(sock.makefile().readline())["packets_lost"])
 
 
 def serving(listener: socket.socket) -> subprocess.Popen[bytes]:
@@ -181,16 +198,17 @@ def serving(listener: socket.socket) -> subprocess.Popen[bytes]:
         )
 
 
-def started(border: BorderFacts, holder: int, directory: Path, *, in_python: bool) -> subprocess.Popen[bytes]:
+def started(border: BorderFacts, holder: int, directory: Path, side: str) -> subprocess.Popen[bytes]:
     """A recorder that takes connections."""
     reading, writing = os.pipe()
+    module = "beside" if side == "beside" else "recorder"
     recorder = subprocess.Popen(
         [
-            *(sys.executable, "-m", "relive.proxies.egress.recorder", "--capsule", str(holder)),
-            *("--border", str(border.number), "--group", border.group),
+            *(sys.executable, "-m", f"relive.proxies.egress.{module}", "--capsule", str(holder)),
+            *("--group", border.group),
             *("--recording", str(directory / "egress"), "--control", str(directory / "control.sock")),
             *("--ready-fd", str(writing), "--keep-bytes", str(256 << 20)),
-            *native_options(in_python=in_python),
+            *options_of(side, border),
         ],
         pass_fds=[writing],
     )
@@ -222,11 +240,12 @@ def in_child(action: Callable[[], Found], group: Path | None) -> Found:
 class Border:
     """A border with a recorder, and a server behind it."""
 
-    def __init__(self, directory: Path, *, in_python: bool) -> None:
+    def __init__(self, directory: Path, side: str) -> None:
         raised, writing = os.pipe()
         self.holder = os.fork()
         if self.holder == 0:
-            os.write(writing, raise_border().model_dump_json().encode())
+            facts = raise_tap(prepare_tap()) if side == "beside" else raise_border()
+            os.write(writing, facts.model_dump_json().encode())
             while True:
                 signal.pause()
         os.close(writing)
@@ -238,7 +257,8 @@ class Border:
         self.server = serving(inside)
         (self.group / "cgroup.procs").write_text(str(self.server.pid))
         directory.mkdir()
-        self.recorder = started(self.facts, self.holder, directory, in_python=in_python)
+        self.recorder = started(self.facts, self.holder, directory, side)
+        self.control = directory / "control.sock" if side == "beside" else None
 
     def measured(self, action: Callable[[], Found]) -> tuple[float, float]:
         """What it gives, and the recorder's processor time for each [us]."""
@@ -266,7 +286,7 @@ def measure(seconds: float, rounds: int, directory: Path) -> list[dict[str, floa
     outside = socket.create_server(("127.0.0.1", 0), backlog=512)
     destination: Address = outside.getsockname()
     server = serving(outside)
-    borders = {name: Border(directory / name, in_python=name == "python") for name in ("c", "python")}
+    borders = {name: Border(directory / name, name) for name in SIDES}
     found: list[dict[str, float | str]] = []
     try:
         for way in ("out", "in"):
@@ -282,6 +302,9 @@ def measure(seconds: float, rounds: int, directory: Path) -> list[dict[str, floa
                             action = partial(in_child, partial(work, border.service, seconds), None)
                         by_border[each].append(border.measured(action))
                 told: dict[str, float | str] = {"way": way, "name": name, "unit": unit}
+                control = borders["beside"].control
+                assert control is not None
+                told["lost"] = lost_packets(control)
                 told["direct"] = statistics.median(direct)
                 for each, values in by_border.items():
                     told[each], told[f"cpu_us_{each}"] = map(statistics.median, zip(*values, strict=True))
@@ -308,11 +331,14 @@ def main() -> None:
     if arguments.json:
         print(json.dumps(found))
         return
-    print(f"{'':24} {'':11} {'direct':>10} {'in C':>10} {'Python':>10}   processor us each: in C, Python")
+    print(
+        f"{'':24} {'':11} {'direct':>10} {'beside':>10} {'in C':>10} {'Python':>10}   "
+        "processor us each: beside, in C, Python; packets lost so far"
+    )
     for one in found:
-        values = "".join(f" {float(one[name]):10.1f}" for name in ("direct", "c", "python"))
-        processor = "".join(f" {float(one[name]):10.1f}" for name in ("cpu_us_c", "cpu_us_python"))
-        print(f"{one['way']:3} {one['name']:20} {one['unit']:11} {values}  {processor}")
+        values = "".join(f" {float(one[name]):10.1f}" for name in ("direct", *SIDES))
+        processor = "".join(f" {float(one[f'cpu_us_{name}']):10.1f}" for name in SIDES)
+        print(f"{one['way']:3} {one['name']:20} {one['unit']:11} {values}  {processor} {one['lost']:8}")
 
 
 if __name__ == "__main__":

@@ -93,6 +93,9 @@ SNAPSHOTS = {
     ("run", "--listen", "1:2", "--", "true"): (
         "! Error: --listen and --upstream go together (usage)\n! Remedy: give both, or neither\n= 2"
     ),
+    ("run", "--egress", "beside", "--", "true"): (
+        "! Error: --egress beside needs --record-egress (usage)\n! Remedy: give both, or neither\n= 2"
+    ),
     ("run", "--every", "often", "--", "true"): (
         "! Error: --every cannot be 'often' (usage)\n"
         "! Remedy: write a time such as 30s or 500ms, or change, deploy, request, start, never\n"

@@ -269,6 +269,18 @@ def test_a_border_needs_its_programs(try_one: TryOne, monkeypatch: Patch) -> Non
     assert finding.outcome is ProbeOutcome.FAILS and "apt-get install iproute2" in str(finding.remedy)
 
 
+def test_calls_are_copied_or_the_cause_is_said(
+    try_one: TryOne, settings: Settings, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    assert try_one("calls beside their way").outcome is ProbeOutcome.WORKS
+    elsewhere = settings.model_copy(update={"tools": tmp_path})
+    finding = try_one("calls beside their way", settings=elsewhere)
+    assert finding.outcome is ProbeOutcome.FAILS and finding.remedy == "run `make setup`"
+    monkeypatch.setattr("relive.sandbox.border._TOPS", ())
+    finding = try_one("calls beside their way")
+    assert finding.outcome is ProbeOutcome.FAILS and "no control groups of version 2" in str(finding.cause)
+
+
 def test_packets_are_taken_or_the_cause_is_said(
     try_one: TryOne, tools: Path, settings: Settings, tmp_path: Path
 ) -> None:

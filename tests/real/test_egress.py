@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from relive.images.sockets import read_connections, read_files
-from relive.model.capsule import LifePaths
+from relive.model.capsule import EgressWay, LifePaths
 from relive.protocols.postgres import PostgreSQL
 from relive.protocols.registry import ProtocolRegistry
 from relive.recording.dialogues import Tls, Way, read_dialogues
@@ -116,6 +116,22 @@ def life(relive: Relive, capsule: Capsule) -> LifePaths:
 
 def recorded(relive: Relive, capsule: Capsule) -> list[Event]:
     return list(Recording(life(relive, capsule).egress).events())
+
+
+def kill_recorder(relive: Relive, capsule: Capsule) -> None:
+    """Kill it, and wait until there is another."""
+
+    def started() -> list[Event]:
+        return [one for one in recorded(relive, capsule) if one.kind is EventKind.RECORDER_STARTED]
+
+    before = started()
+    os.kill(before[-1].fields["pid"], signal.SIGKILL)
+    eventually(lambda: len(started()) > len(before), "another is there")
+
+
+def count_of(relive: Relive, capsule: Capsule, word: bytes) -> int:
+    """How often the service has said something to others."""
+    return sum(one.text(Way.UP).count(word) for one in read_dialogues(recorded(relive, capsule)))
 
 
 def client_of(port: int) -> Client:
@@ -219,11 +235,16 @@ sock.sendall(bytes({size}))
 
 
 @pytest.mark.skipif(not (HAS_POSTGRES and HAS_REDIS), reason="needs PostgreSQL and Redis")
-def test_databases_under_traffic_are_recorded_and_the_commit_comes_back(relive: Relive) -> None:
+@pytest.mark.parametrize("way", EgressWay)
+def test_databases_under_traffic_are_recorded_and_the_commit_comes_back(
+    relive: Relive, way: EgressWay
+) -> None:
+    """Beside the way the recorder is killed under the traffic, before the commit."""
     port = free_port()
     with postgres_server() as url, redis_server() as redis_url:
         redis_port = urlsplit(redis_url).port
-        capsule = run(relive, PYTHON, SERVICES / "databases.py", port, url, redis_port)
+        command = (PYTHON, SERVICES / "databases.py", port, url, redis_port)
+        capsule = run(relive, *command, options=("--egress", way))
         client = eventually(
             lambda: socket.create_connection(("127.0.0.1", port), timeout=LIMIT), "it is reached"
         )
@@ -237,8 +258,13 @@ def test_databases_under_traffic_are_recorded_and_the_commit_comes_back(relive: 
             assert answers.readline() == b"%d %d\n" % (said, said)
 
         with client, answers, Load(count) as load:
+            if way is EgressWay.BESIDE:
+                kill_recorder(relive, capsule)
+                load.more()
             commit = relive.commit(capsule)
+            had = read_dialogues(recorded(relive, capsule))
             load.more()
+        eventually(lambda: count_of(relive, capsule, b"INCR") == said, "what was said last is recorded")
         branch = relive.restore(commit)
         images = relive.settings.branches / branch.id / "images"
         stand = {one.local: one for one in read_connections(images, read_files(images))}
@@ -251,6 +277,9 @@ def test_databases_under_traffic_are_recorded_and_the_commit_comes_back(relive: 
             down = one.place(Way.DOWN, stream.inq_seq)
             assert up is not None and 0 < up <= len(one.text(Way.UP))
             assert down is not None and 0 < down <= len(one.text(Way.DOWN))
+            # All that the commit has was recorded when it was there.
+            (then,) = (each for each in had if each.number == one.number)
+            assert len(then.text(Way.DOWN)) >= down
         # What it asked reads as what it was.
         known = ProtocolRegistry()
         calls = [call for one in dialogues for call in known.protocol_of(one).calls(one)]

@@ -158,8 +158,10 @@ def test_connections_of_a_commit_go_on_where_they_were(relive: Relive, servers: 
     """GIVEN a service that asked others before and after a commit, on the same connections
     WHEN the last request is replayed
     THEN the others say in the branch what they said then, though they never say the same twice.
+
+    It was recorded beside its way; in the other tests through a recorder.
     """
-    service = Answered(relive, servers)
+    service = Answered(relive, servers, "--no-recorder", "--egress", "beside")
     service.ask("/line/1")
     service.ask("/httpx/2")
     commit = relive("commit", "answered")["id"]

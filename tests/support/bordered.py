@@ -24,8 +24,9 @@ from support.waiting import LIMIT
 
 _HOLDER = """
 import socket, sys
-from relive.sandbox.border import raise_border
-print(raise_border().model_dump_json(), flush=True)
+from relive.sandbox.border import prepare_tap, raise_border, raise_tap
+border = raise_tap(prepare_tap()) if sys.argv[2] == "beside" else raise_border()
+print(border.model_dump_json(), flush=True)
 line = socket.socket(fileno=int(sys.argv[1]))
 while wish := line.recv(100):
     family, kind = map(int, wish.split())
@@ -44,15 +45,19 @@ remove_border(BorderFacts.model_validate_json(sys.argv[1]))
 class Bordered:
     """A process behind a border, whose sockets the test uses, and a recorder that can be ended and started again."""
 
-    def __init__(self, directory: Path, host: Sequence[str] = (), *, in_python: bool = False) -> None:
+    def __init__(
+        self, directory: Path, host: Sequence[str] = (), *, in_python: bool = False, beside: bool = False
+    ) -> None:
         """``host``: words before a command that make its network the host's; none: the test's own.
 
         ``in_python``: no thread in C carries anything, and nobody keeps the connections.
+        ``beside``: the recorder is not in the way.
         """
         tools = CriuTools(load_settings().tools_path)
-        self._native = (
-            [] if in_python else ["--relay", str(tools.directory / RELAY), "--keeper", str(tools.keeper)]
-        )
+        self._module = "beside" if beside else "recorder"
+        self._native = [] if in_python else ["--relay", str(tools.directory / RELAY)]
+        if not in_python and not beside:
+            self._native += ["--keeper", str(tools.keeper)]
         self.host = list(host)
         self.recording = directory / "egress"
         self.control = directory / "control"
@@ -60,7 +65,7 @@ class Bordered:
         self._asking = threading.Lock()
         with theirs:
             self.holder = subprocess.Popen(
-                [*self.host, sys.executable, "-c", _HOLDER, str(theirs.fileno())],
+                [*self.host, sys.executable, "-c", _HOLDER, str(theirs.fileno()), self._module],
                 stdout=subprocess.PIPE,
                 pass_fds=[theirs.fileno()],
             )
@@ -72,8 +77,15 @@ class Bordered:
         """Start a recorder and wait until it is ready."""
         reading, writing = os.pipe()
         command = [
-            *(sys.executable, "-m", "relive.proxies.egress.recorder", "--capsule", str(self.holder.pid)),
-            *("--border", str(self.facts.number), "--group", self.facts.group),
+            *(
+                sys.executable,
+                "-m",
+                f"relive.proxies.egress.{self._module}",
+                "--capsule",
+                str(self.holder.pid),
+            ),
+            *(("--border", str(self.facts.number)) if self.facts.number else ()),
+            *("--group", self.facts.group),
             *("--recording", str(self.recording), "--control", str(self.control)),
             *self._native,
             *options,

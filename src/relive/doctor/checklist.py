@@ -8,6 +8,7 @@ from relive.config import Settings
 from relive.doctor.finding import Finding
 from relive.doctor.probe import DEFECT, Probe, conduct
 from relive.doctor.probes.border import border
+from relive.doctor.probes.calls import calls
 from relive.doctor.probes.dirty_pages import dirty_pages
 from relive.doctor.probes.disk import disk, reflink
 from relive.doctor.probes.docker import docker
@@ -63,6 +64,14 @@ CHECKLIST: tuple[Probe, ...] = (
         8.0,
         border,
         "install iproute2 and iptables, and use a kernel with CGROUP_BPF, NFQUEUE, TPROXY and REJECT, if you need --record-egress",
+    ),
+    Probe(
+        "calls beside their way",
+        False,
+        6.0,
+        calls,
+        "use a kernel of version 5.11 or later with CONFIG_CGROUP_BPF, if you need --egress beside",
+        needs_directory=True,
     ),
     Probe("packets of a port", False, 6.0, packets, "run `make setup`", needs_directory=True),
     Probe("io_uring", False, 1.0, io_uring, DEFECT),

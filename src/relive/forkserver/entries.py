@@ -15,6 +15,7 @@ ENTRIES = {
     "relive.proxies.ingress.proxy": "relive.proxies.ingress.proxy",
     "relive.proxies.ingress.capture": "relive.proxies.ingress.capture",
     "relive.proxies.egress.recorder": "relive.proxies.egress.recorder",
+    "relive.proxies.egress.beside": "relive.proxies.egress.beside",
     "relive.signals.tracer": "relive.signals.tracer",
     "relive.cli": "relive.cli.__main__",
     "relive.operations": "relive.operations.__main__",

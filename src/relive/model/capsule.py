@@ -24,6 +24,7 @@ __all__ = [
     "CapsuleSpec",
     "CaptureWay",
     "DataChoice",
+    "EgressWay",
     "Every",
     "FilesWay",
     "LifePaths",
@@ -193,6 +194,13 @@ class CaptureWay(StrEnum):
     BESIDE = "beside"
 
 
+class EgressWay(StrEnum):
+    """How what a service asks of others is recorded: by a recorder in its way, or from copies of its packets, beside it."""
+
+    THROUGH = "through"
+    BESIDE = "beside"
+
+
 def has_front(listen: tuple[str, int] | None, capture: CaptureWay, *, stands_in: bool) -> bool:
     """Clients of a service that is observed so connect to a port that is not its own."""
     return listen is not None and not stands_in and capture is CaptureWay.PROXY
@@ -211,7 +219,8 @@ class CapsuleSpec(Value):
         user: name of the user the service runs as; None: the caller.
         inside: Python processes of the service get the recorder.
         record_egress: what the service asks of others is recorded at its border.
-        tls: with record_egress, TLS is opened with an authority of the capsule's own.
+        egress: how, with record_egress.
+        tls: with record_egress, and its recorder in the way, TLS is opened with an authority of the capsule's own.
         files: where what the service writes goes.
         data: by absolute path of a directory, what becomes of it in commits.
         stop_signal: by which ``relive stop`` asks it to end; None: SIGTERM.
@@ -233,6 +242,7 @@ class CapsuleSpec(Value):
     user: str | None = None
     inside: bool = True
     record_egress: bool = False
+    egress: EgressWay = EgressWay.THROUGH
     tls: bool = True
     files: FilesWay = FilesWay.OVERLAY  # so of lives that an older Relive began
     data: dict[NativeText, DataChoice] = {}
@@ -248,14 +258,14 @@ class CapsuleSpec(Value):
     @property
     def opens_tls(self) -> bool:
         """The capsule has an authority of its own."""
-        return self.record_egress and self.tls
+        return self.record_egress and self.egress is EgressWay.THROUGH and self.tls
 
 
 class BorderFacts(Value):
     """The border of one life of a capsule, at which what it asks of others is recorded.
 
     Attributes:
-        number: that of no other in its network namespace, 1 to 255.
+        number: that of no other in its network namespace, 1 to 255; 0: it has no rules, packets are copied beside their way.
         group: directory of the control group whose connections it concerns.
     """
 

@@ -6,10 +6,10 @@ from pydantic import Field
 
 from relive.config import Settings
 from relive.errors import UsageError
-from relive.model.capsule import CaptureWay, Policy, parse_every
+from relive.model.capsule import CaptureWay, EgressWay, Policy, parse_every
 from relive.operations.operation import Wish
 
-__all__ = ["EVERY", "LISTEN", "ObservedWish", "check_beside", "policy_of"]
+__all__ = ["EVERY", "LISTEN", "ObservedWish", "check_beside", "check_egress", "policy_of"]
 
 EVERY = (
     "When to commit: a time such as 30s or 10ms, or change (when it has done something), deploy (when its code has changed), "
@@ -51,6 +51,12 @@ class ObservedWish(Wish):
     log_pattern: list[str] = Field(
         default=[], description="A line of its output that matches this is a failure; may be given again"
     )
+
+
+def check_egress(way: EgressWay, *, is_recorded: bool) -> None:
+    """Raises UsageError where a way is said of what is not recorded."""
+    if way is EgressWay.BESIDE and not is_recorded:
+        raise UsageError("--egress beside needs --record-egress", remedy="give both, or neither")
 
 
 def check_beside(wish: ObservedWish) -> None:

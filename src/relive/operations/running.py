@@ -19,6 +19,7 @@ from relive.errors import UsageError
 from relive.model.capsule import (
     CapsuleSpec,
     CaptureWay,
+    EgressWay,
     FilesWay,
     LifePaths,
     check_name,
@@ -30,7 +31,7 @@ from relive.model.signals import parse_signal
 from relive.model.text import is_number
 from relive.model.token_scope import Scope
 from relive.model.watched import check_pattern
-from relive.operations.observing import ObservedWish, check_beside, policy_of
+from relive.operations.observing import ObservedWish, check_beside, check_egress, policy_of
 from relive.operations.operation import Effect, Face, Faces, Only, Operation, Result, Route, Tool
 from relive.operations.progress import Progress
 from relive.operations.respawning import tend_capsules
@@ -47,6 +48,10 @@ __all__ = [
     "spec_of",
 ]
 
+_EGRESS = {
+    EgressWay.THROUGH: "What it asks of others is recorded at its border: docs/egress.md says what differs for it.",
+    EgressWay.BESIDE: "What it asks of others is recorded beside its way, TLS as it is on the wire.",
+}
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -66,6 +71,10 @@ class ServiceWish(ObservedWish):
     recorder: bool = Field(default=True, description="Record inside the service's Python processes, too")
     record_egress: bool = Field(
         default=False, description="Record at its border what the service asks of others, in any language"
+    )
+    egress: EgressWay = Field(
+        default=EgressWay.THROUGH,
+        description="With --record-egress: through a recorder, or from copies of the packets, beside their way",
     )
     tls: bool = Field(
         default=True,
@@ -150,6 +159,7 @@ def check_ports(wish: ServiceWish) -> None:
             raise UsageError("--capture beside needs --listen", remedy="give the service's own ADDR:PORT")
     elif (wish.listen is None) != (wish.upstream is None):
         raise UsageError("--listen and --upstream go together", remedy="give both, or neither")
+    check_egress(wish.egress, is_recorded=wish.record_egress)
     if wish.ready is Ready.LISTENING and wish.listen is None:
         raise UsageError("--ready listening needs --upstream", remedy="give --listen and --upstream")
 
@@ -173,6 +183,7 @@ def spec_of(
         user=wish.user,
         inside=wish.recorder,
         record_egress=wish.record_egress,
+        egress=wish.egress,
         tls=wish.tls,
         files=wish.files,
         data=parse_data(wish.data),
@@ -194,9 +205,7 @@ def report_start(progress: Progress, capsule: Capsule) -> str | None:
     facts = capsule.facts
     progress.status(f"{facts.spec.name} runs as process {capsule.lead}, life {facts.life}.")
     if facts.spec.record_egress:
-        progress.status(
-            "What it asks of others is recorded at its border: docs/egress.md says what differs for it."
-        )
+        progress.status(_EGRESS[facts.spec.egress])
     lacks = replay_lacks(facts.spec.command, inside=facts.spec.inside, border=facts.spec.record_egress)
     if lacks is not None:
         progress.status(lacks)

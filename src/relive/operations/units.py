@@ -14,10 +14,10 @@ from pydantic import Field
 from relive.config import Settings
 from relive.errors import HostIncapable, PermissionMissing, UnitUnfit, UsageError
 from relive.kernel.atomic_write import Durability, replace_file
-from relive.model.capsule import check_name, parse_address, parse_every
+from relive.model.capsule import EgressWay, check_name, parse_address, parse_every
 from relive.model.limits import KINDS
 from relive.model.token_scope import Scope
-from relive.operations.observing import EVERY, LISTEN
+from relive.operations.observing import EVERY, LISTEN, check_egress
 from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool, Wish
 from relive.operations.progress import Progress
 from relive.units.dropin import DropInOptions, capsule_name, drop_in, is_untouched, remarks
@@ -50,6 +50,10 @@ class AdoptWish(UnitWish):
     )
     record_egress: bool = Field(
         default=False, description="Record at its border what the service asks of others"
+    )
+    egress: EgressWay = Field(
+        default=EgressWay.THROUGH,
+        description="With --record-egress: through a recorder, or from copies of the packets, beside their way",
     )
     unconfined: bool = Field(default=False, description="Let the service run without the unit's sandboxing")
 
@@ -180,7 +184,8 @@ def _options(wish: AdoptWish) -> list[str]:
         if value is not None:
             parse_address(value)
             options += [name, value]
-    return [*options, "--record-egress"] if wish.record_egress else options
+    check_egress(wish.egress, is_recorded=wish.record_egress)
+    return [*options, "--record-egress", "--egress", wish.egress] if wish.record_egress else options
 
 
 def _write(path: Path, text: str) -> None:

@@ -29,11 +29,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from relive.errors import HostIncapable, ReliveError, ToolMissing
+from relive.kernel.calltap import make_maps, tap_group
 from relive.kernel.connectmarks import mark_connections
+from relive.kernel.tapprograms import TapMaps
 from relive.model.capsule import BorderFacts
 from relive.proxies.marks import ENTRANCE, NAMES, NUMBERS, Mark, entrance4, entrance6, queue_of
 
-__all__ = ["raise_border", "remove_border"]
+__all__ = ["prepare_tap", "raise_border", "raise_tap", "remove_border"]
 
 _HELD = Path("/run/relive-borders")
 _TABLES = 0x52450000  # of routes: one for each number
@@ -43,6 +45,11 @@ _TOPS = (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup"))
 _GONE_WITHIN = 1.0  # [s] so long what was just killed may still be in a group
 _PACKAGES = {"ip": "iproute2", "iptables": "iptables", "ip6tables": "iptables"}
 _EXISTS = "File exists"
+_TAPPED = "relive-tap-"  # groups whose packets are copied
+_NEEDS = (
+    "it needs Linux 5.11 with CONFIG_CGROUP_BPF, control groups of version 2 mounted writable below /sys/fs/cgroup,"
+    " and CAP_BPF or CAP_SYS_ADMIN"
+)
 
 
 def raise_border() -> BorderFacts:
@@ -79,12 +86,73 @@ def raise_border() -> BorderFacts:
     )
 
 
+def prepare_tap() -> TapMaps:
+    """What ``raise_tap`` wants; to be called outside of a control group whose memory is limited for the service.
+
+    Raises:
+        HostIncapable: as ``raise_tap``.
+    """
+    try:
+        return make_maps()
+    except OSError as error:
+        raise _no_tap(error) from error
+
+
+def raise_tap(maps: TapMaps) -> BorderFacts:
+    """Have what the caller and its later children ask of others copied from now on (``kernel.calltap``), beside its way.
+
+    The maps are closed.
+
+    Raises:
+        HostIncapable: the kernel lacks something that this needs, or does not allow it.
+    """
+    try:
+        with _alone_at(_own_group()) as parent:
+            for left in parent.glob(f"{_TAPPED}*"):  # of one that was killed together with its agent
+                with contextlib.suppress(OSError):
+                    left.rmdir()
+            group = parent / f"{_TAPPED}{secrets.token_hex(4)}"
+            group.mkdir()
+            try:
+                tap_group(group, maps)
+                (group / "cgroup.procs").write_text("0")
+            except OSError:
+                group.rmdir()
+                raise
+    except OSError as error:
+        raise _no_tap(error) from error
+    finally:
+        maps.close()
+    return BorderFacts(number=0, group=str(group))
+
+
+def _no_tap(error: OSError) -> HostIncapable:
+    return HostIncapable(
+        "what the service asks of others cannot be recorded beside its way",
+        cause=f"copies of what a control group sends: {error}",
+        remedy=f"{_NEEDS}; run `relive doctor`, or leave out --record-egress",
+    )
+
+
+@contextlib.contextmanager
+def _alone_at(group: Path) -> Iterator[Path]:
+    """Nobody else makes a group there within the block."""
+    directory = os.open(group, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        yield group
+    finally:
+        os.close(directory)
+
+
 def remove_border(border: BorderFacts) -> None:
     """Nobody is left in its group. May be called multiple times.
 
     What the host refuses to remove goes when the number is given again.
     """
     _remove_group(Path(border.group))
+    if not border.number:
+        return
     with contextlib.suppress(OSError, ReliveError), _alone() as held:
         file = held / str(border.number)
         if file.read_text() == border.group:
@@ -231,8 +299,7 @@ def _make_group(number: int) -> Path:
         raise HostIncapable(
             "the border cannot be made",
             cause=f"marks for what a control group connects: {error}",
-            remedy="it needs Linux 5.8 with CONFIG_CGROUP_BPF, control groups of version 2 mounted writable below /sys/fs/cgroup,"
-            " and CAP_BPF or CAP_SYS_ADMIN; run `relive doctor`, or leave out --record-egress",
+            remedy=f"{_NEEDS}; run `relive doctor`, or leave out --record-egress",
         ) from error
     return group
 

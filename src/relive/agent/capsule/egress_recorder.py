@@ -15,7 +15,7 @@ from relive.checkpoint.criu import CriuTools
 from relive.config import Settings
 from relive.errors import CapsuleStartFailed
 from relive.forkserver.starting import start_module
-from relive.model.capsule import BorderFacts, CapsuleSpec, LifePaths
+from relive.model.capsule import BorderFacts, CapsuleSpec, EgressWay, LifePaths
 from relive.proxies.ingress.options import RELAY
 
 if TYPE_CHECKING:  # the capsule is started with the recorder at its border
@@ -24,7 +24,10 @@ if TYPE_CHECKING:  # the capsule is started with the recorder at its border
 
 __all__ = ["EgressSupervisor", "make_authority", "start_border"]
 
-_MODULE = "relive.proxies.egress.recorder"
+_MODULES = {
+    EgressWay.THROUGH: "relive.proxies.egress.recorder",
+    EgressWay.BESIDE: "relive.proxies.egress.beside",
+}
 _READY_WITHIN = 20.0  # [s]
 
 
@@ -47,7 +50,7 @@ def start_border(
     try:
         with paths.agent_log.open("ab") as log:
             start_module(
-                _MODULE,
+                _MODULES[spec.egress],
                 [*_options(settings, spec, paths, init, border), "--ready-fd", str(writing)],
                 streams=(subprocess.DEVNULL, log.fileno(), log.fileno()),
                 handed=[writing],
@@ -71,10 +74,13 @@ def _options(
     settings: Settings, spec: CapsuleSpec, paths: LifePaths, init: int, border: BorderFacts
 ) -> list[str]:
     options = [
-        *("--border", str(border.number), "--group", border.group, "--capsule", str(init)),
+        *("--group", border.group, "--capsule", str(init)),
         *("--recording", str(paths.egress)),
         *("--control", str(paths.egress_socket), "--keep-bytes", str(settings.egress_keep)),
     ]
+    if spec.egress is EgressWay.BESIDE:
+        return [*options, "--relay", str(settings.tools_path / RELAY)]
+    options += ["--border", str(border.number)]
     if spec.opens_tls:
         options += ["--authority", str(paths.authority)]
     relay, keeper = settings.tools_path / RELAY, CriuTools(settings.tools_path).keeper
@@ -96,7 +102,7 @@ class EgressSupervisor:
             paths = capsule.paths
             self._recorder = ProcessSupervisor(
                 "the recorder at the border",
-                _MODULE,
+                _MODULES[capsule.facts.spec.egress],
                 _options(settings, capsule.facts.spec, paths, capsule.facts.init, border),
                 paths.egress_socket,
                 paths.agent_log,
@@ -104,6 +110,7 @@ class EgressSupervisor:
                 may_fork=settings.fork_server,
             )
         committer.border = self._recorder
+        committer.border_is_beside = capsule.facts.spec.egress is EgressWay.BESIDE
 
     async def run(self) -> None:
         """Keep it running as long as the capsule lives; returns at once when there is none."""

@@ -40,9 +40,16 @@ from relive.kernel.atomic_write import Durability, replace_file
 from relive.kernel.mounts import make_private, make_slave, pivot_root, read_mounts
 from relive.kernel.namespaces import Namespace
 from relive.kernel.seccomp import ask_supervisor
-from relive.model.capsule import BorderFacts, CapsuleFacts, CapsuleSpec, FilesWay, LifePaths
+from relive.model.capsule import (
+    BorderFacts,
+    CapsuleFacts,
+    CapsuleSpec,
+    EgressWay,
+    FilesWay,
+    LifePaths,
+)
 from relive.model.commit import LayerKind, TargetKind
-from relive.sandbox.border import raise_border, remove_border
+from relive.sandbox.border import prepare_tap, raise_border, raise_tap, remove_border
 from relive.sandbox.rootfs import (
     INPROCESS_DIRECTORY,
     INPROCESS_FILES,
@@ -324,15 +331,18 @@ class _Starter:
         """Process 1."""
         status = os.open(self.paths.status, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
+            spec = self.spec
+            is_beside = spec.record_egress and spec.egress is EgressWay.BESIDE
+            maps = prepare_tap() if is_beside else None  # else the ring would be of the service's memory
             if self.group is not None:
                 self.group.join()
-            if self.spec.record_egress:
-                channel.send_values(raise_border().model_dump())
+            if spec.record_egress:
+                border = raise_tap(maps) if maps is not None else raise_border()
+                channel.send_values(border.model_dump())
                 channel.wait_for_go()  # the first connection of the service finds the recorder there
             directory = os.open(self.paths.files, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             self._mount_root()
             standard_streams(None, None)
-            spec = self.spec
             environment = self._environment()
             listener = _Listener(self.file_filter)
             service = fork_service(

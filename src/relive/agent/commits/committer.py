@@ -43,6 +43,7 @@ class Committer:
     Attributes:
         tracer: the failure watch, which has to step aside for CRIU; None while there is none.
         proxy: the recording proxy; None without one. border: the recorder of what the service asks of others; None without one.
+        border_is_beside: that recorder is not in the way, and records a little later than things happen.
         beside: the service's port, where ``proxy`` records beside the way.
         pace: is told of each pause, and of what each commit brings the store; None: nobody asks.
         advance: how far the commits are that are under way.
@@ -62,6 +63,7 @@ class Committer:
         self.tracer: TracerClient | None = None
         self.proxy: ProcessSupervisor | None = None
         self.border: ProcessSupervisor | None = None
+        self.border_is_beside = False
         self.beside: int | None = None
         self.pace: CommitPace | None = None
 
@@ -165,11 +167,13 @@ class Committer:
         return ProxyGate(link, loop, self._paths.recording)
 
     async def catch_up(self) -> None:
-        """Wait until what clients and service have said by now is recorded; a proxy in the way records it before they say it."""
-        link = self._link(self.proxy)
-        if self.beside is not None and link is not None:
-            with contextlib.suppress(ConnectionError, TimeoutError):
-                await link.ask("catch-up")
+        """Wait until what was said by now is recorded; who is in the way records it before it is said."""
+        inward = self._link(self.proxy) if self.beside is not None else None
+        outward = self._link(self.border) if self.border_is_beside else None
+        for link in (inward, outward):
+            if link is not None:
+                with contextlib.suppress(ConnectionError, TimeoutError):
+                    await link.ask("catch-up")
 
     def is_ready(self, ready: bool) -> None:
         """Whether the service is past its start; what fails before that is marked so."""

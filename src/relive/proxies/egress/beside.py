@@ -1,0 +1,280 @@
+"""The recorder beside the way: records what a service asks of others off copies of its packets, and carries nothing.
+
+    python -m relive.proxies.egress.beside --group DIRECTORY --capsule PID --recording DIR --control UNIXSOCKET --relay FILE
+        [--ready-fd N] [--keep-bytes BYTES]
+
+The kernel copies the packets of the control group (``relive.kernel.calltap``), and ``relay_library.so`` (``--relay``) puts them
+together and writes the recording, in the form of the recorder in the way (``recorder.py``). Nothing that the service does waits for
+this process, whatever becomes of it. What is said while there is none waits in the kernel, as long as there is room, and the next
+one goes on with the dialogues of the recording where they stood.
+
+It looks at what there is every ``LOOK_SECONDS``, and sleeps when nothing was said for ``IDLE_SECONDS``, until something is. While
+much waits for it, it runs at a higher priority than the service (``URGENT``): else the ring would be full before its turn. When it
+is ready it writes one JSON line to descriptor N and closes it: ``{"pid": PID}``. It ends by itself when process PID, the capsule's
+first, has ended, and on SIGTERM.
+
+The messages of the control socket are those of ``recorder.py``; no byte is held between ``closed`` and ``opened``. Before it says
+``opened`` everything is recorded that the service had got when it was asked: a packet is copied before its socket gets it. Where a
+connection stood in a commit follows from the commit's own images. ``{"op":"catch-up","id":I}`` is answered
+``{"op":"caught-up","id":I}`` when the same is so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import json
+import os
+import select
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relive.errors import HostIncapable, ReliveError
+from relive.kernel.calltap import find_tap
+from relive.kernel.tapprograms import RING_BYTES
+from relive.proxies.control import ControlHub, ControlLink, error_reply
+from relive.proxies.egress._resumption import read_unfinished
+from relive.proxies.egress._tapped import TappedDialogues
+from relive.proxies.ingress._relay import PostKind
+from relive.proxies.ingress._relay_writer import RelayWriter
+from relive.proxies.listeners import bind_control
+from relive.proxies.running import run
+from relive.recording.events import EventKind
+
+__all__ = ["BesideOptions", "BesideRecorder", "main"]
+
+LOOK_SECONDS = 0.02
+IDLE_SECONDS = 0.5
+URGENT = -10
+_UNANSWERED_SECONDS = 10.0  # so often it is looked for questions without an answer
+_MUCH = RING_BYTES // 8  # taken at one look
+
+
+@dataclass(frozen=True, slots=True)
+class BesideOptions:
+    """What the command line says; see the module.
+
+    Attributes:
+        keep_bytes: bound of the recording's size; None keeps everything.
+    """
+
+    group: Path
+    capsule: int
+    recording: Path
+    control: Path
+    relay: Path
+    ready_fd: int | None = None
+    keep_bytes: int | None = None
+
+
+class BesideRecorder:
+    """Lives in one event loop.
+
+    Raises:
+        HostIncapable: the copies cannot be had, or the library cannot.
+    """
+
+    def __init__(self, options: BesideOptions, loop: asyncio.AbstractEventLoop) -> None:
+        self.options = options
+        self.loop = loop
+        self.hub = ControlHub(self)
+        before = read_unfinished(options.recording)
+        try:
+            self.writer = RelayWriter(
+                *(options.relay, options.recording),
+                keep_bytes=options.keep_bytes,
+                keep_seconds=None,
+                on_trouble=_say,
+            )
+            self.tapped = TappedDialogues(self.writer.relay, find_tap(options.group))
+        except OSError as error:
+            raise HostIncapable(
+                "what the service asks of others cannot be recorded",
+                cause=str(error),
+                remedy="run `relive doctor`, and `make setup` if it says that all is well",
+            ) from error
+        for one in before:
+            self.tapped.resume(one)
+        self._stop = asyncio.Event()
+        self._something = asyncio.Event()
+
+    # For agents
+
+    def control_message(self, _link: ControlLink, op: str, message: dict[str, Any]) -> dict[str, Any] | None:
+        """Act on a message of an agent; see the module."""
+        if op == "close":
+            return {"op": "closed", "cursor": self.writer.last_seq, "connections": []}
+        if op == "open":
+            return self._open(message.get("commit"))
+        if op == "catch-up":
+            self.take_all()
+            return {"op": "caught-up"}
+        if op == "status":
+            return self._status()
+        return error_reply("unknown-op", f"there is no op {op!r:.50}")
+
+    def control_lost(self, link: ControlLink, *, was_last: bool) -> None:
+        """An agent went away: nothing waits for it."""
+
+    def _open(self, commit: str | None) -> dict[str, Any]:
+        self.take_all()
+        if commit is not None:
+            fields = {"commit": commit, "cursor": self.writer.last_seq, "closed_ns": 0}
+            self.writer.append(EventKind.COMMIT_TAKEN, fields=fields)
+            self.writer.flush()
+        return {"op": "opened", "cursor": self.writer.last_seq}
+
+    def _status(self) -> dict[str, Any]:
+        counts = self.tapped.counts()
+        return {
+            "op": "status",
+            "pid": os.getpid(),
+            "connections": counts.dialogues,
+            "cursor": self.writer.last_seq,
+            "recording": self.writer.is_on,
+            "events_lost": self.writer.lost,
+            "packets_lost": counts.lost,
+            "gaps": counts.gaps,
+            "packets": counts.taken,
+        }
+
+    # Recording
+
+    def take_all(self) -> int:
+        """Record all that was said by now; returns how many bytes of the ring that took."""
+        taken = self.tapped.take()
+        self._hear()
+        return taken
+
+    def _hear(self) -> None:
+        """Of what the library has to say of the recording."""
+        for post in self.writer.relay.posts():
+            if post.kind is PostKind.RECORDING_OFF:
+                self.writer.switched_off(post.extra)
+            elif post.kind is PostKind.RECORDING_ON:
+                self.writer.switched_on(post.extra)
+            elif post.kind is PostKind.SEGMENT_BEGUN:
+                self.writer.segment_begun()
+
+    async def _read(self) -> None:
+        """Take what comes, until told to stop."""
+        quiet, is_urgent = 0.0, False
+        while not self._stop.is_set():
+            taken = self.take_all()
+            if is_urgent != (taken > _MUCH):
+                is_urgent = taken > _MUCH
+                _be_nice(URGENT if is_urgent else 0)
+            quiet = 0.0 if taken else quiet + LOOK_SECONDS
+            if quiet < IDLE_SECONDS:
+                await self._sleep(LOOK_SECONDS)
+            else:
+                await self._wait()
+
+    async def _sleep(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
+
+    async def _wait(self) -> None:
+        """Until something is said, or for a while."""
+        self.tapped.wake(True)
+        if self.take_all():
+            self.tapped.wake(False)
+            return
+        self._something.clear()
+        self.loop.add_reader(self.tapped.fileno(), self._something.set)
+        try:
+            async with asyncio.timeout(_UNANSWERED_SECONDS):
+                await self._something.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self.loop.remove_reader(self.tapped.fileno())
+            self.tapped.wake(False)
+
+    # Life
+
+    def _end(self) -> None:
+        self._stop.set()
+        self._something.set()
+
+    async def serve(self) -> None:
+        """Record until SIGTERM, SIGINT or the capsule's end.
+
+        Raises:
+            CapsuleStartFailed: the control socket cannot be bound.
+        """
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self.loop.add_signal_handler(number, self._end)
+        capsule = os.pidfd_open(self.options.capsule)
+        self.loop.add_reader(capsule, self._end)
+        control = bind_control(self.options.control)
+        fields = {"pid": os.getpid(), "logs": [], "capture": "beside"}
+        self.writer.append(EventKind.RECORDER_STARTED, fields=fields)
+        self.writer.flush()
+        server = await self.loop.create_unix_server(self.hub.link, sock=control)
+        self._say_ready()
+        gc.collect()
+        gc.freeze()
+        is_over = False
+        try:
+            await self._read()
+            self.take_all()  # what the service said last, if it has ended
+            is_over = bool(select.select([capsule], [], [], 0)[0])
+        finally:
+            self.loop.remove_reader(capsule)
+            server.close()
+            self.options.control.unlink(missing_ok=True)
+            self.tapped.close(is_over=is_over)
+            self.writer.close()
+            os.close(capsule)
+
+    def _say_ready(self) -> None:
+        if self.options.ready_fd is not None:
+            os.write(self.options.ready_fd, json.dumps({"pid": os.getpid()}).encode() + b"\n")
+            os.close(self.options.ready_fd)
+
+
+def _be_nice(value: int) -> None:
+    with contextlib.suppress(PermissionError):  # a priority may be given up, and not always be had again
+        os.setpriority(os.PRIO_PROCESS, 0, value)
+
+
+def parse_options(arguments: Sequence[str]) -> BesideOptions:
+    """The options of a command line; argparse ends the process with status 2 if it is wrong."""
+    parser = argparse.ArgumentParser(
+        prog="python -m relive.proxies.egress.beside", description="Record what leaves, beside its way."
+    )
+    parser.add_argument("--group", required=True, type=Path, metavar="DIRECTORY")
+    parser.add_argument("--capsule", required=True, type=int, metavar="PID")
+    parser.add_argument("--recording", required=True, type=Path, metavar="DIR")
+    parser.add_argument("--control", required=True, type=Path, metavar="UNIXSOCKET")
+    parser.add_argument("--relay", required=True, type=Path, metavar="FILE")
+    parser.add_argument("--ready-fd", type=int, metavar="N")
+    parser.add_argument("--keep-bytes", type=int, metavar="BYTES")
+    return BesideOptions(**vars(parser.parse_args(arguments)))
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"relive egress: {text}\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the recorder; returns its exit status."""
+    options = parse_options(sys.argv[1:] if arguments is None else arguments)
+
+    def sentence_of(error: ReliveError) -> str:
+        cause = f" ({error.cause})" if error.cause is not None else ""
+        return f"Error: {error}{cause}\n"
+
+    return run(lambda: BesideRecorder(options, asyncio.get_running_loop()).serve(), sentence_of)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
