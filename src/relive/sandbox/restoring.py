@@ -43,6 +43,7 @@ from relive.sandbox.lazy.state import memory_lost, read_memory
 from relive.sandbox.limits import limits_of
 from relive.sandbox.ownership import Ownership
 from relive.sandbox.restore_request import RestoreRequest
+from relive.sandbox.rewinder import start_rewinder
 from relive.sandbox.rings import make_rings
 from relive.sandbox.unfinished import new_place
 from relive.sandbox.unwritable_databases import unwritable_databases
@@ -161,7 +162,10 @@ def _restore_in(
             outward = [one for one, inward in zip(plan.connections, plan.inward, strict=True) if not inward]
             plan = replace(plan, outside=request.outside(outward))
         closes_clients = request.clients is Clients.CLOSE
-        plan = replace(plan, answered=request.answered, pager=pager, closes_clients=closes_clients)
+        rewinds = request.rewinds and pager is None and not branch_root.is_container
+        plan = replace(
+            plan, answered=request.answered, pager=pager, closes_clients=closes_clients, rewinds=rewinds
+        )
         builder.follow(plan)
         # What nothing waits for is done while CRIU works.
         if template is None:  # else that was done for the branch of which the template was made
@@ -169,6 +173,8 @@ def _restore_in(
         unwritable = _unwritable(store, manifest, images)
         built = builder.finish()
         root = _host_pid(built)
+        if rewinds:
+            start_rewinder(directory, tools, root, plan.clock_shift_ns)
         missing = branch_root.missing_files
         stat, root_stat = procfs.read_stat(built.init), procfs.read_stat(root)
         facts = BranchFacts(

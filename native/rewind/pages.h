@@ -1,0 +1,17 @@
+/* The private memory of the process as it was, and putting that back.
+ *
+ * A page that counts as not written (tracker/userfault.h) has the content of the reference, or is zero where the reference has none. All
+ * others are written anew; what has come since is made zero, or given back. */
+#pragma once
+#include "../micro/base.h"
+
+/* Copies all of it. False: refused. */
+bool copy_reference(void);
+
+/* To be called while all threads are held, with the mappings as in the reference, just read. False: refused, and memory is half of each. */
+bool put_pages_back(void);
+
+extern size_t pages_put_back; /* by the last call */
+
+/* Writes bytes, wherever the process itself may not write either. */
+bool poke(uint64_t to, const void *from, size_t size);
