@@ -12,6 +12,8 @@
  *              3. files, positions, pages, the wall clock and registers are written
  *                                                              "done NANOSECONDS PAGES", of which it stood still
  *              "spoilt REASON" where something failed from 2 on: it was killed
+ *   verify     the same, but all memory and registers are read and compared with the reference, before it runs
+ *                                                              "done NANOSECONDS PAGES DIGEST" (rewind/digest.h)
  *
  * In the middle of a rollback, and while the reference is made, the process dies with this program. */
 #define _GNU_SOURCE
@@ -23,6 +25,7 @@
 #include "micro/round_trip.h"
 #include "micro/stopping.h"
 #include "micro/text.h"
+#include "rewind/digest.h"
 #include "rewind/files.h"
 #include "rewind/held.h"
 #include "rewind/pages.h"
@@ -39,6 +42,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -49,6 +53,7 @@ enum {
 	SETTLES_NS = 500000, /* and twice as long each time */
 	LINE = 64,
 	ASKED_WITHIN_MS = 5000,
+	BEFORE_OTHERS = -10,
 };
 #define USER_MODE_ONLY 1
 
@@ -192,21 +197,24 @@ static bool put_all_back(void)
 	       put_wall_clock_back() && give_registers();
 }
 
-static void rollback(char *answer, size_t room)
+static void rollback(char *answer, size_t room, bool verifies)
 {
-	int64_t began = now_ns();
+	const int64_t began = now_ns();
+	char tail[LINE] = "";
 
 	if (!stop_and_compare()) {
 		snprintf(answer, room, "refused %s\n", refusal);
 		return;
 	}
-	if (!put_all_back()) {
+	if (!put_all_back() || (verifies && !compare_digests())) {
 		syscall(SYS_pidfd_send_signal, process.handle, SIGKILL, NULL, 0);
 		snprintf(answer, room, "spoilt %s\n", refusal);
 		return;
 	}
 	let_go();
-	snprintf(answer, room, "done %lld %zu\n", (long long)(now_ns() - began), pages_put_back);
+	if (verifies)
+		snprintf(tail, sizeof tail, " %016llx", (unsigned long long)digest);
+	snprintf(answer, room, "done %lld %zu%s\n", (long long)(now_ns() - began), pages_put_back, tail);
 }
 
 /* -- who asks ------------------------------------------------------------------------------------------------------ */
@@ -219,8 +227,8 @@ static void answer_one(int listener)
 
 	if (asked.fd >= 0 && poll(&asked, 1, ASKED_WITHIN_MS) > 0)
 		size = read(asked.fd, line, sizeof line - 1);
-	if (size > 0 && !strcmp(line, "rollback\n")) {
-		rollback(answer, sizeof answer);
+	if (size > 0 && (!strcmp(line, "rollback\n") || !strcmp(line, "verify\n"))) {
+		rollback(answer, sizeof answer, line[0] == 'v');
 		write_all(asked.fd, answer, strlen(answer));
 	}
 	if (asked.fd >= 0)
@@ -267,10 +275,14 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: relive-rewind DIRECTORY PID [SHIFT]\n");
 		return 2;
 	}
+	/* Whoever starts it need not wait for its end. */
+	if (fork())
+		return 0;
 	signal(SIGPIPE, SIG_IGN);
 	with_files = true;
 	process.pid = atoi(argv[2]);
 	make_room();
+	setpriority(PRIO_PROCESS, 0, BEFORE_OTHERS); /* the service stands still for it */
 	if (chdir(argv[1]) || (listener = listen_here()) < 0)
 		return end_with("nothing can be made in the branch's directory");
 	if (!look_first() || (argc == 4 && !find_wall_clock(atoll(argv[3]))))

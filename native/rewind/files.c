@@ -31,6 +31,8 @@ static int file_count;
 
 static int places[PLACES_MOST]; /* open directories below which nothing may change */
 static int place_count;
+static int own_places[2]; /* in which nothing may come or go; what is in them is put back */
+static int own_place_count;
 static char *kept_entries, *entries;
 static size_t entries_size, entries_room;
 
@@ -80,7 +82,12 @@ static bool list(int directory, int depth)
 
 static bool list_places(void)
 {
+	struct stat s;
+
 	entries_size = 0;
+	for (int i = 0; i < own_place_count; i++)
+		if (fstat(own_places[i], &s) || !note("a file of Relive's", &s))
+			return refuse("its files cannot be listed");
 	for (int i = 0; i < place_count; i++)
 		if (!list(openat(places[i], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), 0))
 			return false;
@@ -198,6 +205,7 @@ static bool keep_directory(const char *directory, const char *name, bool is_mapp
 	all = opendir(path);
 	if (!all)
 		return refuse("%s cannot be listed", path);
+	own_places[own_place_count++] = fcntl(dirfd(all), F_DUPFD_CLOEXEC, 3);
 	while (well && (entry = readdir(all)))
 		well = entry->d_name[0] == '.' || keep_file(dirfd(all), entry->d_name, is_mapped);
 	closedir(all);

@@ -41,6 +41,28 @@ static void *room_for(size_t size)
 	return found == MAP_FAILED ? NULL : found;
 }
 
+bool find_present(uint64_t returned)
+{
+	uint64_t last = 0;
+	size_t count = 0;
+
+	if (!scan_all(&present, 0, 0, returned))
+		return false;
+	/* With more regions than the kernel collects at a time it says some of them twice (6.18). */
+	for (size_t i = 0; i < present.count; i++) {
+		struct region one = present.at[i];
+
+		if (one.start < last)
+			one.start = last;
+		if (one.start >= one.end)
+			continue;
+		present.at[count++] = one;
+		last = one.end;
+	}
+	present.count = count;
+	return true;
+}
+
 static bool copy_runs_of_reference(unsigned char *to)
 {
 	for (size_t i = 0; i < present.count; i++) {
@@ -67,7 +89,7 @@ bool copy_reference(void)
 	memory = open(of_process("mem"), O_RDWR | O_CLOEXEC);
 	if (process.pagemap < 0 || memory < 0)
 		return refuse("its memory cannot be opened");
-	if (!scan_all(&present, 0, 0, IS_PRESENT))
+	if (!find_present(IS_PRESENT))
 		return false;
 	for (size_t i = 0; i < present.count; i++)
 		total += present.at[i].end - present.at[i].start;
@@ -76,6 +98,18 @@ bool copy_reference(void)
 	kept = room_for((present.count + 1) * sizeof *kept);
 	to = room_for(total + PAGE);
 	return kept && to ? copy_runs_of_reference(to) : refuse("there is no room for its memory");
+}
+
+size_t kept_runs_count(void)
+{
+	return kept_count;
+}
+
+const unsigned char *kept_run(size_t which, uint64_t *start, uint64_t *end)
+{
+	*start = kept[which].start;
+	*end = kept[which].end;
+	return kept[which].content;
 }
 
 bool poke(uint64_t to, const void *from, size_t size)
@@ -191,7 +225,7 @@ bool put_pages_back(void)
 	size_t next = 0;
 
 	pages_put_back = pieces = late.count = 0;
-	if (!scan_all(&present, 0, 0, IS_WPALLOWED | IS_WRITTEN | IS_SWAPPED))
+	if (!find_present(IS_WPALLOWED | IS_WRITTEN | IS_SWAPPED))
 		return false;
 	for (size_t i = 0; i < kept_count; i++)
 		if (!put_run_back(&kept[i], &next))

@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,6 +69,13 @@ static const char *line_behind(const char *line)
 	return end ? end + 1 : line + strlen(line);
 }
 
+static bool end_text(void)
+{
+	append("", 1); /* so that it can be searched as a string */
+	text.size--;
+	return is_cut_off ? refuse("what is seen of it is too long") : true;
+}
+
 static bool say_what_connections_carried(void)
 {
 	for (int i = 0; i < kept_number_count; i++) {
@@ -83,6 +91,30 @@ static bool say_what_connections_carried(void)
 			close(fd);
 	}
 	return !is_cut_off;
+}
+
+/* What `look` leaves to be seen after a pause, as far as it can change and is told quickly. */
+static void say_limits(void)
+{
+	static const char *const files_of_process[] = { "limits", "personality", "oom_score_adj", "coredump_filter", "timerslack_ns" };
+
+	for (size_t i = 0; i < sizeof files_of_process / sizeof *files_of_process; i++)
+		say_file(files_of_process[i], of_process("%s", files_of_process[i]));
+	for (int i = 0; i < thread_count; i++) {
+		cpu_set_t allowed;
+
+		CPU_ZERO(&allowed);
+		sched_getaffinity(threads[i].tid, sizeof allowed, &allowed);
+		say("thread %d io %ld allowed ", (int)threads[i].tid, syscall(SYS_ioprio_get, 1 /* of a thread */, threads[i].tid));
+		say_bytes(&allowed, sizeof allowed);
+		say("\n");
+	}
+}
+
+static bool say_more(void)
+{
+	say_limits();
+	return say_what_connections_carried() && end_text();
 }
 
 /* -- the reference ------------------------------------------------------------------------------------------------- */
@@ -146,13 +178,6 @@ static bool keep_numbers(void)
 	return kept_number_count < POSITIONS_MOST ? true : refuse("it has too many descriptors");
 }
 
-static bool end_text(void)
-{
-	append("", 1); /* so that it can be searched as a string */
-	text.size--;
-	return is_cut_off ? refuse("what is seen of it is too long") : true;
-}
-
 bool keep_seen(void)
 {
 	if (!end_text())
@@ -160,7 +185,7 @@ bool keep_seen(void)
 	kept_maps = strdup(seen_mappings());
 	for (int i = 0; i < thread_count; i++)
 		kept_tids[kept_tid_count++] = threads[i].tid;
-	if (!kept_maps || !keep_numbers() || !say_what_connections_carried() || !end_text())
+	if (!kept_maps || !keep_numbers() || !say_more())
 		return refuse("what is seen of it cannot be kept");
 	kept_lines = compared_lines();
 	return kept_lines != NULL;
@@ -229,7 +254,7 @@ bool compare_seen(void)
 	char *before = NULL, *now = NULL;
 	bool well;
 
-	if (!end_text() || !find_extra() || !find_moved() || !say_what_connections_carried() || !end_text())
+	if (!end_text() || !find_extra() || !find_moved() || !say_more())
 		return false;
 	now = compared_lines();
 	if (extra_descriptor_count) {

@@ -43,7 +43,7 @@ from relive.sandbox.lazy.state import memory_lost, read_memory
 from relive.sandbox.limits import limits_of
 from relive.sandbox.ownership import Ownership
 from relive.sandbox.restore_request import RestoreRequest
-from relive.sandbox.rewinder import start_rewinder
+from relive.sandbox.rewinder import refuse_rewinding, start_rewinder
 from relive.sandbox.rings import make_rings
 from relive.sandbox.unfinished import new_place
 from relive.sandbox.unwritable_databases import unwritable_databases
@@ -53,6 +53,7 @@ from relive.store.disk_errors import disk_full
 __all__ = ["MakeRoot", "restore"]
 
 _MISSING_SHOWN = 100
+_RUNNING = 1  # task_state of CRIU's images
 
 
 MakeRoot = Callable[[Settings, Store, CommitId, Manifest, Path], BranchRoot]
@@ -162,7 +163,8 @@ def _restore_in(
             outward = [one for one, inward in zip(plan.connections, plan.inward, strict=True) if not inward]
             plan = replace(plan, outside=request.outside(outward))
         closes_clients = request.clients is Clients.CLOSE
-        rewinds = request.rewinds and pager is None and not branch_root.is_container
+        unfit = _unfit_to_rewind(branch_root, images, is_lazy=pager is not None) if request.rewinds else None
+        rewinds = request.rewinds and unfit is None
         plan = replace(
             plan, answered=request.answered, pager=pager, closes_clients=closes_clients, rewinds=rewinds
         )
@@ -173,6 +175,8 @@ def _restore_in(
         unwritable = _unwritable(store, manifest, images)
         built = builder.finish()
         root = _host_pid(built)
+        if unfit is not None:
+            refuse_rewinding(directory, unfit)
         if rewinds:
             start_rewinder(directory, tools, root, plan.clock_shift_ns)
         missing = branch_root.missing_files
@@ -216,6 +220,17 @@ def _restore_in(
             raise memory_lost(memory.failure) from error
         raise
     return branch
+
+
+def _unfit_to_rewind(branch_root: BranchRoot, images: Path, *, is_lazy: bool) -> str | None:
+    """Why the branch cannot be put back in place, as far as that is known before it is there."""
+    if is_lazy:
+        return "its memory comes while it runs"
+    if branch_root.is_container:
+        return "it is a container's"
+    root = next(iter(read_entries(images / "pstree.img", pb.PstreeEntry))).pid
+    core = next(iter(read_entries(images / f"core-{root}.img", pb.CoreEntry)))
+    return None if core.tc.task_state == _RUNNING else "it was stopped by a signal"
 
 
 def _start_pager(settings: Settings, store: Store, commit: CommitId, directory: Path) -> Pager | None:

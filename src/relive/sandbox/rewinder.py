@@ -21,7 +21,15 @@ from relive.kernel import procfs
 from relive.kernel.children import read_until
 from relive.sandbox.rootfs import RINGS_DIRECTORY
 
-__all__ = ["CannotRewind", "PutBack", "Spoilt", "put_back", "start_rewinder", "stop_before_it_runs"]
+__all__ = [
+    "CannotRewind",
+    "PutBack",
+    "Spoilt",
+    "put_back",
+    "refuse_rewinding",
+    "start_rewinder",
+    "stop_before_it_runs",
+]
 
 _SOCKET, _LOOK, _REFUSED = "rewind.sock", "rewind.look", "rewind.refused"
 _READY_WITHIN = 30.0  # [s] to copy all memory
@@ -40,10 +48,20 @@ class Spoilt(CannotRewind):
 
 @dataclass(frozen=True, slots=True)
 class PutBack:
-    """How long the service stood still for it [ns], and how many pages were written."""
+    """How long the service stood still for it [ns], and how many pages were written.
+
+    Attributes:
+        digest: of all memory and registers, which were read and compared; two restores of one commit have the same. None: not asked for.
+    """
 
     paused_ns: int
     pages: int
+    digest: str | None = None
+
+
+def refuse_rewinding(directory: Path, reason: str) -> None:
+    """Have ``put_back`` say why the branch of a directory cannot be put back in place."""
+    (directory / _REFUSED).write_text(reason)
 
 
 def stop_before_it_runs(root: int) -> None:
@@ -74,7 +92,7 @@ def start_rewinder(directory: Path, tools: CriuTools, root: int, shift_ns: int |
     try:
         _start(directory, tools, root, shift_ns)
     except CannotRewind as refusal:
-        (directory / _REFUSED).write_text(str(refusal))
+        refuse_rewinding(directory, str(refusal))
 
 
 def _start(directory: Path, tools: CriuTools, root: int, shift_ns: int | None) -> None:
@@ -82,7 +100,7 @@ def _start(directory: Path, tools: CriuTools, root: int, shift_ns: int | None) -
     try:
         if len(procfs.tree_of(root)) != 1:
             raise CannotRewind("it is more than one process")
-        with subprocess.Popen(
+        with subprocess.Popen(  # what is started goes on in a child, which is nobody's
             [str(tools.rewind), str(directory), str(root), *shift],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -91,13 +109,7 @@ def _start(directory: Path, tools: CriuTools, root: int, shift_ns: int | None) -
             cwd="/",
             start_new_session=True,
         ) as process:
-            try:
-                _converse(process, directory / _LOOK)
-            except BaseException:
-                process.kill()
-                raise
-            # Only its streams are closed at the end: it lives on, and is waited for by nobody.
-            process.returncode = 0
+            _converse(process, directory / _LOOK)
     except OSError as error:
         raise CannotRewind(f"its rewinder cannot be started: {error}") from error
     finally:
@@ -149,8 +161,11 @@ def _check(seen: Seen) -> None:
             raise FullCommitNeeded(f"it writes to a file by a mapping: {name}")
 
 
-def put_back(directory: Path) -> PutBack:
+def put_back(directory: Path, *, verifies: bool = False) -> PutBack:
     """Put the branch of a directory back to what it was before it ran.
+
+    Args:
+        verifies: read all of it before it runs, and compare it with what it was.
 
     Raises:
         CannotRewind: it has no rewinder, or something differs that cannot be put back. Spoilt: see there.
@@ -161,7 +176,7 @@ def put_back(directory: Path) -> PutBack:
         stack.callback(os.close, place)
         try:
             line.connect(f"/proc/self/fd/{place}/{_SOCKET}")  # the whole path may be too long
-            line.sendall(b"rollback\n")
+            line.sendall(b"verify\n" if verifies else b"rollback\n")
             answer = line.recv(_ANSWER_MOST).decode(errors="replace").strip()
         except (FileNotFoundError, ConnectionRefusedError):
             raise CannotRewind(_why_not(directory)) from None
@@ -169,8 +184,8 @@ def put_back(directory: Path) -> PutBack:
             raise Spoilt(f"its rewinder did not answer: {error}") from error
     kind, _, rest = answer.partition(" ")
     if kind == "done":
-        paused, pages = rest.split()
-        return PutBack(int(paused), int(pages))
+        paused, pages, *digest = rest.split()
+        return PutBack(int(paused), int(pages), *digest)
     if kind == "refused":
         raise CannotRewind(rest)
     raise Spoilt(rest or "its rewinder has died")
