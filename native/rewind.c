@@ -46,6 +46,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <time.h>
 
 enum {
@@ -66,6 +67,7 @@ char refusal[256];
 
 static struct thread *kept; /* the threads of the reference */
 static int kept_count;
+static bool is_spoilt; /* the process was killed */
 
 bool refuse(const char *form, ...)
 {
@@ -208,6 +210,7 @@ static void rollback(char *answer, size_t room, bool verifies)
 	}
 	if (!put_all_back() || (verifies && !compare_digests())) {
 		syscall(SYS_pidfd_send_signal, process.handle, SIGKILL, NULL, 0);
+		is_spoilt = true;
 		snprintf(answer, room, "spoilt %s\n", refusal);
 		return;
 	}
@@ -219,7 +222,8 @@ static void rollback(char *answer, size_t room, bool verifies)
 
 /* -- who asks ------------------------------------------------------------------------------------------------------ */
 
-static void answer_one(int listener)
+/* Whether it is of use yet. A thread of the process that ended while it was held is ours to take note of. */
+static bool answer_one(int listener)
 {
 	struct pollfd asked = { .fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC), .events = POLLIN };
 	char line[LINE] = "", answer[sizeof refusal + LINE];
@@ -233,6 +237,9 @@ static void answer_one(int listener)
 	}
 	if (asked.fd >= 0)
 		close(asked.fd);
+	while (waitpid(-1, NULL, __WALL | WNOHANG) > 0)
+		;
+	return !is_spoilt;
 }
 
 static int listen_here(void)
@@ -250,8 +257,8 @@ static void serve(int listener)
 	while (poll(both, 2, -1) > 0 || errno == EINTR) {
 		if (both[0].revents)
 			return; /* it has ended */
-		if (both[1].revents)
-			answer_one(listener);
+		if (both[1].revents && !answer_one(listener))
+			return;
 	}
 }
 

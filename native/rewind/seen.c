@@ -17,7 +17,11 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
-enum { POSITIONS_MOST = 4096 };
+enum {
+	POSITIONS_MOST = 4096,
+	LABEL = 24, /* [bytes] of a line, which say what it is of */
+	AROUND = 30,
+};
 
 /* Of the reference: the lines that are compared, mappings, what the round trip told. */
 static char *kept_lines, *kept_maps, *kept_hidden;
@@ -239,14 +243,18 @@ static bool find_moved(void)
 
 static bool refuse_difference(const char *before, const char *now)
 {
-	const char *from = now;
+	const char *from = now, *near;
+	int left;
 
 	while (*before && *before == *now) {
 		if (*now == '\n')
 			from = now + 1;
 		before++, now++;
 	}
-	return refuse("something has changed: %.*s", (int)strcspn(from, "\n") > 160 ? 160 : (int)strcspn(from, "\n"), from);
+	near = now - from > AROUND + LABEL ? now - AROUND : from + strnlen(from, LABEL);
+	left = (int)strcspn(near, "\n");
+	return refuse("something has changed: %.*s%.*s", (int)strcspn(from, "\n") < LABEL ? (int)strcspn(from, "\n") : LABEL, from,
+		      left < 3 * AROUND ? left : 3 * AROUND, near);
 }
 
 bool compare_seen(void)

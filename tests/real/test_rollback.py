@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
 import random
 import shutil
@@ -70,13 +71,19 @@ def branch(relive: Relive, scrambled: Scrambled) -> Restored:
     return relive.restore(scrambled.commits[0], scrambled.port)
 
 
-@pytest.fixture(scope="module")
-def rewound(scrambled: Scrambled) -> Iterator[Restored]:
-    """Put back once, so that what it is is kept; those tests that use it leave it so."""
-    restored = scrambled.relive.restore(scrambled.commits[0], scrambled.port)
-    scrambled.relive("rollback", restored.id)
-    yield restored
-    restored.stop()
+NOT_IN_PLACE = {
+    "file": "a file has changed",
+    "new": "a file has changed",
+    "child": "children",
+    "handler": "SigCgt",
+    "timer": "timers",
+    "umask": "Umask",
+    "thread": "a thread has ended",
+    "pipe": "out=",
+    "closed": "fd ",
+    "unmapped": "a mapping is gone",
+}
+"""What the service does, and a word of why that is not put back in place."""
 
 
 def rewinder_of(root: int) -> int:
@@ -164,49 +171,37 @@ def test_it_is_put_back_in_place(relive: Relive, scrambled: Scrambled, branch: R
     assert ask(host_port, "/") == scrambled.told[0]
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ("file", "a file has changed"),
-        ("new", "a file has changed"),
-        ("child", "children"),
-        ("handler", "SigCgt"),
-        ("timer", "timers"),
-        ("umask", "Umask"),
-        ("thread", "a thread has ended"),
-        ("pipe", "in=1"),
-        ("closed", "fd "),
-        ("unmapped", "a mapping is gone"),
-    ],
-)
-def test_what_cannot_be_put_back_is_restored_anew(
-    relive: Relive, scrambled: Scrambled, rewound: Restored, change: str, reason: str
-) -> None:
-    host_port, before = rewound.ports[scrambled.port], rewound.inner.facts.root
-    with Http(host_port) as client:
-        client("POST", f"/{change}")
-    said = relive.say("rollback", rewound.id).stderr
-    assert "cannot be put back in place" in said and reason in said
-    assert rewound.inner.facts.root != before and ask(host_port, "/") == scrambled.told[0]
+def test_what_cannot_be_put_back_is_restored_anew(relive: Relive, scrambled: Scrambled, branch: Restored) -> None:
+    relive("rollback", branch.id)
+    host_port = branch.ports[scrambled.port]
+    for change, reason in NOT_IN_PLACE.items():
+        before = branch.inner.facts.root
+        with Http(host_port) as client:
+            client("POST", f"/{change}")
+        said = relive.say("rollback", branch.id).stderr
+        assert "cannot be put back in place" in said and reason in said, change
+        assert branch.inner.facts.root != before and ask(host_port, "/") == scrambled.told[0]
 
 
-@pytest.mark.parametrize("number", range(6))
 def test_a_rewinder_killed_at_any_moment_leaves_no_half_state(
-    relive: Relive, scrambled: Scrambled, rewound: Restored, number: int
+    relive: Relive, scrambled: Scrambled, branch: Restored
 ) -> None:
-    """The service runs on, or has ended with it; then it comes to life anew."""
-    host_port = rewound.ports[scrambled.port]
-    with Http(host_port) as client:
-        client("POST", "/churn")
-    directory, facts = rewound.inner.directory, rewound.inner.facts
-    rewinder = rewinder_of(facts.root)
-    killer = threading.Timer(number * 0.0005, os.kill, (rewinder, signal.SIGKILL))
-    killer.start()
-    with contextlib.suppress(CannotRewind):
-        put_back(directory)
-    killer.join()
-    relive("rollback", rewound.id)
-    assert ask(host_port, "/") == scrambled.told[0]
+    """The service runs on as it was, or is put back, or has ended with the rewinder; then it comes to life anew."""
+    relive("rollback", branch.id)
+    host_port = branch.ports[scrambled.port]
+    for number in range(5):
+        with Http(host_port) as client:
+            changed = client("POST", "/pages")
+        rewinder, directory = rewinder_of(branch.inner.facts.root), branch.inner.directory
+        killer = threading.Timer(number * 0.0006, os.kill, (rewinder, signal.SIGKILL))
+        killer.start()
+        with contextlib.suppress(CannotRewind):
+            put_back(directory)
+        killer.join()
+        with contextlib.suppress(OSError, http.client.HTTPException), Http(host_port) as client:
+            assert client("GET", "/") in (changed, scrambled.told[0])
+        relive("rollback", branch.id)
+        assert ask(host_port, "/") == scrambled.told[0]
 
 
 def test_what_it_cannot_become_is_refused(relive: Relive, scrambled: Scrambled, branch: Restored) -> None:

@@ -73,6 +73,7 @@ def make_child() -> None:
 
 CHANGES = {
     "/churn": churn,
+    "/pages": change_pages,
     # What cannot be put back in place.
     "/file": write_file,
     "/child": make_child,
