@@ -91,7 +91,9 @@ def rewinder_of(root: int) -> int:
     found = [
         int(entry.name)
         for entry in Path("/proc").iterdir()
-        if entry.name.isdigit() and _words_of(entry)[:1] == ["relive-rewind"] and str(root) in _words_of(entry)
+        if entry.name.isdigit()
+        and _words_of(entry)[:1] == ["relive-rewind"]
+        and str(root) in _words_of(entry)
     ]
     assert len(found) == 1
     return found[0]
@@ -147,8 +149,7 @@ def test_it_is_again_what_its_commit_was(relive: Relive, scrambled: Scrambled) -
 
 
 def test_it_is_put_back_in_place(relive: Relive, scrambled: Scrambled, branch: Restored) -> None:
-    """GIVEN what a rewinder keeps; WHEN mappings, heap, threads, descriptors change at random; THEN all memory and registers are again as
-    in another branch of the commit, which is the same process as before."""
+    """Mappings, heap, threads, descriptors change at random; and all memory and registers are again as in another branch."""
     relive("rollback", branch.id)  # pays for the rewinder
     kept, host_port = branch.inner, branch.ports[scrambled.port]
     other = relive.restore(scrambled.commits[0])
@@ -171,7 +172,9 @@ def test_it_is_put_back_in_place(relive: Relive, scrambled: Scrambled, branch: R
     assert ask(host_port, "/") == scrambled.told[0]
 
 
-def test_what_cannot_be_put_back_is_restored_anew(relive: Relive, scrambled: Scrambled, branch: Restored) -> None:
+def test_what_cannot_be_put_back_is_restored_anew(
+    relive: Relive, scrambled: Scrambled, branch: Restored
+) -> None:
     relive("rollback", branch.id)
     host_port = branch.ports[scrambled.port]
     for change, reason in NOT_IN_PLACE.items():

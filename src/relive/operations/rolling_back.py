@@ -1,7 +1,7 @@
 """Rolling back: a branch is again what its commit was, or another commit of the same life, under its id, name and ports.
 
-Where a rewinder keeps what the branch was before it ran (``sandbox.rewinder``), and what differs can be put back, that is done in place.
-Else, and always at the first time:
+Where a rewinder keeps what the branch was before it ran (``sandbox.rewinder``), and what differs can be put back, that is done in
+place. Else, and always at the first time:
 
 1. The commit is restored beside the branch, which meanwhile goes on. What comes to life is *owned*: it ends with this process.
    A rewinder keeps what it is, for the next time.
@@ -65,8 +65,8 @@ def rollback(settings: Settings, wish: RollbackWish, progress: Progress) -> Bran
     with _alone(settings, old):
         if in_place := _put_back(old, commit, progress):
             return in_place
-        wish = _as_restored(old, commit)
-        new = bring_to_life(settings, store, commit, wish, old.facts.name, is_owned=True, rewinds=True)
+        again = _as_restored(old, commit)
+        new = bring_to_life(settings, store, commit, again, old.facts.name, is_owned=True, rewinds=True)
         try:
             _replace(old, new)
         except BaseException:
@@ -89,7 +89,9 @@ def _put_back(branch: Branch, commit: CommitId, progress: Progress) -> BranchFac
     except CannotRewind as refusal:
         progress.status(f"It cannot be put back in place: {refusal}.")
         return None
-    progress.status(f"It was put back in place: {done.pages} pages, and stood still for {duration(done.paused_ns // 1000)}.")
+    progress.status(
+        f"It was put back in place: {done.pages} pages, and stood still for {duration(done.paused_ns // 1000)}."
+    )
     took = (time.monotonic_ns() - began) // 1000
     return branch.facts.model_copy(update={"restore_us": took})
 

@@ -163,10 +163,12 @@ def _restore_in(
             outward = [one for one, inward in zip(plan.connections, plan.inward, strict=True) if not inward]
             plan = replace(plan, outside=request.outside(outward))
         closes_clients = request.clients is Clients.CLOSE
-        unfit = _unfit_to_rewind(branch_root, images, is_lazy=pager is not None) if request.rewinds else None
-        rewinds = request.rewinds and unfit is None
         plan = replace(
-            plan, answered=request.answered, pager=pager, closes_clients=closes_clients, rewinds=rewinds
+            plan,
+            answered=request.answered,
+            pager=pager,
+            closes_clients=closes_clients,
+            rewinds=request.rewinds and _may_rewind(directory, branch_root, is_lazy=pager is not None),
         )
         builder.follow(plan)
         # What nothing waits for is done while CRIU works.
@@ -174,11 +176,7 @@ def _restore_in(
             sweep(settings)
         unwritable = _unwritable(store, manifest, images)
         built = builder.finish()
-        root = _host_pid(built)
-        if unfit is not None:
-            refuse_rewinding(directory, unfit)
-        if rewinds:
-            start_rewinder(directory, tools, root, plan.clock_shift_ns)
+        root = _running_root(built, plan, directory, tools)
         missing = branch_root.missing_files
         stat, root_stat = procfs.read_stat(built.init), procfs.read_stat(root)
         facts = BranchFacts(
@@ -222,15 +220,29 @@ def _restore_in(
     return branch
 
 
-def _unfit_to_rewind(branch_root: BranchRoot, images: Path, *, is_lazy: bool) -> str | None:
-    """Why the branch cannot be put back in place, as far as that is known before it is there."""
-    if is_lazy:
-        return "its memory comes while it runs"
-    if branch_root.is_container:
-        return "it is a container's"
+def _may_rewind(directory: Path, branch_root: BranchRoot, *, is_lazy: bool) -> bool:
+    """Whether it may be put back in place, as far as that is known before it is there; else the reason is left in its directory."""
+    images = directory / "images"
     root = next(iter(read_entries(images / "pstree.img", pb.PstreeEntry))).pid
     core = next(iter(read_entries(images / f"core-{root}.img", pb.CoreEntry)))
-    return None if core.tc.task_state == _RUNNING else "it was stopped by a signal"
+    reasons = {
+        "its memory comes while it runs": is_lazy,
+        "it is a container's": branch_root.is_container,
+        "it was stopped by a signal": core.tc.task_state != _RUNNING,
+    }
+    for reason, is_so in reasons.items():
+        if is_so:
+            refuse_rewinding(directory, reason)
+            return False
+    return True
+
+
+def _running_root(built: Built, plan: BranchPlan, directory: Path, tools: CriuTools) -> int:
+    """Host pid of the restored root; what it is is kept before it runs, where that is wanted."""
+    root = _host_pid(built)
+    if plan.rewinds:
+        start_rewinder(directory, tools, root, plan.clock_shift_ns)
+    return root
 
 
 def _start_pager(settings: Settings, store: Store, commit: CommitId, directory: Path) -> Pager | None:

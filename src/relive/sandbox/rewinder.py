@@ -1,7 +1,8 @@
 """The process beside a branch that keeps what it was before it ran, and puts that back in place: ``native/rewind.c``.
 
-Only a branch of one process can have one, and not where something of its state cannot be seen or put back (``_check``). Its service is
-made to stand still before it runs (``stop_before_it_runs``), the rewinder takes it over and lets it go; it ends with it.
+Only a branch of one process can have one, and not where something of its state cannot be seen or put back (``_check``). Its
+service is made to stand still before it runs (``stop_before_it_runs``), the rewinder takes it over and lets it go; it ends with it.
+What is compared and what is written back: docs/rollback.md.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class PutBack:
     """How long the service stood still for it [ns], and how many pages were written.
 
     Attributes:
-        digest: of all memory and registers, which were read and compared; two restores of one commit have the same. None: not asked for.
+        digest: of all memory and registers, which were read and compared; two restores of one commit have the same. None: not asked
+            for.
     """
 
     paused_ns: int

@@ -1,4 +1,7 @@
-"""Tells a hash of 4 MB of memory and a file's content; POST / changes both, and makes a thread and descriptors. POST /NAME: one change."""
+"""Tells a hash of 4 MB of memory and a file's content; POST / changes both, and makes a thread and descriptors.
+
+POST /NAME makes one change of ``CHANGES``.
+"""
 
 from __future__ import annotations
 
@@ -40,14 +43,15 @@ def start_thread() -> None:
 
 
 def churn() -> None:
-    """Mappings that come and go, a heap that grows, memory given back, descriptors, threads, words on stdout: what can be put back."""
+    """What can be put back: mappings, a heap that grows, memory given back, descriptors, threads, words on stdout."""
     address = ctypes.addressof(ctypes.c_char.from_buffer(held))
     steps = [
         change_pages,
         start_thread,
         lambda: more.append(os.pipe()),
         lambda: more.append(socket.socketpair()),
-        lambda: more.append(Path(__file__).open("rb")),
+        lambda: more.append(os.open("/dev/zero", os.O_RDONLY)),
+        lambda: more.append(os.open("/etc/passwd", os.O_RDONLY)),
         lambda: more.append(mmap.mmap(-1, random.randrange(1, 600) * PAGE, flags=mmap.MAP_PRIVATE)),
         lambda: more.append([os.urandom(40) for _ in range(random.randrange(20_000))]),
         lambda: more.append(bytearray(random.randrange(1 << 22))),
@@ -82,7 +86,7 @@ CHANGES = {
     "/umask": lambda: os.umask(0o77),
     "/thread": waits.set,
     "/pipe": lambda: pair[0].send(b"x"),
-    "/closed": lambda: pair[0].close(),
+    "/closed": pair[0].close,
     "/unmapped": lent.close,
     "/new": lambda: Path("/tmp/relive-test-new").touch(),
 }
