@@ -2,9 +2,9 @@
 
     python benchmarks/rollback.py [--pages 10 --pages 400 --pages 4000] [--rounds 100] [--megabytes 20] [--json]
 
-For each round a Python service writes to so many pages of its memory, at random, for a request; then its branch is put back in
+For each round a Python service writes to so many pages of its memory, at random; then its branch is put back in
 place, and every tenth time another branch is restored anew. *in place*: as an API call; *stood still*: as the rewinder measures it
-(native); *anew*: as an API call. In the end all memory and registers are compared with those of another branch that was just restored.
+(native); *anew*: as an API call. In the end all memory and registers are compared with those of a branch that was just restored.
 """
 
 from __future__ import annotations
