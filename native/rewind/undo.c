@@ -6,12 +6,11 @@
 #include "seen.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-enum { STEPS_MOST = 4096, LINE_MOST = 4400, RIGHTS = 4 };
+enum { STEPS_MOST = 4096, RIGHTS = 4 };
 
 struct line {
 	unsigned long long start, end, offset;

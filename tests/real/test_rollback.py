@@ -73,14 +73,10 @@ def branch(relive: Relive, scrambled: Scrambled) -> Restored:
 
 NOT_IN_PLACE = {
     "file": "a file has changed",
-    "new": "a file has changed",
     "child": "children",
-    "handler": "SigCgt",
-    "timer": "timers",
-    "umask": "Umask",
+    "action": "?action 2",  # told by a round trip only
     "thread": "a thread has ended",
     "pipe": "out=",
-    "closed": "fd ",
     "unmapped": "a mapping is gone",
 }
 """What the service does, and a word of why that is not put back in place."""
@@ -155,7 +151,9 @@ def test_it_is_put_back_in_place(relive: Relive, scrambled: Scrambled, branch: R
     other = relive.restore(scrambled.commits[0])
     relive("rollback", other.id)
     fresh = put_back(other.inner.directory, verifies=True).digest
-    began = ask(host_port, "/time")["time"]
+    later = ask(host_port, "/time")["time"]
+    put_back(kept.directory)
+    assert ask(host_port, "/time")["time"] < later  # the recorded clock begins anew
     for _ in range(8):
         with Http(host_port) as client:
             for _ in range(random.randrange(3)):
@@ -168,7 +166,6 @@ def test_it_is_put_back_in_place(relive: Relive, scrambled: Scrambled, branch: R
         said = relive.say("rollback", branch.id)
     assert "put back in place" in said.stderr and "pages" in said.stderr
     assert branch.inner.facts.root == kept.facts.root and branch.output() == ""
-    assert ask(host_port, "/time")["time"] - began < 1.0
     assert ask(host_port, "/") == scrambled.told[0]
 
 
@@ -192,11 +189,11 @@ def test_a_rewinder_killed_at_any_moment_leaves_no_half_state(
     """The service runs on as it was, or is put back, or has ended with the rewinder; then it comes to life anew."""
     relive("rollback", branch.id)
     host_port = branch.ports[scrambled.port]
-    for number in range(5):
+    for number in range(3):
         with Http(host_port) as client:
             changed = client("POST", "/pages")
         rewinder, directory = rewinder_of(branch.inner.facts.root), branch.inner.directory
-        killer = threading.Timer(number * 0.0006, os.kill, (rewinder, signal.SIGKILL))
+        killer = threading.Timer(number * 0.001, os.kill, (rewinder, signal.SIGKILL))
         killer.start()
         with contextlib.suppress(CannotRewind):
             put_back(directory)

@@ -81,14 +81,10 @@ CHANGES = {
     # What cannot be put back in place.
     "/file": write_file,
     "/child": make_child,
-    "/handler": lambda: signal.signal(signal.SIGUSR2, lambda *_: None),
-    "/timer": lambda: signal.setitimer(signal.ITIMER_REAL, 600),
-    "/umask": lambda: os.umask(0o77),
+    "/action": lambda: signal.siginterrupt(signal.SIGINT, False),
     "/thread": waits.set,
     "/pipe": lambda: pair[0].send(b"x"),
-    "/closed": pair[0].close,
     "/unmapped": lent.close,
-    "/new": lambda: Path("/tmp/relive-test-new").touch(),
 }
 
 
