@@ -7,7 +7,7 @@
 
 enum { THREAD_ENDS_MS = 2000 };
 
-/* Takes over all threads of a process that stands still by SIGSTOP, with their registers; it is killed when this program ends. False: refused. */
+/* Takes over all threads of a process that stands still by SIGSTOP, with their registers; it dies with us from here on. False: refused. */
 bool take_over(void);
 
 /* Takes the SIGSTOP away; all threads stand still for us alone. False: refused. */

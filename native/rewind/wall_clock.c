@@ -12,7 +12,7 @@
 enum { VDSO_MOST = 16 * PAGE, PLACES = 6 };
 #define SECOND 1000000000LL
 
-static uint64_t places[PLACES]; /* addresses, in turn of seconds and of what is left of them: nanoseconds, but microseconds in the second pair */
+static uint64_t places[PLACES]; /* addresses, in turn of what is left of a second (in the second pair in microseconds) and of seconds */
 static int place_count;
 static long long shift, kept_at;
 
