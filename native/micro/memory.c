@@ -100,7 +100,7 @@ static bool scan_more(struct run_list *list, uint64_t flags, uint64_t mask, uint
 	return true;
 }
 
-static bool scan_all(struct run_list *list, uint64_t flags, uint64_t mask, uint64_t returned)
+bool scan_all(struct run_list *list, uint64_t flags, uint64_t mask, uint64_t returned)
 {
 	list->count = list->size = 0;
 	return scan_more(list, flags, mask, returned);
@@ -166,8 +166,7 @@ bool copy_more_ahead(void)
 	return open_pagemap() && scan_more(&ahead, SCAN_WP_MATCHING, IS_WRITTEN, IS_PRESENT) && copy_runs(&ahead, known, COPIED_MOST);
 }
 
-/* Has writes to the pages of regions noted anew; of memory without files also of what lies between two of one mapping. */
-static bool protect(const struct run_list *list)
+bool protect(const struct run_list *list)
 {
 	protected.count = 0;
 	for (size_t i = 0; i < list->count;) {

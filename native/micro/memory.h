@@ -27,5 +27,11 @@ bool copy_more_ahead(void); /* once more, beside what was copied before */
 /* With all stopped: what there is of memory, and copies of what may differ from the last copy. */
 bool copy_late(void);
 
+/* All regions of pages that a dump would hold, in the mappings as they were read last (PAGEMAP_SCAN). False: refused. */
+bool scan_all(struct run_list *list, uint64_t flags, uint64_t mask, uint64_t returned);
+
+/* Has writes to the pages of regions noted anew; of memory without files also of what lies between two of one mapping. False: refused. */
+bool protect(const struct run_list *list);
+
 /* Gives back what copies took, but for as much as most commits need. */
 void forget_copies(void);

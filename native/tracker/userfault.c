@@ -236,9 +236,25 @@ static bool give_back(struct process *p)
 	       !ptrace(PTRACE_SETREGS, p->pid, 0, &r);
 }
 
-static const char *borrow(struct process *p, int unused)
+const char *put_to_use(struct process *p)
 {
 	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP | WP_UNPOPULATED | WP_ASYNC };
+
+	if (ioctl(p->uffd, UFFDIO_API, &api))
+		return "this kernel cannot note writes (Linux 6.7)";
+	return look_at_mappings(p);
+}
+
+const char *find_what_is_borrowed(struct process *p)
+{
+	int unused;
+	const char *reason = look_at_descriptors(p->pid, &unused);
+
+	return reason ? reason : look_at_mappings(p);
+}
+
+static const char *borrow(struct process *p, int unused)
+{
 	const char *reason = NULL;
 	long fd = unused;
 
@@ -274,10 +290,8 @@ static const char *borrow(struct process *p, int unused)
 			reason = "its userfaultfd could not be taken over";
 		if (borrowed_call(p, SYS_close, fd) != 0)
 			reason = "its userfaultfd could not be closed in it";
-		else if (!reason && ioctl(p->uffd, UFFDIO_API, &api))
-			reason = "this kernel cannot note writes (Linux 6.7)";
 		else if (!reason)
-			reason = look_at_mappings(p);
+			reason = put_to_use(p);
 	}
 	if (!give_back(p))
 		reason = "its registers could not be given back"; /* its frame does that when it is let go */

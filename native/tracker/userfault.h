@@ -17,3 +17,8 @@ long status_number(pid_t pid, const char *name, long missing);
 /* Makes p->uffd, with all that is to be tracked registered, and finds p->call, p->restore and p->stack; p->pid and p->handle are there.
  * Returns NULL, or the reason why the process cannot be tracked; it runs on in either case. */
 const char *make_userfaultfd(struct process *p);
+
+/* For who holds the process and has it make the userfaultfd by himself: finds p->call, p->restore and p->stack before (p->uffd < 0), and
+ * begins the tracking with p->uffd. NULL, or the reason why that cannot be. */
+const char *find_what_is_borrowed(struct process *p);
+const char *put_to_use(struct process *p);

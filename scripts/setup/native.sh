@@ -20,8 +20,9 @@ for source in "$REPO"/native/*.c; do
     name=$(basename "$source" .c)
     place=$RELIVE_TOOLS
     parts=("$source" "$REPO/native/$name"/*.c)
-    # Both make a process hand out a userfaultfd.
+    # All three make a process hand out a userfaultfd; two look at all of it.
     [[ $name != micro ]] || parts+=("$REPO"/native/tracker/*.c)
+    [[ $name != rewind ]] || parts+=("$REPO"/native/{tracker,micro}/*.c)
     if [[ $name == *_abi3 ]]; then
         # Without the C library: its symbols are then asked for without their versions, so that older and other libraries have them.
         # Optimised as one file (-flto): the parts call each other for every few bytes. It loads in

@@ -49,6 +49,7 @@ SMALLEST: dict[str, str] = {
     "pause": "--rounds 1 --program python-12",
     "proxy": "--seconds 0.1 --rounds 1 --service raw",
     "reproduction": "--times 1 --only dnsplans",
+    "rollback": "--pages 10 --rounds 1",
     "start": "--rounds 1",
     "store": "--rounds 1 --series fastapi",
     "stubs": "--calls 5 --rounds 1",

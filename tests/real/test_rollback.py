@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import os
+import random
 import shutil
 import signal
 import socket
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +26,7 @@ from relive.operations import rolling_back
 from relive.operations.progress import Silent
 from relive.operations.rolling_back import RollbackWish, rollback
 from relive.sandbox.branch import Branch, find_branch, list_branches
+from relive.sandbox.rewinder import CannotRewind, put_back
 from support.ports import free_port
 from support.waiting import eventually
 
@@ -66,6 +71,38 @@ def branch(relive: Relive, scrambled: Scrambled) -> Restored:
     return relive.restore(scrambled.commits[0], scrambled.port)
 
 
+NOT_IN_PLACE = {
+    "file": "a file has changed",
+    "child": "children",
+    "action": "?action 2",  # told by a round trip only
+    "thread": "a thread has ended",
+    "pipe": "out=",
+    "unmapped": "a mapping is gone",
+}
+"""What the service does, and a word of why that is not put back in place."""
+
+
+def rewinder_of(root: int) -> int:
+    """The process that keeps what this one was."""
+    found = [
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit()
+        and _words_of(entry)[:1] == ["relive-rewind"]
+        and str(root) in _words_of(entry)
+    ]
+    assert len(found) == 1
+    return found[0]
+
+
+def _words_of(process: Path) -> list[str]:
+    try:
+        first, *others = (process / "cmdline").read_bytes().decode().split("\0")
+    except (OSError, ValueError):
+        return []
+    return [Path(first).name, *others]
+
+
 def asked_for(facts: BranchFacts) -> tuple[object, ...]:
     is_lazy = facts.pager is not None
     return (facts.name, facts.commit, facts.clock, facts.clients, facts.wants_stubs, facts.speed, is_lazy)
@@ -105,6 +142,66 @@ def test_it_is_again_what_its_commit_was(relive: Relive, scrambled: Scrambled) -
     assert ask(host_port, "/") == scrambled.told[1]
     assert [one.facts.id for one in list_branches(relive.settings)] == [branch.id]
     assert len(list(relive.settings.branches.iterdir())) == 1
+
+
+def test_it_is_put_back_in_place(relive: Relive, scrambled: Scrambled, branch: Restored) -> None:
+    """Mappings, heap, threads, descriptors change at random; and all memory and registers are again as in another branch."""
+    relive("rollback", branch.id)  # pays for the rewinder
+    kept, host_port = branch.inner, branch.ports[scrambled.port]
+    other = relive.restore(scrambled.commits[0])
+    relive("rollback", other.id)
+    fresh = put_back(other.inner.directory, verifies=True).digest
+    later = ask(host_port, "/time")["time"]
+    put_back(kept.directory)
+    assert ask(host_port, "/time")["time"] < later  # the recorded clock begins anew
+    for _ in range(8):
+        with Http(host_port) as client:
+            for _ in range(random.randrange(3)):
+                client("POST", "/churn")
+        assert put_back(kept.directory, verifies=True).digest == fresh
+        assert ask(host_port, "/") == scrambled.told[0]
+    # The client is still there when it is put back: its connection is closed, not kept.
+    with Http(host_port) as client:
+        client("POST", "/churn")
+        said = relive.say("rollback", branch.id)
+    assert "put back in place" in said.stderr and "pages" in said.stderr
+    assert branch.inner.facts.root == kept.facts.root and branch.output() == ""
+    assert ask(host_port, "/") == scrambled.told[0]
+
+
+def test_what_cannot_be_put_back_is_restored_anew(
+    relive: Relive, scrambled: Scrambled, branch: Restored
+) -> None:
+    relive("rollback", branch.id)
+    host_port = branch.ports[scrambled.port]
+    for change, reason in NOT_IN_PLACE.items():
+        before = branch.inner.facts.root
+        with Http(host_port) as client:
+            client("POST", f"/{change}")
+        said = relive.say("rollback", branch.id).stderr
+        assert "cannot be put back in place" in said and reason in said, change
+        assert branch.inner.facts.root != before and ask(host_port, "/") == scrambled.told[0]
+
+
+def test_a_rewinder_killed_at_any_moment_leaves_no_half_state(
+    relive: Relive, scrambled: Scrambled, branch: Restored
+) -> None:
+    """The service runs on as it was, or is put back, or has ended with the rewinder; then it comes to life anew."""
+    relive("rollback", branch.id)
+    host_port = branch.ports[scrambled.port]
+    for number in range(3):
+        with Http(host_port) as client:
+            changed = client("POST", "/pages")
+        rewinder, directory = rewinder_of(branch.inner.facts.root), branch.inner.directory
+        killer = threading.Timer(number * 0.001, os.kill, (rewinder, signal.SIGKILL))
+        killer.start()
+        with contextlib.suppress(CannotRewind):
+            put_back(directory)
+        killer.join()
+        with contextlib.suppress(OSError, http.client.HTTPException), Http(host_port) as client:
+            assert client("GET", "/") in (changed, scrambled.told[0])
+        relive("rollback", branch.id)
+        assert ask(host_port, "/") == scrambled.told[0]
 
 
 def test_what_it_cannot_become_is_refused(relive: Relive, scrambled: Scrambled, branch: Restored) -> None:

@@ -101,6 +101,11 @@ class CriuTools:
         return self.directory / "relive-micro"
 
     @property
+    def rewind(self) -> Path:
+        """Keeps what a branch was, and puts that back."""
+        return self.directory / "relive-rewind"
+
+    @property
     def pagemap_shim(self) -> Path:
         """Library that lets CRIU leave out pages that were copied ahead."""
         return self.directory / "pagemap_shim.so"

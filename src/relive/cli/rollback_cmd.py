@@ -21,7 +21,8 @@ def rollback(wish: RollbackWish, as_json: AsJson = False) -> None:
     has ended comes to life again. The clock, the clients and the answers of others are as the branch was restored with.
 
     The commit is restored beside the branch and then takes its place. If that fails, the branch goes on as it was; connections to
-    its published ports are closed.
+    its published ports are closed. From then on it is put back in place, within milliseconds: what has changed is written. Where
+    something has changed that cannot be put back, it is restored anew, and the reason is said.
     """
     terminal = Terminal(as_json=as_json)
     with taken_back_when_asked_to_end():

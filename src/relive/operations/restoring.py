@@ -128,12 +128,13 @@ def bring_to_life(
     template: CriuTemplate | None = None,
     *,
     is_owned: bool = False,
+    rewinds: bool = False,
 ) -> Branch:
     """A branch, with what answers its service; raises as ``restore``.
 
     Args:
         name: of the branch; None: that of the service.
-        template, is_owned: see ``RestoreRequest``.
+        template, is_owned, rewinds: see ``RestoreRequest``.
     """
     from relive.containers.restore.restoring import restore as restore_branch
 
@@ -152,6 +153,7 @@ def bring_to_life(
             clients=wish.clients,
             template=template,
             is_owned=is_owned,
+            rewinds=rewinds,
         ),
     )
     try:

@@ -1,6 +1,10 @@
 """Rolling back: a branch is again what its commit was, or another commit of the same life, under its id, name and ports.
 
+Where a rewinder keeps what the branch was before it ran (``sandbox.rewinder``), and what differs can be put back, that is done in
+place. Else, and always at the first time:
+
 1. The commit is restored beside the branch, which meanwhile goes on. What comes to life is *owned*: it ends with this process.
+   A rewinder keeps what it is, for the next time.
 2. The branch's ports pass to it, the branch ends, and its id passes over, too.
 
 Whatever fails before 2 leaves the branch as it is. Killed between its end and the passing of its id, neither is left: there is
@@ -10,6 +14,7 @@ never one that is partly the one and partly the other.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator, Sequence
 
 from pydantic import Field
@@ -19,6 +24,7 @@ from relive.errors import BranchUnknown, ReliveError, RestoreFailed, UsageError
 from relive.kernel.claims import claimed
 from relive.model.branch import BranchFacts, Publication
 from relive.model.commit import CommitId
+from relive.model.quantities import duration
 from relive.model.token_scope import Scope
 from relive.operations.operation import Effect, Faces, Operation, Route, Tool, Wish
 from relive.operations.progress import Progress
@@ -26,6 +32,7 @@ from relive.operations.restoring import BranchWish, bring_to_life, report_differ
 from relive.operations.targets import tend
 from relive.sandbox.branch import Branch, find_branch
 from relive.sandbox.publish import publish
+from relive.sandbox.rewinder import CannotRewind, put_back
 from relive.store import Store
 
 __all__ = ["ROLLBACK", "RollbackWish", "rollback"]
@@ -56,7 +63,10 @@ def rollback(settings: Settings, wish: RollbackWish, progress: Progress) -> Bran
     old = find_branch(settings, wish.branch)
     commit = _commit_of(store, old, wish)
     with _alone(settings, old):
-        new = bring_to_life(settings, store, commit, _as_restored(old, commit), old.facts.name, is_owned=True)
+        if in_place := _put_back(old, commit, progress):
+            return in_place
+        again = _as_restored(old, commit)
+        new = bring_to_life(settings, store, commit, again, old.facts.name, is_owned=True, rewinds=True)
         try:
             _replace(old, new)
         except BaseException:
@@ -65,6 +75,25 @@ def rollback(settings: Settings, wish: RollbackWish, progress: Progress) -> Bran
     progress.status("It was restored anew in the branch's place, with all its memory and files.")
     pending = report_differences(settings, store, store.manifest(commit), new.facts, progress)
     return new.facts.model_copy(update={"newer_pending": pending})
+
+
+def _put_back(branch: Branch, commit: CommitId, progress: Progress) -> BranchFacts | None:
+    """Put it back in place; None where that cannot be."""
+    began = time.monotonic_ns()
+    try:
+        if commit != branch.facts.commit:
+            raise CannotRewind("it becomes another commit")
+        if branch.facts.stubs is not None:
+            raise CannotRewind("what answers its service cannot be put back")
+        done = put_back(branch.directory)
+    except CannotRewind as refusal:
+        progress.status(f"It cannot be put back in place: {refusal}.")
+        return None
+    progress.status(
+        f"It was put back in place: {done.pages} pages, and stood still for {duration(done.paused_ns // 1000)}."
+    )
+    took = (time.monotonic_ns() - began) // 1000
+    return branch.facts.model_copy(update={"restore_us": took})
 
 
 def _commit_of(store: Store, branch: Branch, wish: RollbackWish) -> CommitId:

@@ -35,6 +35,7 @@ class BranchPlan:
         owner: the end for process 1 of the line by which the branch ends with whoever holds the other.
         disk_share: of what is free on the branch's disk, what may go while it lives.
         connects: given the listener at which each connect(2) in the branch asks; None: nobody is asked.
+        rewinds: the processes stand still when they are there; ``rewinder.start_rewinder`` has them run.
         pager: the page daemon that brings memory in once the processes run; None: all of it is there before.
     """
 
@@ -52,6 +53,7 @@ class BranchPlan:
     limit: float
     owner: int
     disk_share: float
+    rewinds: bool = False
     pager: Pager | None = None
     outside: Outside = field(default_factory=Outside)
     answered: frozenset[int] = frozenset()

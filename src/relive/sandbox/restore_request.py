@@ -35,6 +35,8 @@ class RestoreRequest:
             to answer until the branch has ended. Not called where there can be none: an old kernel, or a filter of the
             service's own that CRIU would fall over.
         template: of this commit, with which the branch shares its memory (``CriuTemplate``); not with ``lazily``, nor ``connects``.
+        rewinds: keep beside it what it is before it runs, where that can be, to put it back in place (``sandbox.rewinder``); not
+            with ``lazily``.
     """
 
     clock: Clock = Clock.RECORDED
@@ -48,3 +50,4 @@ class RestoreRequest:
     clients: Clients = Clients.KEEP
     connects: Callable[[int], None] | None = None
     template: CriuTemplate | None = None
+    rewinds: bool = False

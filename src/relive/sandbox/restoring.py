@@ -43,6 +43,7 @@ from relive.sandbox.lazy.state import memory_lost, read_memory
 from relive.sandbox.limits import limits_of
 from relive.sandbox.ownership import Ownership
 from relive.sandbox.restore_request import RestoreRequest
+from relive.sandbox.rewinder import refuse_rewinding, start_rewinder
 from relive.sandbox.rings import make_rings
 from relive.sandbox.unfinished import new_place
 from relive.sandbox.unwritable_databases import unwritable_databases
@@ -52,6 +53,7 @@ from relive.store.disk_errors import disk_full
 __all__ = ["MakeRoot", "restore"]
 
 _MISSING_SHOWN = 100
+_RUNNING = 1  # task_state of CRIU's images
 
 
 MakeRoot = Callable[[Settings, Store, CommitId, Manifest, Path], BranchRoot]
@@ -161,14 +163,20 @@ def _restore_in(
             outward = [one for one, inward in zip(plan.connections, plan.inward, strict=True) if not inward]
             plan = replace(plan, outside=request.outside(outward))
         closes_clients = request.clients is Clients.CLOSE
-        plan = replace(plan, answered=request.answered, pager=pager, closes_clients=closes_clients)
+        plan = replace(
+            plan,
+            answered=request.answered,
+            pager=pager,
+            closes_clients=closes_clients,
+            rewinds=request.rewinds and _may_rewind(directory, branch_root, is_lazy=pager is not None),
+        )
         builder.follow(plan)
         # What nothing waits for is done while CRIU works.
         if template is None:  # else that was done for the branch of which the template was made
             sweep(settings)
         unwritable = _unwritable(store, manifest, images)
         built = builder.finish()
-        root = _host_pid(built)
+        root = _running_root(built, plan, directory, tools)
         missing = branch_root.missing_files
         stat, root_stat = procfs.read_stat(built.init), procfs.read_stat(root)
         facts = BranchFacts(
@@ -210,6 +218,31 @@ def _restore_in(
             raise memory_lost(memory.failure) from error
         raise
     return branch
+
+
+def _may_rewind(directory: Path, branch_root: BranchRoot, *, is_lazy: bool) -> bool:
+    """Whether it may be put back in place, as far as that is known before it is there; else the reason is left in its directory."""
+    images = directory / "images"
+    root = next(iter(read_entries(images / "pstree.img", pb.PstreeEntry))).pid
+    core = next(iter(read_entries(images / f"core-{root}.img", pb.CoreEntry)))
+    reasons = {
+        "its memory comes while it runs": is_lazy,
+        "it is a container's": branch_root.is_container,
+        "it was stopped by a signal": core.tc.task_state != _RUNNING,
+    }
+    for reason, is_so in reasons.items():
+        if is_so:
+            refuse_rewinding(directory, reason)
+            return False
+    return True
+
+
+def _running_root(built: Built, plan: BranchPlan, directory: Path, tools: CriuTools) -> int:
+    """Host pid of the restored root; what it is is kept before it runs, where that is wanted."""
+    root = _host_pid(built)
+    if plan.rewinds:
+        start_rewinder(directory, tools, root, plan.clock_shift_ns)
+    return root
 
 
 def _start_pager(settings: Settings, store: Store, commit: CommitId, directory: Path) -> Pager | None:

@@ -1,20 +1,91 @@
-"""Tells a hash of 4 MB of memory and a file's content; POST changes both, and makes a thread and descriptors."""
+"""Tells a hash of 4 MB of memory and a file's content; POST / changes both, and makes a thread and descriptors.
+
+POST /NAME makes one change of ``CHANGES``.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
 import json
+import mmap
 import os
 import random
+import signal
+import socket
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 SIZE, PAGE, CHANGED = 4 << 20, 4096, 400
 ballast = ctypes.create_string_buffer(os.urandom(SIZE), SIZE)
-more = []
+more: list[object] = []
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+waits = threading.Event()
+helper = threading.Thread(target=waits.wait, daemon=True)
+helper.start()
+pair = socket.socketpair()
+held = mmap.mmap(-1, 64 * PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+held.write(os.urandom(64 * PAGE))
+lent = mmap.mmap(-1, 64 * PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
+def change_pages() -> None:
+    for page in random.sample(range(SIZE // PAGE), CHANGED):
+        ctypes.memmove(ctypes.addressof(ballast) + page * PAGE, os.urandom(16), 16)
+
+
+def start_thread() -> None:
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+
+
+def churn() -> None:
+    """What can be put back: mappings, a heap that grows, memory given back, descriptors, threads, words on stdout."""
+    address = ctypes.addressof(ctypes.c_char.from_buffer(held))
+    steps = [
+        change_pages,
+        start_thread,
+        lambda: more.append(os.pipe()),
+        lambda: more.append(socket.socketpair()),
+        lambda: more.append(os.open("/dev/zero", os.O_RDONLY)),
+        lambda: more.append(os.open("/etc/passwd", os.O_RDONLY)),
+        lambda: more.append(mmap.mmap(-1, random.randrange(1, 600) * PAGE, flags=mmap.MAP_PRIVATE)),
+        lambda: more.append([os.urandom(40) for _ in range(random.randrange(20_000))]),
+        lambda: more.append(bytearray(random.randrange(1 << 22))),
+        lambda: libc.madvise(ctypes.c_void_p(address), 16 * PAGE, mmap.MADV_DONTNEED),
+        lambda: libc.mprotect(ctypes.c_void_p(address + 8 * PAGE), 4 * PAGE, mmap.PROT_READ),
+        lambda: more and more.pop(random.randrange(len(more))),
+        lambda: libc.sbrk(random.randrange(1, 40) * PAGE),
+        lambda: print("something was said", flush=True),
+    ]
+    for _ in range(random.randrange(1, 20)):
+        random.choice(steps)()
+
+
+def write_file() -> None:
+    kept.write("changed\n")
+    kept.flush()
+
+
+def make_child() -> None:
+    if os.fork() == 0:
+        time.sleep(600)
+
+
+CHANGES = {
+    "/churn": churn,
+    "/pages": change_pages,
+    # What cannot be put back in place.
+    "/file": write_file,
+    "/child": make_child,
+    "/action": lambda: signal.siginterrupt(signal.SIGINT, False),
+    "/thread": waits.set,
+    "/pipe": lambda: pair[0].send(b"x"),
+    "/unmapped": lent.close,
+}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -26,17 +97,20 @@ class Handler(BaseHTTPRequestHandler):
             "threads": threading.active_count(),
             "descriptors": len(more),
         }
+        if self.path == "/time":
+            said = {"time": time.time()}
         self.send_response(200)
         self.end_headers()
         self.wfile.write(json.dumps(said).encode())
 
     def do_POST(self) -> None:
-        for page in random.sample(range(SIZE // PAGE), CHANGED):
-            ctypes.memmove(ctypes.addressof(ballast) + page * PAGE, os.urandom(16), 16)
-        kept.write("changed\n")
-        kept.flush()
-        more.append(os.pipe())
-        threading.Thread(target=threading.Event().wait, daemon=True).start()
+        if self.path == "/":
+            change_pages()
+            write_file()
+            more.append(os.pipe())
+            start_thread()
+        else:
+            CHANGES[self.path]()
         self.do_GET()
 
     def log_message(self, *_: object) -> None:

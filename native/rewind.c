@@ -1,0 +1,311 @@
+/* relive-rewind: keeps what a branch was before it ran, and puts that back as often as it is asked to.
+ *
+ *   relive-rewind DIRECTORY PID [SHIFT]     (of the branch; SHIFT: of its wall clock [ns], relive.sandbox.clock)
+ *
+ * The process stands still by SIGSTOP and has not run yet. On standard output comes "looked", when DIRECTORY/rewind.look tells what was
+ * seen of the process (micro/record.h); "keep" on standard input has the reference be kept and the process run: "ready" comes. With
+ * anything else, and at "refused REASON", it runs, too, and this program ends. It then listens at DIRECTORY/rewind.sock and ends with the
+ * process. Each connection makes one request:
+ *
+ *   rollback   1. all threads are stopped, the process is looked at and compared (seen.h, files.h): "refused REASON", it runs on
+ *              2. what it has made since is undone (undo.h), and it is looked at anew
+ *              3. files, positions, pages, the wall clock and registers are written
+ *                                                              "done NANOSECONDS PAGES", of which it stood still
+ *              "spoilt REASON" where something failed from 2 on: it was killed
+ *   verify     the same, but all memory and registers are read and compared with the reference, before it runs
+ *                                                              "done NANOSECONDS PAGES DIGEST" (rewind/digest.h)
+ *
+ * In the middle of a rollback, and while the reference is made, the process dies with this program. */
+#define _GNU_SOURCE
+#include "micro/base.h"
+#include "micro/look.h"
+#include "micro/mappings.h"
+#include "micro/memory.h"
+#include "micro/record.h"
+#include "micro/round_trip.h"
+#include "micro/stopping.h"
+#include "micro/text.h"
+#include "rewind/digest.h"
+#include "rewind/files.h"
+#include "rewind/held.h"
+#include "rewind/pages.h"
+#include "rewind/seen.h"
+#include "rewind/undo.h"
+#include "rewind/wall_clock.h"
+#include "tracker/userfault.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+
+enum {
+	TRIES = 4,
+	SETTLES_NS = 500000, /* and twice as long each time */
+	LINE = 64,
+	ASKED_WITHIN_MS = 5000,
+	BEFORE_OTHERS = -10,
+};
+#define USER_MODE_ONLY 1
+
+unsigned char *buffer;
+struct process process;
+struct thread threads[THREADS_MOST];
+int thread_count;
+uint64_t caught;
+char refusal[256];
+
+static struct thread *kept; /* the threads of the reference */
+static int kept_count;
+static bool is_spoilt; /* the process was killed */
+
+bool refuse(const char *form, ...)
+{
+	va_list words;
+
+	va_start(words, form);
+	vsnprintf(refusal, sizeof refusal, form, words);
+	va_end(words);
+	return false;
+}
+
+static int64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+static bool has_no_ipc(void)
+{
+	static const char *const kinds[] = { "shm", "sem", "msg" };
+	char path[64], found[4096];
+
+	for (int i = 0; i < 3; i++) {
+		snprintf(path, sizeof path, "/proc/sysvipc/%s", kinds[i]);
+		if (slurp(path, found, sizeof found) <= 0 || strchr(found, '\n') != strrchr(found, '\n'))
+			return refuse("it has System V objects");
+	}
+	return true;
+}
+
+/* -- the reference ------------------------------------------------------------------------------------------------- */
+
+static bool have_writes_noted(void)
+{
+	const char *reason;
+	long fd;
+
+	process.uffd = -1;
+	fd = call(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | USER_MODE_ONLY, 0, 0);
+	if (fd < 0)
+		return refuse("it may not make a userfaultfd");
+	process.uffd = (int)syscall(SYS_pidfd_getfd, process.handle, (int)fd, 0);
+	if (call(SYS_close, fd, 0, 0) || process.uffd < 0)
+		return refuse("its userfaultfd could not be taken over");
+	reason = put_to_use(&process);
+	return reason ? refuse("%s", reason) : begin_tracking_anew();
+}
+
+/* All that is seen of it, and it is not changed by that but for its stack, which is put back. */
+static bool look_first(void)
+{
+	const char *reason;
+
+	process.uffd = process.pagemap = process.pages = process.runs = -1;
+	process.handle = (int)syscall(SYS_pidfd_open, process.pid, 0);
+	if (process.handle < 0 || setns(process.handle, CLONE_NEWIPC))
+		return refuse("it is gone");
+	reason = find_what_is_borrowed(&process);
+	if (reason)
+		return refuse("%s", reason);
+	if (!find_gadget())
+		return refuse("no code in it keeps an answer");
+	return take_over() && take_stop_away() && has_no_ipc() && look() && copy_reference() && look_afterwards() &&
+	       (write_look("rewind.look") || refuse("what was seen of it cannot be written"));
+}
+
+static bool keep_reference(const char *directory)
+{
+	if (!keep_seen() || !keep_files(directory) || !have_writes_noted())
+		return false;
+	kept = malloc((size_t)thread_count * sizeof *kept);
+	if (!kept)
+		return refuse("there is no room for its registers");
+	memcpy(kept, threads, (size_t)thread_count * sizeof *kept);
+	kept_count = thread_count;
+	return keep_hidden() && put_pages_back();
+}
+
+static bool give_registers(void)
+{
+	for (int i = 0; i < thread_count; i++)
+		if (!set_registers(&threads[i]))
+			return refuse("the registers of thread %d cannot be written", (int)threads[i].tid);
+	return true;
+}
+
+/* -- a rollback ---------------------------------------------------------------------------------------------------- */
+
+static bool is_comparable(void)
+{
+	return has_no_ipc() && look() && compare_seen() && plan_undo() && compare_files();
+}
+
+/* What is seen may be so for a moment only; then the process runs on for some, as for a commit. */
+static bool stop_and_compare(void)
+{
+	for (int i = 0;; i++) {
+		if (stop_all() && is_comparable())
+			return true;
+		let_go();
+		if (i == TRIES)
+			return false;
+		nanosleep(&(struct timespec){ 0, SETTLES_NS << i }, NULL);
+	}
+}
+
+/* The threads have the registers of the reference from here on, in what is known of them. */
+static void take_kept_contexts(void)
+{
+	for (int i = 0; i < thread_count; i++)
+		for (int k = 0; k < kept_count; k++)
+			if (threads[i].tid == kept[k].tid)
+				threads[i].context = kept[k].context;
+}
+
+static bool undo_and_compare(void)
+{
+	if (!is_to_undo())
+		return true;
+	return undo() && look() && compare_seen() && plan_undo() && (!is_to_undo() || refuse("its mappings cannot be put back"));
+}
+
+static bool put_all_back(void)
+{
+	take_kept_contexts();
+	return die_with_us() && undo_and_compare() && compare_hidden() && put_files_back() && put_positions_back() && put_pages_back() &&
+	       put_wall_clock_back() && give_registers();
+}
+
+static void rollback(char *answer, size_t room, bool verifies)
+{
+	const int64_t began = now_ns();
+	char tail[LINE] = "";
+
+	if (!stop_and_compare()) {
+		snprintf(answer, room, "refused %s\n", refusal);
+		return;
+	}
+	if (!put_all_back() || (verifies && !compare_digests())) {
+		syscall(SYS_pidfd_send_signal, process.handle, SIGKILL, NULL, 0);
+		is_spoilt = true;
+		snprintf(answer, room, "spoilt %s\n", refusal);
+		return;
+	}
+	let_go();
+	if (verifies)
+		snprintf(tail, sizeof tail, " %016llx", (unsigned long long)digest);
+	snprintf(answer, room, "done %lld %zu%s\n", (long long)(now_ns() - began), pages_put_back, tail);
+}
+
+/* -- who asks ------------------------------------------------------------------------------------------------------ */
+
+/* Whether it is of use yet. A thread of the process that ended while it was held is ours to take note of. */
+static bool answer_one(int listener)
+{
+	struct pollfd asked = { .fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC), .events = POLLIN };
+	char line[LINE] = "", answer[sizeof refusal + LINE];
+	ssize_t size = -1;
+
+	if (asked.fd >= 0 && poll(&asked, 1, ASKED_WITHIN_MS) > 0)
+		size = read(asked.fd, line, sizeof line - 1);
+	if (size > 0 && (!strcmp(line, "rollback\n") || !strcmp(line, "verify\n"))) {
+		rollback(answer, sizeof answer, line[0] == 'v');
+		write_all(asked.fd, answer, strlen(answer));
+	}
+	if (asked.fd >= 0)
+		close(asked.fd);
+	while (waitpid(-1, NULL, __WALL | WNOHANG) > 0)
+		;
+	return !is_spoilt;
+}
+
+static int listen_here(void)
+{
+	const struct sockaddr_un name = { .sun_family = AF_UNIX, .sun_path = "rewind.sock" }; /* from here: the whole path may be too long */
+	const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	return fd >= 0 && !bind(fd, (const struct sockaddr *)&name, sizeof name) && !listen(fd, 8) ? fd : -1;
+}
+
+static void serve(int listener)
+{
+	struct pollfd both[] = { { .fd = process.handle, .events = POLLIN }, { .fd = listener, .events = POLLIN } };
+
+	while (poll(both, 2, -1) > 0 || errno == EINTR) {
+		if (both[0].revents)
+			return; /* it has ended */
+		if (both[1].revents && !answer_one(listener))
+			return;
+	}
+}
+
+static int end_with(const char *reason)
+{
+	if (is_stop_taken_away)
+		(void)give_registers(); /* it was made to make calls */
+	let_go();
+	if (!is_stop_taken_away)
+		kill(process.pid, SIGCONT);
+	printf("refused %s\n", reason);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	char line[LINE];
+	int listener, nothing;
+
+	if (argc != 3 && argc != 4) {
+		fprintf(stderr, "usage: relive-rewind DIRECTORY PID [SHIFT]\n");
+		return 2;
+	}
+	/* Whoever starts it need not wait for its end. */
+	if (fork())
+		return 0;
+	signal(SIGPIPE, SIG_IGN);
+	with_files = true;
+	process.pid = atoi(argv[2]);
+	make_room();
+	setpriority(PRIO_PROCESS, 0, BEFORE_OTHERS); /* the service stands still for it */
+	if (chdir(argv[1]) || (listener = listen_here()) < 0)
+		return end_with("nothing can be made in the branch's directory");
+	if (!look_first() || (argc == 4 && !find_wall_clock(atoll(argv[3]))))
+		return end_with(refusal);
+	puts("looked");
+	fflush(stdout);
+	if (!fgets(line, sizeof line, stdin) || strcmp(line, "keep\n"))
+		return end_with("it was not asked to");
+	if (!keep_reference(argv[1]) || !give_registers())
+		return end_with(refusal);
+	let_go();
+	puts("ready");
+	fflush(stdout);
+	nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+	for (int i = 0; i < 3; i++)
+		dup2(nothing, i);
+	serve(listener);
+	return 0;
+}

@@ -1,0 +1,244 @@
+/* See pages.h. */
+#define _GNU_SOURCE
+#include "pages.h"
+
+#include "held.h"
+
+#include "../micro/mappings.h"
+#include "../micro/memory.h"
+#include "../micro/text.h"
+
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+enum {
+	PIECES = 512,
+	WRITTEN_MOST = 1 << 18, /* runs */
+	ZEROED_MOST = 64, /* [pages] of one run; what is longer is given back, which costs a call */
+};
+#define REFERENCE_MOST (4ULL << 30)
+
+static struct kept_run {
+	uint64_t start, end;
+	unsigned char *content;
+} *kept;
+static size_t kept_count;
+static int memory = -1; /* /proc/PID/mem */
+size_t pages_put_back;
+
+/* What is still to be written. */
+static struct iovec here[PIECES], there[PIECES];
+static size_t pieces;
+
+static void *room_for(size_t size)
+{
+	void *found = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return found == MAP_FAILED ? NULL : found;
+}
+
+bool find_present(uint64_t returned)
+{
+	uint64_t last = 0;
+	size_t count = 0;
+
+	if (!scan_all(&present, 0, 0, returned))
+		return false;
+	/* With more regions than the kernel collects at a time it says some of them twice (6.18). */
+	for (size_t i = 0; i < present.count; i++) {
+		struct region one = present.at[i];
+
+		if (one.start < last)
+			one.start = last;
+		if (one.start >= one.end)
+			continue;
+		present.at[count++] = one;
+		last = one.end;
+	}
+	present.count = count;
+	return true;
+}
+
+static bool copy_runs_of_reference(unsigned char *to)
+{
+	for (size_t i = 0; i < present.count; i++) {
+		const struct region *one = &present.at[i];
+		const size_t size = one->end - one->start;
+
+		if (!peek(process.pid, one->start, to, size))
+			return refuse("its memory at %llx cannot be read", (unsigned long long)one->start);
+		if (kept_count && kept[kept_count - 1].end == one->start)
+			kept[kept_count - 1].end = one->end;
+		else
+			kept[kept_count++] = (struct kept_run){ one->start, one->end, to };
+		to += size;
+	}
+	return true;
+}
+
+bool copy_reference(void)
+{
+	size_t total = 0;
+	unsigned char *to;
+
+	process.pagemap = open(of_process("pagemap"), O_RDONLY | O_CLOEXEC);
+	memory = open(of_process("mem"), O_RDWR | O_CLOEXEC);
+	if (process.pagemap < 0 || memory < 0)
+		return refuse("its memory cannot be opened");
+	if (!find_present(IS_PRESENT))
+		return false;
+	for (size_t i = 0; i < present.count; i++)
+		total += present.at[i].end - present.at[i].start;
+	if (total > REFERENCE_MOST)
+		return refuse("its memory is larger than what is kept, 4 GB");
+	kept = room_for((present.count + 1) * sizeof *kept);
+	to = room_for(total + PAGE);
+	return kept && to ? copy_runs_of_reference(to) : refuse("there is no room for its memory");
+}
+
+size_t kept_runs_count(void)
+{
+	return kept_count;
+}
+
+const unsigned char *kept_run(size_t which, uint64_t *start, uint64_t *end)
+{
+	*start = kept[which].start;
+	*end = kept[which].end;
+	return kept[which].content;
+}
+
+bool poke(uint64_t to, const void *from, size_t size)
+{
+	return pwrite(memory, from, size, (off_t)to) == (ssize_t)size;
+}
+
+static bool write_pieces(void)
+{
+	size_t size = 0;
+
+	for (size_t i = 0; i < pieces; i++)
+		size += here[i].iov_len;
+	if (size && process_vm_writev(process.pid, here, pieces, there, pieces, 0) != (ssize_t)size)
+		for (size_t i = 0; i < pieces; i++)
+			if (!poke((uint64_t)there[i].iov_base, here[i].iov_base, here[i].iov_len))
+				return refuse("its memory at %p cannot be written", there[i].iov_base);
+	pieces = 0;
+	return true;
+}
+
+static bool write_later(uint64_t start, uint64_t end, const unsigned char *content)
+{
+	if (late.count == WRITTEN_MOST)
+		return refuse("its memory is in too many pieces");
+	here[pieces] = (struct iovec){ (void *)content, end - start };
+	there[pieces++] = (struct iovec){ (void *)start, end - start };
+	pages_put_back += (end - start) / PAGE;
+	late.at[late.count++] = (struct region){ start, end, 0 };
+	return pieces < PIECES || write_pieces();
+}
+
+/* Of memory that the reference does not have. */
+static bool clear(uint64_t start, uint64_t end)
+{
+	static const unsigned char zeros[ZEROED_MOST * PAGE];
+	const struct mapping *of = mapping_of(start);
+
+	if (of && !of->is_file && end - start <= sizeof zeros)
+		return write_later(start, end, zeros);
+	pages_put_back += (end - start) / PAGE;
+	return call(SYS_madvise, (long)start, (long)(end - start), MADV_DONTNEED) == 0 ? true :
+											 refuse("it cannot give memory back");
+}
+
+static bool is_unchanged(const struct region *one)
+{
+	const struct mapping *of = mapping_of(one->start);
+
+	/* In a file's mapping a page that was given back leaves a mark which cannot be told from one that is swapped out. */
+	return (one->categories & (IS_WPALLOWED | IS_WRITTEN)) == IS_WPALLOWED && !(one->categories & IS_SWAPPED && of && of->is_file);
+}
+
+/* All of one kept run that is not there, or not as it was; *next: the first region that may touch it. */
+static bool put_run_back(const struct kept_run *one, size_t *next)
+{
+	uint64_t at = one->start;
+
+	while (*next < present.count && present.at[*next].end <= at)
+		++*next;
+	for (size_t i = *next; at < one->end; i++) {
+		const struct region *is = i < present.count && present.at[i].start < one->end ? &present.at[i] : NULL;
+		const uint64_t until = is ? is->start : one->end;
+		uint64_t end;
+
+		if (at < until && !write_later(at, until, one->content + (at - one->start)))
+			return false;
+		if (!is)
+			break;
+		at = at < until ? until : at;
+		end = is->end < one->end ? is->end : one->end;
+		if (!is_unchanged(is) && !write_later(at, end, one->content + (at - one->start)))
+			return false;
+		at = end;
+	}
+	return true;
+}
+
+/* All of one region that the reference does not have; *next: the first kept run that may touch it. */
+static bool clear_beside(const struct region *is, size_t *next)
+{
+	uint64_t at = is->start;
+
+	while (*next < kept_count && kept[*next].end <= at)
+		++*next;
+	for (size_t i = *next; at < is->end; i++) {
+		const struct kept_run *one = i < kept_count && kept[i].start < is->end ? &kept[i] : NULL;
+		const uint64_t until = one ? one->start : is->end;
+
+		if (at < until && !clear(at, until))
+			return false;
+		if (!one)
+			break;
+		at = one->end;
+	}
+	return true;
+}
+
+static void register_all(void)
+{
+	for (int i = 0; i < mapping_count; i++) {
+		struct uffdio_register asked = { .range = { mappings[i].start, mappings[i].end - mappings[i].start },
+						 .mode = UFFDIO_REGISTER_MODE_WP };
+
+		if (!mappings[i].is_special)
+			(void)ioctl(process.uffd, UFFDIO_REGISTER, &asked); /* what is refused counts as written each time */
+	}
+}
+
+bool put_pages_back(void)
+{
+	bool is_untracked = false;
+	size_t next = 0;
+
+	pages_put_back = pieces = late.count = 0;
+	if (!find_present(IS_WPALLOWED | IS_WRITTEN | IS_SWAPPED))
+		return false;
+	for (size_t i = 0; i < kept_count; i++)
+		if (!put_run_back(&kept[i], &next))
+			return false;
+	next = 0;
+	for (size_t i = 0; i < present.count; i++) {
+		is_untracked |= !(present.at[i].categories & IS_WPALLOWED);
+		if (!is_unchanged(&present.at[i]) && !clear_beside(&present.at[i], &next))
+			return false;
+	}
+	if (!write_pieces())
+		return false;
+	if (is_untracked)
+		register_all();
+	return protect(&late);
+}

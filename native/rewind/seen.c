@@ -1,0 +1,334 @@
+/* See seen.h. */
+#define _GNU_SOURCE
+#include "seen.h"
+
+#include "../micro/base.h"
+#include "../micro/connections.h"
+#include "../micro/round_trip.h"
+#include "../micro/text.h"
+
+#include <inttypes.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+enum {
+	POSITIONS_MOST = 4096,
+	LABEL = 24, /* [bytes] of a line, which say what it is of */
+	AROUND = 30,
+};
+
+/* Of the reference: the lines that are compared, mappings, what the round trip told. */
+static char *kept_lines, *kept_maps, *kept_hidden;
+static int kept_tids[THREADS_MOST], kept_tid_count;
+static int kept_numbers[POSITIONS_MOST], kept_number_count;
+static struct position kept_positions[POSITIONS_MOST], moved[POSITIONS_MOST];
+static int position_count, moved_count;
+int extra_descriptors[EXTRA_MOST], extra_descriptor_count;
+
+static bool is_among(const int *all, int count, int wanted)
+{
+	for (int i = 0; i < count; i++)
+		if (all[i] == wanted)
+			return true;
+	return false;
+}
+
+bool is_extra_thread(int tid)
+{
+	return !is_among(kept_tids, kept_tid_count, tid);
+}
+
+static bool is_extra_descriptor(int number)
+{
+	return is_among(extra_descriptors, extra_descriptor_count, number);
+}
+
+/* -- reading the lines --------------------------------------------------------------------------------------------- */
+
+/* The number in a line of a descriptor, or -1; a descriptor's first line is "fd N mode ..." or "=connection N ...". */
+static int number_in(const char *line, bool *is_first)
+{
+	const bool is_connection = !strncmp(line, "=connection ", 12), is_position = !strncmp(line, "=position ", 10);
+	const char *at = is_connection ? line + 12 : is_position ? line + 10 : !strncmp(line, "fd ", 3) ? line + 3 : NULL;
+	char *end;
+	long found;
+
+	if (!at)
+		return -1;
+	found = strtol(at, &end, 10);
+	*is_first = is_connection || (line[0] == 'f' && !strncmp(end, " mode ", 6));
+	return (int)found;
+}
+
+static const char *line_behind(const char *line)
+{
+	const char *end = strchr(line, '\n');
+
+	return end ? end + 1 : line + strlen(line);
+}
+
+static bool end_text(void)
+{
+	append("", 1); /* so that it can be searched as a string */
+	text.size--;
+	return is_cut_off ? refuse("what is seen of it is too long") : true;
+}
+
+static bool say_what_connections_carried(void)
+{
+	for (int i = 0; i < kept_number_count; i++) {
+		const int fd = (int)syscall(SYS_pidfd_getfd, process.handle, kept_numbers[i], 0);
+		struct tcp_info info = { 0 };
+		socklen_t size = sizeof info;
+
+		if (fd >= 0 && !getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size))
+			say("carried %d %d %" PRIu64 " %" PRIu64 " %" PRIu64 " %u\n", kept_numbers[i], info.tcpi_state,
+			    (uint64_t)info.tcpi_bytes_received, (uint64_t)info.tcpi_bytes_acked, (uint64_t)info.tcpi_bytes_sent,
+			    info.tcpi_notsent_bytes);
+		if (fd >= 0)
+			close(fd);
+	}
+	return !is_cut_off;
+}
+
+/* What `look` leaves to be seen after a pause, as far as it can change and is told quickly. */
+static void say_limits(void)
+{
+	static const char *const files_of_process[] = { "limits", "personality", "oom_score_adj", "coredump_filter", "timerslack_ns" };
+
+	for (size_t i = 0; i < sizeof files_of_process / sizeof *files_of_process; i++)
+		say_file(files_of_process[i], of_process("%s", files_of_process[i]));
+	for (int i = 0; i < thread_count; i++) {
+		cpu_set_t allowed;
+
+		CPU_ZERO(&allowed);
+		sched_getaffinity(threads[i].tid, sizeof allowed, &allowed);
+		say("thread %d io %ld allowed ", (int)threads[i].tid, syscall(SYS_ioprio_get, 1 /* of a thread */, threads[i].tid));
+		say_bytes(&allowed, sizeof allowed);
+		say("\n");
+	}
+}
+
+static bool say_more(void)
+{
+	say_limits();
+	return say_what_connections_carried() && end_text();
+}
+
+/* -- the reference ------------------------------------------------------------------------------------------------- */
+
+/* The lines that are compared, one behind the other; without those of what is extra. What an epoll instance watches is left out where
+ * there are extra descriptors: it may watch these, and is compared when they are gone. */
+static char *compared_lines(void)
+{
+	char *found = malloc(text.size + 1), *to = found;
+	const char *const end = text.at + text.size;
+	int epoll = -1;
+
+	for (const char *line = text.at, *next; found && line < end; line = next) {
+		bool is_first = false;
+		const int number = number_in(line, &is_first);
+		int tid = 0;
+
+		next = line_behind(line);
+		if (is_first && memmem(line, (size_t)(next - line), "anon_inode:[eventpoll]", 22))
+			epoll = number;
+		if (!strncmp(line, "=map ", 5) || !strncmp(line, "=position ", 10) || *line == '?' || !strncmp(line, "children \n", 10))
+			continue;
+		if (number >= 0 && (is_extra_descriptor(number) || (number == epoll && !is_first && extra_descriptor_count)))
+			continue;
+		if (sscanf(line, "thread %d ", &tid) == 1 && is_extra_thread(tid))
+			continue;
+		memcpy(to, line, (size_t)(next - line));
+		to += next - line;
+	}
+	if (found)
+		*to = 0;
+	return found;
+}
+
+const char *seen_mappings(void)
+{
+	const char *found = strstr(text.at, "\n=map ");
+
+	return found ? found + 1 : text.at + text.size;
+}
+
+const char *kept_mappings(void)
+{
+	return kept_maps;
+}
+
+static bool keep_numbers(void)
+{
+	for (const char *line = text.at; *line; line = line_behind(line)) {
+		bool is_first = false;
+		const int number = number_in(line, &is_first);
+
+		if (is_first && kept_number_count < POSITIONS_MOST)
+			kept_numbers[kept_number_count++] = number;
+		if (!strncmp(line, "=position ", 10) && position_count < POSITIONS_MOST) {
+			struct position *to = &kept_positions[position_count++];
+
+			sscanf(line + 10, "%d %lld %lld", &to->number, &to->at, &to->size);
+		}
+	}
+	return kept_number_count < POSITIONS_MOST ? true : refuse("it has too many descriptors");
+}
+
+bool keep_seen(void)
+{
+	if (!end_text())
+		return false;
+	kept_maps = strdup(seen_mappings());
+	for (int i = 0; i < thread_count; i++)
+		kept_tids[kept_tid_count++] = threads[i].tid;
+	if (!kept_maps || !keep_numbers() || !say_more())
+		return refuse("what is seen of it cannot be kept");
+	kept_lines = compared_lines();
+	return kept_lines != NULL;
+}
+
+/* -- comparing ----------------------------------------------------------------------------------------------------- */
+
+static bool find_extra(void)
+{
+	extra_descriptor_count = 0;
+	for (const char *line = text.at; *line; line = line_behind(line)) {
+		bool is_first = false;
+		const int number = number_in(line, &is_first);
+
+		if (!is_first || is_among(kept_numbers, kept_number_count, number))
+			continue;
+		if (extra_descriptor_count == EXTRA_MOST)
+			return refuse("it has opened too many descriptors");
+		extra_descriptors[extra_descriptor_count++] = number;
+	}
+	for (int i = 0; i < kept_tid_count; i++) {
+		bool is_there = false;
+
+		for (int k = 0; k < thread_count; k++)
+			is_there |= threads[k].tid == kept_tids[i];
+		if (!is_there)
+			return refuse("a thread has ended");
+	}
+	return true;
+}
+
+static bool find_moved(void)
+{
+	int known = 0;
+
+	moved_count = 0;
+	for (const char *line = text.at; *line; line = line_behind(line)) {
+		struct position now;
+
+		if (strncmp(line, "=position ", 10) || sscanf(line + 10, "%d %lld %lld", &now.number, &now.at, &now.size) != 3 ||
+		    is_extra_descriptor(now.number))
+			continue;
+		if (known == position_count || kept_positions[known].number != now.number)
+			return refuse("descriptor %d is another file", now.number);
+		if (kept_positions[known].at != now.at)
+			moved[moved_count++] = kept_positions[known];
+		known++;
+	}
+	return known == position_count ? true : refuse("a file was closed");
+}
+
+static bool refuse_difference(const char *before, const char *now)
+{
+	const char *from = now, *near;
+	int left;
+
+	while (*before && *before == *now) {
+		if (*now == '\n')
+			from = now + 1;
+		before++, now++;
+	}
+	near = now - from > AROUND + LABEL ? now - AROUND : from + strnlen(from, LABEL);
+	left = (int)strcspn(near, "\n");
+	return refuse("something has changed: %.*s%.*s", (int)strcspn(from, "\n") < LABEL ? (int)strcspn(from, "\n") : LABEL, from,
+		      left < 3 * AROUND ? left : 3 * AROUND, near);
+}
+
+bool compare_seen(void)
+{
+	char *before = NULL, *now = NULL;
+	bool well;
+
+	if (!end_text() || !find_extra() || !find_moved() || !say_more())
+		return false;
+	now = compared_lines();
+	if (extra_descriptor_count) {
+		/* The reference without its epoll instances, as `compared_lines` leaves them out. */
+		const struct text said = text;
+
+		text.at = kept_lines;
+		text.size = strlen(kept_lines);
+		before = compared_lines();
+		text = said;
+	}
+	well = now && (before || !extra_descriptor_count) && !strcmp(before ? before : kept_lines, now);
+	if (!well)
+		refuse_difference(before ? before : kept_lines, now ? now : "");
+	free(before);
+	free(now);
+	return well;
+}
+
+/* -- what only the process can tell ---------------------------------------------------------------------------------- */
+
+static const char *hidden_lines(void)
+{
+	const char *found = strstr(text.at, "\n?");
+
+	return found ? found + 1 : "";
+}
+
+static bool ask(void)
+{
+	forget_connections(); /* where they stand is not asked: they have carried nothing */
+	return make_round_trips() && end_text();
+}
+
+bool keep_hidden(void)
+{
+	if (!ask())
+		return false;
+	if (!strstr(hidden_lines(), "?timers 0\n"))
+		return refuse("it has an interval timer");
+	kept_hidden = strdup(hidden_lines());
+	return kept_hidden != NULL;
+}
+
+bool compare_hidden(void)
+{
+	return ask() && (!strcmp(kept_hidden, hidden_lines()) || refuse_difference(kept_hidden, hidden_lines()));
+}
+
+unsigned long long kept_break(void)
+{
+	const char *found = strstr(kept_hidden, "?brk ");
+
+	return found ? strtoull(found + 5, NULL, 16) : 0;
+}
+
+bool put_positions_back(void)
+{
+	for (int i = 0; i < moved_count; i++) {
+		const int fd = (int)syscall(SYS_pidfd_getfd, process.handle, moved[i].number, 0);
+		const bool well = fd >= 0 && lseek(fd, moved[i].at, SEEK_SET) == moved[i].at;
+
+		if (fd >= 0)
+			close(fd);
+		if (!well)
+			return refuse("the position of descriptor %d cannot be put back", moved[i].number);
+	}
+	return true;
+}
