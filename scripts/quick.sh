@@ -30,6 +30,7 @@ tests_of() {
         ;;
     native/ring_library*) path=recording/x ;;
     native/relay_library*) path=proxies/x ;;
+    native/page_tree.c) path=store/x ;;
     native/supervisor.c) path=agent/capsule/x ;;
     native/front.c) echo tests/watching/test_public_port.py; return ;;
     native/init* | native/enter.c) path=sandbox/x ;;

@@ -48,6 +48,7 @@ SMALLEST: dict[str, str] = {
     "memory": "--case many --services 1",
     "pause": "--rounds 1 --program python-12",
     "proxy": "--seconds 0.1 --rounds 1 --service raw",
+    "rate": "--seconds 0.5 --rounds 1",
     "reproduction": "--times 1 --only dnsplans",
     "rollback": "--pages 10 --rounds 1",
     "start": "--rounds 1",

@@ -21,6 +21,7 @@ from relive.checkpoint.target import process_target
 from relive.checkpoint.watchdog import Watchdog
 from relive.config import load_settings
 from relive.errors import DiskFull, ProcessGone
+from relive.images.image_directory import ImageDirectory
 from relive.kernel import procfs
 from relive.model.commit import Cursor, Trigger
 from relive.store import Store
@@ -149,7 +150,9 @@ class Noted(NoRequestGate):
     def close(self) -> Cursor:
         return Cursor(sequence=1)
 
-    def open(self, capture: str | None, cursor: Cursor | None, images: Path | None) -> Cursor | None:
+    def open(
+        self, capture: str | None, cursor: Cursor | None, images: ImageDirectory | None
+    ) -> Cursor | None:
         self.said.append(capture)
         return super().open(capture, cursor, images)
 

@@ -78,6 +78,8 @@ def images_of(taking: Taking, pid: int) -> tuple[Images, bool]:
     taking.micro.reason = "a full commit"
     taken = taking.take(pid)
     images = taken.staging.images
+    if taken.held is not None:
+        taking.write_out(taken.held, images)
     files = {one.id: one for one in read_entries(images / "files.img", pb.FileEntry)}
     sockets = {}
     for one in files.values():

@@ -20,7 +20,7 @@ from relive.model.commit import CommitId
 from relive.store import Store, sweep
 from relive.store.pages import ingest
 from store.builders import beyond, commit, contents, is_whole
-from store.series import Service, take
+from store.series import Pooling, Service, take
 
 CHANGES = (
     "write",
@@ -128,7 +128,7 @@ class Thin(Delete):
 
 
 class Series(Scenario):
-    """A child commit, whose pages lie in its own pack and its parent's."""
+    """A child commit, whose pages lie in its own pack and its parent's; carried out as ``Key`` and ``Pooled``."""
 
     key_every = 32
 
@@ -168,6 +168,27 @@ class Key(Series):
     """A key commit, which keeps anew what lies in packs of which it uses little."""
 
     key_every = 2
+
+
+class Pooled(Series):
+    """Two commits whose pages lie in a pool, the first on top of one that is read back from packs, the second on top of that."""
+
+    def act(self, home: Path) -> None:
+        store = Store(home / "store")
+        pooling = Pooling(store)
+        first = take(store, self.service, self.other, pooling=pooling).id
+        self.service.live()
+        take(store, self.service, first, pooling=pooling)
+
+    def check(self, home: Path, store: Store, done: bool) -> None:
+        listed = {line.id for line in store.log()}
+        assert {self.old, self.other} <= listed, "an older commit is gone"
+        assert len(listed) == 4 or not done, "one was called durable and is not there"
+        again = take(store, self.service, self.other).id
+        assert contents(store, again)[0] == self.service.images(), "it cannot be taken in again"
+        for commit_id in {line.id for line in store.log()}:
+            store.delete(commit_id)
+        self.check_empty(home)
 
 
 class DropParent(Series):
@@ -277,8 +298,8 @@ def add_incident(home: Path) -> int:
 
 SCENARIOS = {
     "add": Add,
-    "series": Series,
     "key": Key,
+    "pooled": Pooled,
     "drop-parent": DropParent,
     "delete": Delete,
     "thin": Thin,

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
+
 import numpy as np
 
+from relive.images.pagemap import read_pagemap
 from relive.model.commit import CommitId
 from relive.store import Store, StoredCommit
+from relive.store.held_images import HeldImages
+from relive.store.pages.page_pool import PooledPages
 
 from .builders import make_manifest
 from .test_runs import entry, pagemap
@@ -65,14 +70,55 @@ class Service:
         return found
 
 
-def take(store: Store, service: Service, parent: CommitId | None, name: str = "pay") -> StoredCommit:
+class Pooling:
+    """A service's page files in a pool, as micro-commits have them: what did not change since the last time keeps its slot."""
+
+    def __init__(self, store: Store) -> None:
+        self.pool = store.page_pool()
+        self._before: dict[tuple[str, int], tuple[bytes, int]] = {}  # by file and address: content and slot
+        self._held: list[PooledPages] = []
+
+    def take(self, images: dict[str, bytes]) -> dict[str, PooledPages]:
+        """Move the page files out of some images."""
+        now, found = {}, {}
+        for key in [name for name in images if name.startswith("pagemap-")]:
+            number, [(first, _)] = read_pagemap(key, images[key])
+            data = images.pop(f"pages-{number}.img")
+            pages = [data[begin : begin + 4096] for begin in range(0, len(data), 4096)]
+            slots = self._slots(key, first, pages)
+            now |= {(key, first + at): (page, int(slots[at])) for at, page in enumerate(pages)}
+            found[f"pages-{number}.img"] = self.pool.hold(slots)
+        self._before, self._held = now, list(found.values())
+        return found
+
+    def _slots(self, key: str, first: int, pages: list[bytes]) -> np.ndarray:
+        slots = np.full(len(pages), -1, np.int64)
+        for at, page in enumerate(pages):
+            content, slot = self._before.get((key, first + at), (b"", -1))
+            slots[at] = slot if content == page else -1
+        new = np.flatnonzero(slots < 0)
+        with tempfile.TemporaryFile() as file:
+            file.write(b"".join(pages[at] for at in new))
+            file.flush()
+            slots[new] = self.pool.add(file.fileno(), np.arange(len(new)) * 4096)
+        return slots
+
+
+def take(
+    store: Store,
+    service: Service,
+    parent: CommitId | None,
+    name: str = "pay",
+    pooling: Pooling | None = None,
+) -> StoredCommit:
     """Commit the service as it is."""
-    staging = store.stage()
-    for image, data in service.images().items():
+    staging, images = store.stage(), service.images()
+    held = HeldImages(images, pooling.take(images)) if pooling is not None else None
+    for image, data in images.items():
         (staging.images / image).write_bytes(data)
     try:
         with store.taking_in():
-            taken = store.ingest_images(staging.images, parent)
+            taken = store.ingest_images(held or staging.images, parent)
             manifest = make_manifest(
                 name=name,
                 images=taken.images,

@@ -37,6 +37,9 @@ class Ledger:
         self.synced: set[int] = set()
         self.moved: list[tuple[Path, bool]] = []
         self.unsynced_directories: set[Path] = set()
+        self.unsynced_names: list[
+            Path
+        ] = []  # directories whose names were not durable when a manifest got its own
         fsync, replace = os.fsync, os.replace
 
         def noted_fsync(descriptor: Any) -> None:
@@ -47,6 +50,8 @@ class Ledger:
 
         def noted_replace(source: Any, target: Any, **options: Any) -> None:
             inode = os.stat(source).st_ino
+            if Path(target).parent.name == "manifests":
+                self.unsynced_names += self.unsynced_directories
             replace(source, target, **options)
             self.moved.append((Path(target), inode in self.synced))
             self.unsynced_directories.add(Path(target).parent)
@@ -58,6 +63,8 @@ class Ledger:
 def test_what_is_called_durable_was_synced_before_it_got_its_name_and_its_name_after(store, monkeypatch):
     """A power failure then loses nothing: neither bytes nor names."""
     ledger = Ledger(monkeypatch)
+    moved_when_written: list[int] = []
+    store.written = lambda: moved_when_written.append(len(ledger.moved))
     one = commit(store, files={"a": b"1", "b": b"2"})
     store.tag("t", one.id)
     kinds = {
@@ -66,6 +73,8 @@ def test_what_is_called_durable_was_synced_before_it_got_its_name_and_its_name_a
     assert kinds == {"pack", "manifests", "tags"}
     assert [path for path, synced in ledger.moved if not synced] == []
     assert ledger.unsynced_directories == set()
+    assert ledger.unsynced_names == []  # of what a manifest counts on
+    assert moved_when_written == [0]
 
 
 def test_a_dropped_manifest_is_gone_for_good_before_its_objects_are(store, home, monkeypatch):

@@ -39,6 +39,7 @@ from relive.checkpoint.tracked_files import LINK_REMAP
 from relive.checkpoint.watchdog import Watchdog, WatchdogPeriod
 from relive.config import Settings
 from relive.errors import CommitFailed, CommitTimedOut, DiskFull
+from relive.images.image_directory import ImageDirectory
 from relive.images.inode_numbers import write_inode_numbers, written_files
 from relive.images.locks import add_posix_locks
 from relive.images.sockets import read_files
@@ -50,6 +51,7 @@ from relive.kernel.namespaces import Namespace, holds_ipc
 from relive.model.advance import Advance
 from relive.model.commit import Cursor, TargetKind, Trigger
 from relive.store import Staging, Store
+from relive.store.held_images import HeldImages
 from relive_inprocess.relive_recorder.scrub import Scrubber
 
 __all__ = ["capture"]
@@ -163,6 +165,7 @@ class _Dump:
         # What stands before its fatal signal is not made to run; a container has namespaces to be saved.
         self._micro = micro if stopped is None and target.contained is None else None
         self._pause_us: int | None = None
+        self._held: HeldImages | None = None
         self._advance = advance
         self._settings = settings
         self._tools = tools
@@ -217,7 +220,7 @@ class _Dump:
         if micro is None or micro.tracker_pid is None:
             return False
         watch.tool_is(micro.tracker_pid)
-        taken = None
+        taken = files = None
         try:
             self._close_gate()
             if micro.stop(self._target):
@@ -227,7 +230,7 @@ class _Dump:
                     self._collect_open_files()
                     taken = micro.go(self._target)
                 if taken is not None:
-                    micro.write_files(taken, self._staging.images)
+                    files = micro.files_of(taken)
                 self._is_whole = taken is not None
             elif micro.has_lost_tracker:
                 watch.mend()  # at once: its threads sleep for so long only (``native/micro/round_trip.c``)
@@ -237,15 +240,15 @@ class _Dump:
             micro.let_go()
             raise
         finally:
-            self._open_gate(self._staging.images if self._is_whole else None)
-        if taken is None:
+            self._open_gate(files)
+        if taken is None or files is None:
             self._looked_frozen = False
             self.files.forget_open()
             micro.forget(None)
             return False
         self._taken = (taken.record.wall_ns, taken.record.monotonic_ns)
         self._pause_us = taken.record.pause_ns // 1000
-        micro.write(taken, self._staging.images)
+        self._held = micro.images_of(taken, files)
         return True
 
     def run_twice(self, watch: WatchdogPeriod) -> None:
@@ -358,7 +361,7 @@ class _Dump:
         self._is_whole = self._is_whole and answer.success and (self._staging.images / STATS).exists()
         self._open_gate(self._staging.images)
 
-    def _open_gate(self, images: Path | None) -> None:
+    def _open_gate(self, images: ImageDirectory | None) -> None:
         if self._gate_closed:
             self._gate_closed = False
             # The recording must not say that a commit was taken which failed in the last moment.
@@ -376,10 +379,12 @@ class _Dump:
         pause_us = self._pause_us
         if pause_us is None:
             pause_us = dump_stats(self._target.name, self._staging.images).dump.frozen_time
-        add_posix_locks(self._staging.images, self._locks)
-        files = read_files(self._staging.images)
+        images: ImageDirectory = self._held or self._staging.images
+        if self._held is None:  # a single process has no locks but those that are saved with its files
+            add_posix_locks(self._staging.images, self._locks)
+        files = read_files(images)
         self.files.complete(files)
-        write_inode_numbers(self._staging.images, self.files.inode_numbers(written_files(files)))
+        write_inode_numbers(images, self.files.inode_numbers(written_files(files)))
         if self._micro is not None and self._pause_us is None:
             self._micro.set_base(self._staging.images)
         return Capture(
@@ -401,6 +406,7 @@ class _Dump:
             pause_us=pause_us,
             advance=self._advance,
             memory=self._memory,
+            held=self._held,
         )
 
     def _stopped_inside(self) -> tuple[int | None, int, int] | None:

@@ -28,6 +28,7 @@ from relive.model.commit import (
 )
 from relive.store import IngestedImages, Staging, Store, StoredCommit
 from relive.store.disk_errors import disk_errors
+from relive.store.held_images import HeldImages
 
 __all__ = ["Capture"]
 
@@ -44,6 +45,7 @@ class Capture:
         pause_us: microseconds the target stood still.
         advance: is told how far storing it is.
         memory: copies of pages that the images lack as yet; None where they lack none.
+        held: the images, where they are not in the staging directory.
         host_name: what the target takes for its host's name; None: this one's.
     """
 
@@ -65,6 +67,7 @@ class Capture:
     pause_us: int = 0
     advance: Advance = field(default_factory=Advance)
     memory: CopiedAhead | None = None
+    held: HeldImages | None = None
     host_name: str | None = None
     _moved: set[int] = field(default_factory=set)  # ids of what is in ``layers``
 
@@ -72,6 +75,7 @@ class Capture:
         """Throw it away, or what is left of it after it was stored."""
         if self.memory is not None:
             self.memory.discard()
+        self.held = None
         self.staging.discard()
         for source, entries in self.layers:
             lost = [content for _, content in entries if content is not None and content.object is None]
@@ -110,9 +114,9 @@ class Capture:
             self.discard()
 
     def _manifest(self, store: Store, parents: list[CommitId]) -> tuple[Manifest, IngestedImages]:
-        images = self.staging.images
+        images = self.held or self.staging.images
         if self.target.contained is not None:
-            inherit_groups(images)
+            inherit_groups(self.staging.images)
         files = read_files(images)
         listening = read_listening(files)
         connections = summarise(read_connections(images, files), listening)

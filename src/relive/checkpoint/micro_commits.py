@@ -30,6 +30,7 @@ from relive.store.pages.numpy_threads import load_numpy
 
 if TYPE_CHECKING:
     from relive.checkpoint.micro_images import MicroBase, MicroCommit
+    from relive.store.held_images import HeldImages
 
 __all__ = ["MicroCommits"]
 
@@ -97,7 +98,7 @@ class MicroCommits:
 
         try:
             seen = read_seen(self._directory / "look")
-            self._base = MicroBase(images, seen, self._directory / "pages")
+            self._base = MicroBase(images, seen, self._store.page_pool())
         except (FullCommitNeeded, OSError, ReliveError, ValueError, KeyError) as refusal:
             self._refused(refusal)
 
@@ -141,28 +142,25 @@ class MicroCommits:
         """Something else went wrong while the process stood still: it runs on, and nothing was taken."""
         self.forget("the commit was given up")
 
-    def write_files(self, commit: MicroCommit, images: Path) -> None:
-        """Write what tells of the connections; ``write`` is to follow.
-
-        Raises:
-            OSError: the disk is full.
-        """
+    def files_of(self, commit: MicroCommit) -> HeldImages:
+        """The images that tell of the connections; ``images_of`` is to follow."""
         assert self._under_way is not None
-        self._under_way[0].write_files(commit, images)
+        return self._under_way[0].files_of(commit)
 
-    def write(self, commit: MicroCommit, images: Path) -> None:
-        """Write the other images, from which the next commit goes on.
+    def images_of(self, commit: MicroCommit, files: HeldImages) -> HeldImages:
+        """All images, from which the next commit goes on.
 
         Raises:
             OSError: the disk is full.
         """
         assert self._under_way is not None
         (base, _), self._under_way = self._under_way, None
-        base.write(commit, images)
+        images = base.images_of(commit, files)
         self._base = base
         self._refusals = 0
         self.reason = None
         self._log.info("taken on top of the one before", pages=commit.copied_pages)
+        return images
 
     # -- the end ---------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from google.protobuf.message import Message
 
 from relive.checkpoint.micro_connections import BaseConnections, FollowedConnections
 from relive.checkpoint.micro_fingerprint import (
@@ -25,7 +26,7 @@ from relive.checkpoint.micro_fingerprint import (
     pipe_contents,
 )
 from relive.checkpoint.micro_record import FullCommitNeeded, MicroRecord, RecordedThread, Seen
-from relive.checkpoint.page_files import copy_bytes, lazy_spans
+from relive.checkpoint.page_files import lazy_spans
 from relive.checkpoint.page_runs import Span
 from relive.images import criu_images_pb2 as pb
 from relive.images.image_file import (
@@ -35,9 +36,10 @@ from relive.images.image_file import (
     messages,
     read_entries,
     read_first,
-    write_entries,
 )
 from relive.images.pagemap import read_pagemap
+from relive.store.held_images import HeldImages
+from relive.store.pages.page_pool import PagePool, PooledPages
 
 __all__ = ["MicroBase", "MicroCommit"]
 
@@ -53,6 +55,7 @@ _REGISTERS = (  # of user_regs_struct, by the names of CRIU's image
 ).split()
 _IN_PIPES = "pipes-data.img"
 _STREAMS = "tcp-stream-"
+_CLOCKS = "timens-0.img"
 _FX = struct.Struct("<HHHHQQII")
 _WITH_STATE = (
     "ghost-file-",
@@ -66,23 +69,23 @@ Numbers = npt.NDArray[np.int64]
 
 
 class _Pages(NamedTuple):
-    """Page numbers in ascending order, and where each lies in a file: its offset in pages there."""
+    """Page numbers in ascending order, and what they hold."""
 
     numbers: Numbers
-    slots: Numbers
+    held: PooledPages
 
 
 class MicroCommit(NamedTuple):
     """What has been decided on; nothing is written as yet.
 
     Attributes:
-        pages: all pages of the commit, by address; sources: for each the file (0: the base's pages, 1: the record) and the offset
-            there [bytes].
+        pages: all pages of the commit, by address; slots: where each lies in the pool as in the base; offsets: where in the record
+            [bytes] those lie that were copied, -1 of the others.
     """
 
     record: MicroRecord
     pages: Numbers
-    files: npt.NDArray[np.int8]
+    slots: Numbers
     offsets: Numbers
     mappings: list[pb.VmaEntry]
     end_of_heap: int
@@ -92,7 +95,7 @@ class MicroCommit(NamedTuple):
     @property
     def copied_pages(self) -> int:
         """So many were not in the base as they are now."""
-        return int(np.count_nonzero(self.files))
+        return int(np.count_nonzero(self.offsets >= 0))
 
 
 class MicroBase:
@@ -101,7 +104,7 @@ class MicroBase:
     Args:
         images: of a commit by CRIU, whole.
         seen: the process as it was seen from outside while CRIU held it.
-        pages: where its pages are linked to, on the same file system as the images.
+        pool: for its pages and those of the commits on top of it.
 
     Raises:
         FullCommitNeeded: no commit can be taken on top of it.
@@ -109,7 +112,7 @@ class MicroBase:
         ObjectCorrupt: an image is damaged.
     """
 
-    def __init__(self, images: Path, seen: Seen, pages: Path) -> None:
+    def __init__(self, images: Path, seen: Seen, pool: PagePool) -> None:
         check_trackable(seen)
         tree = read_entries(images / "pstree.img", pb.PstreeEntry)
         if len(tree) != 1:
@@ -129,14 +132,15 @@ class MicroBase:
         name = self._pagemap
         number, runs = read_pagemap(name, self._small[name])
         self._pages_name = f"pages-{number}.img"
-        self._held = _Pages(*_by_address(runs))
-        self._pages = pages
-        self._link(images)
+        self._pool = pool
+        numbers, places = _by_address(runs)
+        self._held = _Pages(numbers, _pooled(pool, images / self._pages_name, places))
         # Of memory files that cannot change (``check_trackable``).
-        self._others = [path.name for path in images.glob("pages-*.img") if path.name != self._pages_name]
-        for name in self._others:
-            self._beside(name).unlink(missing_ok=True)
-            os.link(images / name, self._beside(name))
+        self._others = {
+            path.name: _pooled(pool, path, np.arange(path.stat().st_size // _PAGE))
+            for path in images.glob("pages-*.img")
+            if path.name != self._pages_name
+        }
         new_mappings(seen, seen, self._memory.vmas)  # each must be found in CRIU's images
         streams = {
             name: read_first(images / name, pb.TcpStreamEntry)
@@ -153,13 +157,6 @@ class MicroBase:
         for path in images.iterdir():
             if path.name.startswith(_WITH_STATE):
                 raise FullCommitNeeded(f"CRIU has saved {path.name}")
-
-    def _link(self, images: Path) -> None:
-        self._pages.unlink(missing_ok=True)
-        os.link(images / self._pages_name, self._pages)
-
-    def _beside(self, name: str) -> Path:
-        return self._pages.with_name(name)
 
     def decide(self, record: MicroRecord, root: Path) -> MicroCommit:
         """See whether a commit can be made of a record.
@@ -184,10 +181,10 @@ class MicroBase:
             (one.start // _PAGE, one.end // _PAGE) for one in seen.mappings if one.name.startswith("[v")
         ]
         private = [(one.start // _PAGE, one.end // _PAGE) for one in seen.mappings if "p" in one.rights]
-        files, offsets, pages = self._find_pages(record, special, private)
+        pages, slots, offsets = self._find_pages(record, special, private)
         cores = {one.tid: _core_of(self._cores[one.tid], one, record.xsave) for one in record.threads}
         connections = self._connections.follow(record, self._placed_files(seen))
-        return MicroCommit(record, pages, files, offsets, mappings, end_of_heap, cores, connections)
+        return MicroCommit(record, pages, slots, offsets, mappings, end_of_heap, cores, connections)
 
     def _check_sizes(self, seen: Seen, root: Path) -> None:
         """Files that are mapped or run, as CRIU will check them when it restores; open ones are noted anew."""
@@ -222,69 +219,68 @@ class MicroBase:
 
     def _find_pages(
         self, record: MicroRecord, special: Sequence[Span], private: Sequence[Span]
-    ) -> tuple[npt.NDArray[np.int8], Numbers, Numbers]:
-        """For each page of the commit the file and the offset in it; the kernel's own pages are those of the base."""
+    ) -> tuple[Numbers, Numbers, Numbers]:
+        """The pages of the commit, of each the slot and the offset (``MicroCommit``); the kernel's own are those of the base."""
         present = _numbers(record.present)
         present = present[_within(present, private) & ~_within(present, special)]
         kept = self._held.numbers[_within(self._held.numbers, special)]
         pages = np.union1d(present, kept)
-        files = np.zeros(len(pages), np.int8)
+        slots = np.full(len(pages), -1, np.int64)
         offsets = np.full(len(pages), -1, np.int64)
         if len(self._held.numbers):
             at = np.searchsorted(self._held.numbers, pages).clip(max=len(self._held.numbers) - 1)
             is_held = self._held.numbers[at] == pages
-            offsets[is_held] = self._held.slots[at[is_held]] * _PAGE
-        for run in record.copied:
-            first, end = np.searchsorted(pages, (run.first, run.end))
+            slots[is_held] = self._held.held.slots[at[is_held]]
+        bounds = np.searchsorted(pages, [(run.first, run.end) for run in record.copied] or np.empty((0, 2)))
+        for run, (first, end) in zip(record.copied, bounds.tolist(), strict=True):
+            slots[first:end] = -1
             if run.offset is None:
                 offsets[first:end] = -1
             else:
                 offsets[first:end] = (pages[first:end] - run.first) * _PAGE + run.offset
-                files[first:end] = 1
-        missing = pages[offsets < 0]
+        missing = pages[(slots < 0) & (offsets < 0)]
         if len(missing):
             raise FullCommitNeeded(
                 f"there is no copy of {len(missing)} pages, the first at {int(missing[0]) * _PAGE:x}"
             )
-        return files, offsets, pages
+        return pages, slots, offsets
 
-    def write_files(self, commit: MicroCommit, images: Path) -> None:
-        """Write what says which connections there are and where each stands, into an empty directory.
-
-        Raises:
-            OSError: the disk is full.
-        """
+    def files_of(self, commit: MicroCommit) -> HeldImages:
+        """The images that say which connections there are and where each stands."""
         followed = commit.connections
-        for name, entries in (("files.img", followed.files), (self._fdinfo, followed.descriptors)):
-            (images / name).write_bytes(image_like(self._small[name], entries))
+        small = {
+            "files.img": self._like("files.img", followed.files),
+            self._fdinfo: self._like(self._fdinfo, followed.descriptors),
+        }
         # One for each connection, while requests are held back.
         for name, (entry, waiting) in followed.streams.items():
-            (images / name).write_bytes(image_like(self._small[followed.patterns[name]], [entry]) + waiting)
+            small[name] = self._like(followed.patterns[name], [entry]) + waiting
+        return HeldImages(small)
 
-    def write(self, commit: MicroCommit, images: Path) -> None:
-        """Write all images but those of ``write_files``; afterwards this is the base of the next one.
+    def images_of(self, commit: MicroCommit, files: HeldImages) -> HeldImages:
+        """All images, those of ``files_of`` among them; afterwards this is the base of the next one.
 
         Raises:
             OSError: the disk is full; this is then of no use any more.
         """
-        for name, data in self._small.items():
-            if not name.startswith(_STREAMS) and name not in ("files.img", self._fdinfo):
-                (images / name).write_bytes(data)
-        for name in self._others:
-            os.link(self._beside(name), images / name)
-        record = commit.record
+        small = {name: data for name, data in self._small.items() if not name.startswith(_STREAMS)}
+        small |= files.small
         for tid, core in commit.cores.items():
-            write_entries(images / f"core-{tid}.img", [core])
+            small[f"core-{tid}.img"] = self._like(f"core-{tid}.img", [core])
         memory = pb.MmEntry()
         memory.CopyFrom(self._memory)
         del memory.vmas[:]
         memory.vmas.extend(commit.mappings)
         memory.mm_brk = commit.end_of_heap
-        write_entries(images / f"mm-{self._pid}.img", [memory])
-        self._write_clocks(record, images)
-        self._write_pages(commit, images)
-        self._held = _Pages(commit.pages, np.arange(len(commit.pages), dtype=np.int64))
-        self._link(images)
+        small[f"mm-{self._pid}.img"] = self._like(f"mm-{self._pid}.img", [memory])
+        if _CLOCKS in small:
+            small[_CLOCKS] = self._clocks(commit.record)
+        small[self._pagemap] = self._pagemap_of(commit)
+        self._held = _Pages(commit.pages, self._take_pages(commit))
+        return HeldImages(small, {**self._others, self._pages_name: self._held.held})
+
+    def _like(self, name: str, entries: Iterable[Message]) -> bytes:
+        return image_like(self._small[name], entries)
 
     def _placed_files(self, seen: Seen) -> list[pb.FileEntry]:
         """The base's, with the positions and sizes of regular ones as of now."""
@@ -297,15 +293,13 @@ class MicroBase:
                     entry.reg.size = size
         return entries
 
-    def _write_clocks(self, record: MicroRecord, images: Path) -> None:
-        path = images / "timens-0.img"
-        if path.exists():
-            clocks = read_first(path, pb.TimensEntry)
-            for clock, ns in ((clocks.monotonic, record.monotonic_ns), (clocks.boottime, record.boot_ns)):
-                clock.tv_sec, clock.tv_nsec = divmod(ns, _NS)
-            write_entries(path, [clocks])
+    def _clocks(self, record: MicroRecord) -> bytes:
+        clocks = decode(_CLOCKS, messages(_CLOCKS, self._small[_CLOCKS])[0], pb.TimensEntry)
+        for clock, ns in ((clocks.monotonic, record.monotonic_ns), (clocks.boottime, record.boot_ns)):
+            clock.tv_sec, clock.tv_nsec = divmod(ns, _NS)
+        return self._like(_CLOCKS, [clocks])
 
-    def _write_pages(self, commit: MicroCommit, images: Path) -> None:
+    def _pagemap_of(self, commit: MicroCommit) -> bytes:
         lazy = _within(commit.pages, lazy_spans(commit.mappings))
         flags = np.where(lazy, _PRESENT | _LAZY, _PRESENT)
         head_body, *_ = messages(self._pagemap, self._small[self._pagemap])
@@ -319,16 +313,20 @@ class MicroBase:
             )
             for first, end in _runs(commit.pages, flags)
         ]
-        write_entries(images / self._pagemap, [decode(self._pagemap, head_body, pb.PagemapHead), *entries])
-        with (
-            self._pages.open("rb") as held,
-            commit.record.path.open("rb") as copied,
-            (images / self._pages_name).open("wb") as target,
-        ):
-            sources = (held.fileno(), copied.fileno())
-            for first, end in _adjacent(commit.files, commit.offsets):
-                source = sources[int(commit.files[first])]
-                copy_bytes(source, target.fileno(), int(commit.offsets[first]), (end - first) * _PAGE)
+        return self._like(self._pagemap, [decode(self._pagemap, head_body, pb.PagemapHead), *entries])
+
+    def _take_pages(self, commit: MicroCommit) -> PooledPages:
+        is_copied = commit.offsets >= 0
+        slots = commit.slots.copy()
+        with commit.record.path.open("rb") as copied:
+            slots[is_copied] = self._pool.add(copied.fileno(), commit.offsets[is_copied])
+        return self._pool.hold(slots)
+
+
+def _pooled(pool: PagePool, path: Path, places: Numbers) -> PooledPages:
+    """Pages of a file, which begin at these places in it [pages]."""
+    with path.open("rb") as file:
+        return pool.hold(pool.add(file.fileno(), places * _PAGE))
 
 
 def _saved_in_pipes(path: Path) -> dict[int, bytes]:
@@ -373,15 +371,6 @@ def _runs(pages: Numbers, flags: Numbers) -> list[tuple[int, int]]:
         for first, end in pairwise(bounds)
         for begin in range(first, end, _ENTRY_MOST)
     ]
-
-
-def _adjacent(files: npt.NDArray[np.int8], offsets: Numbers) -> list[tuple[int, int]]:
-    """Indices of runs that lie one after the other in the same file."""
-    if not len(files):
-        return []
-    breaks = np.flatnonzero((np.diff(files) != 0) | (np.diff(offsets) != _PAGE)) + 1
-    bounds = [0, *breaks.tolist(), len(files)]
-    return list(pairwise(bounds))
 
 
 def _core_of(base: pb.CoreEntry, thread: RecordedThread, offsets: Sequence[tuple[int, int]]) -> pb.CoreEntry:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Protocol
 
+from relive.images.image_directory import ImageDirectory
 from relive.model.commit import Cursor
 
 __all__ = ["NoRequestGate", "RequestGate"]
@@ -23,7 +23,9 @@ class RequestGate(Protocol):
             at_once: it was stopped a moment ago only; who reads its answers may not have come to it.
         """
 
-    def open(self, capture: str | None, cursor: Cursor | None, images: Path | None) -> Cursor | None:
+    def open(
+        self, capture: str | None, cursor: Cursor | None, images: ImageDirectory | None
+    ) -> Cursor | None:
         """Let requests through again; ``capture`` names the commit, None if it failed.
 
         Args:
@@ -44,6 +46,11 @@ class NoRequestGate:
         """Nothing to note."""
         return cursor
 
-    def open(self, capture: str | None, cursor: Cursor | None, images: Path | None) -> Cursor | None:  # noqa: ARG002
+    def open(
+        self,
+        capture: str | None,  # noqa: ARG002
+        cursor: Cursor | None,
+        images: ImageDirectory | None,  # noqa: ARG002
+    ) -> Cursor | None:
         """Nothing to open."""
         return cursor

@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError, Message
 
 from relive.errors import ObjectCorrupt
 from relive.images import criu_images_pb2 as pb
+from relive.images.image_directory import ImagePath
 from relive.kernel.atomic_write import Durability, replace_file
 
 __all__ = [
@@ -49,7 +50,7 @@ def messages(name: str, data: bytes) -> list[bytes]:
     return found
 
 
-def read_entries(path: Path, kind: type[Entry]) -> list[Entry]:
+def read_entries(path: ImagePath, kind: type[Entry]) -> list[Entry]:
     """All messages of an image file without payload.
 
     Raises:
@@ -66,7 +67,7 @@ def read_entries(path: Path, kind: type[Entry]) -> list[Entry]:
     return entries
 
 
-def read_first(path: Path, kind: type[Entry]) -> Entry:
+def read_first(path: ImagePath, kind: type[Entry]) -> Entry:
     """The first message of an image file, whatever follows it.
 
     Raises:
@@ -95,18 +96,18 @@ def followed_entries(
         offset = end
 
 
-def _check_magic(path: Path, data: bytes) -> None:
+def _check_magic(path: ImagePath, data: bytes) -> None:
     if len(data) < _HEADER.size or _HEADER.unpack_from(data)[0] not in _COMMON_MAGICS:
         raise _corrupt(path, "the magic number is not CRIU's")
 
 
-def _read_message(path: Path, data: bytes, offset: int, kind: type[Entry]) -> tuple[Entry, int]:
+def _read_message(path: ImagePath, data: bytes, offset: int, kind: type[Entry]) -> tuple[Entry, int]:
     """The message at an offset, and the offset behind it."""
     body, end = _read_body(path, data, offset)
     return decode(path.name, body, kind), end
 
 
-def _read_body(path: Path, data: bytes, offset: int) -> tuple[bytes, int]:
+def _read_body(path: ImagePath, data: bytes, offset: int) -> tuple[bytes, int]:
     if offset + _LENGTH.size > len(data):
         raise _corrupt(path, f"cut off at byte {offset}")
     (length,) = _LENGTH.unpack_from(data, offset)
@@ -166,7 +167,7 @@ def write_inventory(images: Path, entry: pb.InventoryEntry) -> None:
     replace_file(images / _INVENTORY, data, durability=Durability.NONE)
 
 
-def _corrupt(path: Path, cause: str) -> ObjectCorrupt:
+def _corrupt(path: ImagePath, cause: str) -> ObjectCorrupt:
     return ObjectCorrupt(
         f"image {path.name} is damaged",
         cause=cause,

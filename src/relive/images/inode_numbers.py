@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from relive.errors import ObjectCorrupt
 from relive.images import criu_images_pb2 as pb
+from relive.images.image_directory import ImageDirectory
 from relive.images.validation import untrusted
 
 __all__ = ["INODE_NUMBERS", "parse_inode_numbers", "write_inode_numbers", "written_files"]
@@ -28,10 +28,10 @@ def written_files(files: Iterable[pb.FileEntry]) -> set[str]:
     return {name for name in names if name.startswith("/")}
 
 
-def write_inode_numbers(images: Path, numbers: Mapping[str, int]) -> None:
+def write_inode_numbers(images: ImageDirectory, numbers: Mapping[str, int]) -> None:
     """Add the image; none where there are no numbers. Raises OSError: the disk is full."""
     if numbers:
-        (images / INODE_NUMBERS).write_text(json.dumps(dict(sorted(numbers.items()))))
+        (images / INODE_NUMBERS).write_bytes(json.dumps(dict(sorted(numbers.items()))).encode())
 
 
 def parse_inode_numbers(data: bytes) -> dict[str, int]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from relive.images import criu_images_pb2 as pb
+from relive.images.image_directory import ImageDirectory
 from relive.images.image_file import read_entries
 from relive.model.commit import ProcessFacts
 
 __all__ = ["read_processes"]
 
 
-def read_processes(images: Path) -> list[ProcessFacts]:
+def read_processes(images: ImageDirectory) -> list[ProcessFacts]:
     """All processes, parents before their children; pids as inside the target.
 
     Raises:

@@ -7,10 +7,10 @@ import socket
 import struct
 from collections import defaultdict
 from dataclasses import dataclass
-from pathlib import Path
 
 from relive.errors import ObjectCorrupt
 from relive.images import criu_images_pb2 as pb
+from relive.images.image_directory import ImageDirectory
 from relive.images.image_file import read_entries, read_first
 from relive.model.commit import Connection, Outlet
 
@@ -53,7 +53,7 @@ class TcpConnection:
     stream: pb.TcpStreamEntry
 
 
-def read_files(images: Path) -> list[pb.FileEntry]:
+def read_files(images: ImageDirectory) -> list[pb.FileEntry]:
     """All entries of ``files.img``."""
     return read_entries(images / "files.img", pb.FileEntry)
 
@@ -70,7 +70,7 @@ def _address(words: list[int], family: int) -> str:
     )
 
 
-def read_connections(images: Path, files: list[pb.FileEntry]) -> list[TcpConnection]:
+def read_connections(images: ImageDirectory, files: list[pb.FileEntry]) -> list[TcpConnection]:
     """TCP connections to the outside that were open, also those half closed, whose state CRIU saved.
 
     A connection with both ends in the commit is not among them: CRIU brings both back.
@@ -80,7 +80,7 @@ def read_connections(images: Path, files: list[pb.FileEntry]) -> list[TcpConnect
     return [one for one in found if _name(one)[::-1] not in names]
 
 
-def read_crossed(images: Path, port: int) -> list[tuple[tuple[str, int], str, int, int]]:
+def read_crossed(images: ImageDirectory, port: int) -> list[tuple[tuple[str, int], str, int, int]]:
     """(client's end, service's address, and two TCP sequence numbers) of connections to a port of the target.
 
     All bytes of the client before the first number had come to the target, and are in the images where it had not read them. All of
@@ -94,7 +94,7 @@ def read_crossed(images: Path, port: int) -> list[tuple[tuple[str, int], str, in
     return found
 
 
-def inner_pairs(images: Path, files: list[pb.FileEntry]) -> set[tuple[int, int]]:
+def inner_pairs(images: ImageDirectory, files: list[pb.FileEntry]) -> set[tuple[int, int]]:
     """Ports of both ends of the TCP connections within the target on which something was under way: bytes or an end."""
     found = _read_ends(images, files)
     names = _names(found)
@@ -102,7 +102,7 @@ def inner_pairs(images: Path, files: list[pb.FileEntry]) -> set[tuple[int, int]]
     return {(one.local[1], one.peer[1]) for one in busy if _name(one)[::-1] in names}
 
 
-def _read_ends(images: Path, files: list[pb.FileEntry]) -> list[TcpConnection]:
+def _read_ends(images: ImageDirectory, files: list[pb.FileEntry]) -> list[TcpConnection]:
     found: list[TcpConnection] = []
     for entry in files:
         if not entry.HasField("isk"):

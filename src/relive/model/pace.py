@@ -68,7 +68,7 @@ class PaceState(Value):
     def _reason(self, brake: Brake) -> str:
         match brake:
             case Brake.STORE:
-                return f"a commit takes {duration(self.durable_us)} until it is durable, and none is begun before"
+                return f"a commit takes {duration(self.durable_us)} until it is durable, and two at most wait for that"
             case Brake.PAUSES:
                 share = f"{(self.share or 0) * 100:g} %"
                 return f"each commit stops it for {duration(self.expected_us)}, and --pause-share is {share}"

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import os
 import time
 import uuid
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
+from relive.kernel import libc
 from relive.kernel.atomic_write import sync_directory
 
 __all__ = [
@@ -17,7 +21,10 @@ __all__ = [
     "SHARE",
     "FreshFile",
     "delete_file",
+    "discarding",
     "finish_file",
+    "make_whole",
+    "publish_in_order",
     "state_of",
     "write_whole",
 ]
@@ -26,6 +33,7 @@ __all__ = [
 # How often an index is compared with a directory that changes all the time.
 QUICK_NS = 5_000_000  # a comparison that takes no longer is always made
 SHARE = 20  # of the time, at most one part in so many is spent on longer ones
+_WRITE = 2  # SYNC_FILE_RANGE_WRITE
 _CLOCK_STEP_NS = 100_000_000  # file systems give times in steps, of 10 ms at most
 
 
@@ -61,6 +69,12 @@ def delete_file(path: Path) -> int:
 LOCKED = ".locked"  # ends the names of what is locked from the moment it has that name, until its process is done or dead
 
 
+def _begin_writing(file: int) -> None:
+    """Where it fails, or the C library has no such call, all is written when it is waited for, which says what is wrong."""
+    with contextlib.suppress(OSError, AttributeError):
+        libc.call("sync_file_range", file, ctypes.c_int64(0), ctypes.c_int64(0), _WRITE)
+
+
 class FreshFile:
     """A file in the making: below ``incoming``, held locked so that no other process removes it as left over."""
 
@@ -78,15 +92,26 @@ class FreshFile:
             rest = rest[os.write(self._file, rest) :]
         self.size += len(data)
 
-    def publish(self, target: Path, *, mode: int = 0o600) -> None:
-        """Put it at its place, replacing what is there; durable on return."""
-        assert self._path is not None
+    def complete(self, mode: int = 0o600) -> None:
+        """Its content is whole; have it written to the disk, without waiting for that."""
         os.fchmod(self._file, mode)
+        _begin_writing(self._file)
+
+    def sync(self) -> None:
+        """Make its content durable."""
         os.fsync(self._file)
+
+    def place(self, target: Path) -> None:
+        """Put it at its place, replacing what is there; the name is not durable yet."""
+        assert self._path is not None
         self._path.replace(target)
         self._path = None
         os.close(self._file)
-        sync_directory(target.parent)
+
+    def publish(self, target: Path, *, mode: int = 0o600) -> None:
+        """Put it at its place, replacing what is there; durable on return."""
+        self.complete(mode)
+        publish_in_order([[(self, target)]])
 
     def discard(self) -> None:
         """Remove it, unless it was published."""
@@ -96,12 +121,43 @@ class FreshFile:
             os.close(self._file)
 
 
+def publish_in_order(steps: Sequence[Sequence[tuple[FreshFile, Path]]]) -> None:
+    """Put complete files at their places, durable on return; the names of one step are durable before those of the next are there.
+
+    Contents are made durable first, those of all together: a file system with a journal writes it once for all that was completed
+    before the first is waited for, not once for each. Then the names of each step are.
+    """
+    for fresh, _ in chain.from_iterable(steps):
+        fresh.sync()
+    for step in steps:
+        for fresh, target in step:
+            fresh.place(target)
+        for directory in dict.fromkeys(target.parent for _, target in step):
+            sync_directory(directory)
+
+
 def write_whole(incoming: Path, path: Path, data: bytes) -> None:
     """Put a file there whole or not at all, durable on return."""
+    with discarding(make_whole(incoming, data, path)) as made:
+        publish_in_order([[made]])
+
+
+def make_whole(incoming: Path, data: bytes, path: Path) -> tuple[FreshFile, Path]:
+    """A complete file that is to be put at its place, and that."""
     fresh = FreshFile(incoming, path.name)
     try:
         fresh.write(data)
-        fresh.publish(path)
+        fresh.complete()
     except BaseException:
         fresh.discard()
         raise
+    return fresh, path
+
+
+@contextlib.contextmanager
+def discarding(made: tuple[FreshFile, Path]) -> Iterator[tuple[FreshFile, Path]]:
+    """Around putting a file at its place: remove it if it did not get there."""
+    try:
+        yield made
+    finally:
+        made[0].discard()

@@ -15,6 +15,7 @@ from typing import TypeVar
 from relive.errors import ObjectCorrupt, ObjectMissing, RefUnknown, SignatureInvalid
 from relive.model.advance import Advance
 from relive.model.commit import CommitId, ImageFile, Layer, Manifest
+from relive.store.atomic_io import FreshFile
 from relive.store.bundle import (
     BUNDLE,
     checked_bundle,
@@ -23,22 +24,24 @@ from relive.store.bundle import (
     unpack_bundle,
     write_bundle,
 )
+from relive.store.held_images import HeldImages
 from relive.store.image_cache import ImageCache
 from relive.store.ingested import IngestedImages
 from relive.store.manifests import Manifests, commit_id_of, has_placement, unknown
 from relive.store.objects import hash_bytes
 from relive.store.pages.commit_memory import CommitMemory
 from relive.store.pages.contents import NewContent
+from relive.store.pages.held_pages import HeldPages
 from relive.store.pages.ingest import CommitIntake, IngestedPages
-from relive.store.pages.mapped import hash_pages, map_pages
+from relive.store.pages.mapped import MappedPages, map_pages
 from relive.store.pages.materialize import PageSource
 from relive.store.pages.packs import Packs
-from relive.store.pages.page_diff import Pages
 from relive.store.pages.page_reader import CommitPages, lazy_page_numbers
 from relive.store.pages.parent_cache import KnownCommit, KnownContents, ParentCache
 from relive.store.pages.parent_readback import read_back
 from relive.store.pages.placement import Placement, Placements
-from relive.store.pages.runs import page_files
+from relive.store.pages.runs import PageFile, page_files
+from relive.store.pages.size import PAGE
 
 __all__ = ["Images"]
 
@@ -73,7 +76,7 @@ class Images:
             [], b"", parent if known is not None else None, CommitIntake(known, self._packs)
         )
 
-    def ingest(self, directory: Path, parent: CommitId | None) -> IngestedImages:
+    def ingest(self, source: Path | HeldImages, parent: CommitId | None) -> IngestedImages:
         """Take CRIU's files in; they may be removed then. To be called with the store's lock held.
 
         Raises:
@@ -81,20 +84,17 @@ class Images:
         """
         taken = self.begin(parent)
         try:
-            return self._ingest(directory, taken)
+            return self._ingest(source, taken)
         except BaseException:
             taken.intake.discard()
             raise
 
-    def _ingest(self, directory: Path, taken: IngestedImages) -> IngestedImages:
-        paths = {path.name: path for path in sorted(directory.iterdir()) if path.suffix == ".img"}
-        sizes = {name: path.stat().st_size for name, path in paths.items() if name.startswith("pages-")}
-        small = {name: path.read_bytes() for name, path in paths.items() if name not in sizes}
-        files = [(file, _map(paths[file.name])) for file in page_files(small, sizes)]
+    def _ingest(self, source: Path | HeldImages, taken: IngestedImages) -> IngestedImages:
+        small, files = _opened(source) if isinstance(source, Path) else _held(source)
         bundle = pack_bundle(small)
         # A thread beside the comparison; gone on return, since the caller may fork.
         with ThreadPoolExecutor(1) as pool:
-            hashes = pool.map(lambda file: hash_pages(file[1], file[0].size), files)
+            hashes = pool.map(lambda file: file[1].hashed(file[0].size, taken.intake.before(file[0])), files)
             taken.intake.ingest_pages(files)
             images = [
                 ImageFile(name=file.name, size=file.size, object=name)
@@ -117,7 +117,7 @@ class Images:
         listing: bytes,
         advance: Advance,
     ) -> IngestedPages:
-        """Take in what is new of the contents of files; all is durable on return.
+        """Take in what is new of the contents of files; the pack is complete on return, and still to be put at its place.
 
         Args:
             wanted: names of all contents; each is one of the parent's or of ``new``.
@@ -130,19 +130,20 @@ class Images:
         taken.intake.ingest_contents(layers, wanted, new, advance)
         return taken.intake.finish(taken.bundle, listing)
 
-    def place(self, commit_id: CommitId, pages: IngestedPages) -> int:
-        """Write down where the commit lies, durable on return; returns the bytes of that."""
+    def place(self, commit_id: CommitId, pages: IngestedPages) -> tuple[FreshFile, Path]:
+        """The file that says where the commit lies (``Placements.make``)."""
         known = pages.known
         bases = [one.place for one in pages.bases]
         placement = Placement(commit_id, known.packs, pages.index, bases, known.since_key)
-        missing = {name for name in placement.needed() if not self._packs.has(name)}
+        own = known.packs[pages.index.pack]
+        missing = {name for name in placement.needed() if name != own and not self._packs.has(name)}
         if missing:
             raise ObjectMissing(
                 f"{len(missing)} packs of the commit are gone",
                 cause="the last other commit that needed them was dropped meanwhile",
                 remedy="commit again",
             )
-        return self._placements.write(placement)
+        return self._placements.make(placement)
 
     def remember(self, commit_id: CommitId, taken: IngestedImages, pages: IngestedPages) -> None:
         """The commit is durable: the next one may be compared with it."""
@@ -304,9 +305,22 @@ class Images:
         return CommitMemory(source, manifest.images, small)
 
 
-def _map(path: Path) -> Pages:
+def _opened(directory: Path) -> tuple[dict[str, bytes], list[tuple[PageFile, HeldPages]]]:
+    """The small images of a directory, and its page files."""
+    paths = {path.name: path for path in sorted(directory.iterdir()) if path.suffix == ".img"}
+    sizes = {name: path.stat().st_size for name, path in paths.items() if name.startswith("pages-")}
+    small = {name: path.read_bytes() for name, path in paths.items() if name not in sizes}
+    return small, [(file, _map(paths[file.name])) for file in page_files(small, sizes)]
+
+
+def _held(images: HeldImages) -> tuple[dict[str, bytes], list[tuple[PageFile, HeldPages]]]:
+    sizes = {name: len(pages) * PAGE for name, pages in images.pages.items()}
+    return images.small, [(file, images.pages[file.name]) for file in page_files(images.small, sizes)]
+
+
+def _map(path: Path) -> MappedPages:
     with path.open("rb") as file:
-        return map_pages(file.fileno())
+        return MappedPages(map_pages(file.fileno()))
 
 
 def _small(manifest: Manifest, source: PageSource) -> dict[str, bytes]:

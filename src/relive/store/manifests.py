@@ -10,7 +10,7 @@ from pathlib import Path
 from relive.errors import ObjectCorrupt, RefUnknown
 from relive.kernel.atomic_write import sync_directory
 from relive.model.commit import MANIFEST_VERSION, CommitId, Manifest
-from relive.store.atomic_io import state_of, write_whole
+from relive.store.atomic_io import FreshFile, discarding, make_whole, publish_in_order, state_of
 from relive.store.objects import hash_bytes
 
 __all__ = ["Manifests", "canonical", "commit_id_of", "has_placement", "parse_manifest", "unknown"]
@@ -72,7 +72,12 @@ class Manifests:
 
     def write(self, commit_id: CommitId, data: bytes) -> None:
         """Make it durable."""
-        write_whole(self._incoming, self._path(commit_id), data)
+        with discarding(self.make(commit_id, data)) as made:
+            publish_in_order([[made]])
+
+    def make(self, commit_id: CommitId, data: bytes) -> tuple[FreshFile, Path]:
+        """Its file, complete and not yet at its place, and that; to be discarded where it does not get there."""
+        return make_whole(self._incoming, data, self._path(commit_id))
 
     def delete(self, commits: Iterable[CommitId]) -> None:
         """Remove those that are there, in this order, so that they cannot come back."""

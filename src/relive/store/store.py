@@ -25,9 +25,11 @@ from relive.config import given_store_keys
 from relive.errors import ObjectCorrupt, ObjectMissing, RefUnknown, UsageError
 from relive.model.advance import Advance
 from relive.model.commit import CommitId, FileEntry, Layer, Manifest
+from relive.store.atomic_io import FreshFile, discarding, publish_in_order
 from relive.store.commitquery import CommitQuery
 from relive.store.disk_errors import disk_errors
 from relive.store.format import StoreFormat
+from relive.store.held_images import HeldImages
 from relive.store.image_cache import ImageCache
 from relive.store.index import StoredCommit, TargetLine, objects_of, size_of
 from relive.store.index_recovery import add_lines, open_index, renew_lines
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from relive.store.images import Images
     from relive.store.pages.commit_memory import CommitMemory
     from relive.store.pages.ingest import IngestedPages
+    from relive.store.pages.page_pool import PagePool
     from relive.store.pages.page_reader import CommitPages
 
 __all__ = ["Store"]
@@ -68,7 +71,11 @@ _ALL_COMMITS = CommitQuery()
 
 
 class Store:
-    """Open one per thread; processes may open the same directory at once."""
+    """Open one per thread; processes may open the same directory at once.
+
+    Attributes:
+        written: called within ``add`` when all of a commit is written, and only the disk is waited for; it is not durable yet.
+    """
 
     def __init__(self, directory: Path, keyring: Keyring | None = None) -> None:
         """Open the store, making it when there is none.
@@ -85,6 +92,7 @@ class Store:
         self._incoming = directory / "incoming"
         self._lock = StoreLock(directory / "lock")
         self._new_files = NewFiles(self.stage)
+        self.written: Callable[[], None] = lambda: None
         self._parent: CommitId | None = None
         self._renewed: list[CommitId] = []
         self._advance = Advance()
@@ -252,15 +260,28 @@ class Store:
         with disk_errors("storing a file", self._directory):
             return self._new_files.ingest(file, place, part)
 
-    def ingest_images(self, directory: Path, parent: CommitId | None = None) -> IngestedImages:
-        """Take CRIU's image files in, durable with ``add``; only within ``taking_in``. The files may be removed afterwards.
+    def page_pool(self) -> PagePool:
+        """Where pages can wait that are to be taken in; what several commits share lies there once.
+
+        Raises:
+            ToolMissing: what hashes them is not built.
+        """
+        load_numpy()
+        from relive.store.pages.page_pool import PagePool  # noqa: PLC0415 - it takes numpy
+
+        return PagePool(self._incoming)
+
+    def ingest_images(self, source: Path | HeldImages, parent: CommitId | None = None) -> IngestedImages:
+        """Take CRIU's images in, durable with ``add``; only within ``taking_in``. They may be removed afterwards.
 
         Args:
+            source: a directory of files, or the images themselves. Pages in the same slot of a pool as the parent's are the same,
+                and are not looked at.
             parent: as in ``taking_in``, where it was not told there.
         """
         self._discard_intake()
         with disk_errors("storing the memory images", self._directory):
-            self._open_intake = taken = self._images.ingest(directory, parent or self._parent)
+            self._open_intake = taken = self._images.ingest(source, parent or self._parent)
         return taken
 
     def add(
@@ -293,10 +314,8 @@ class Store:
             if taken is None and listing:
                 taken = self._open_intake = self._images.begin(self._parent)
             pages = None if taken is None else self._finish(taken, manifest.layers, listing)
-            if pages is not None:
-                size += pages.stored + self._images.place(commit_id, pages)
             is_new = not self._manifests.has(commit_id)
-            self._manifests.write(commit_id, data)
+            size += self._publish(commit_id, data, pages)
             durable_us = (
                 (time.monotonic_ns() - began_monotonic_ns) // 1000 if began_monotonic_ns is not None else None
             )
@@ -318,8 +337,20 @@ class Store:
             self._images.remember(commit_id, taken, pages)
         return stored
 
+    def _publish(self, commit_id: CommitId, data: bytes, pages: IngestedPages | None) -> int:
+        """Put pack, placement and manifest at their places, durable on return; returns the bytes of the first two."""
+        with contextlib.ExitStack() as stack:
+            stored: list[tuple[FreshFile, Path]] = []
+            if pages is not None:
+                stored.append(stack.enter_context(discarding(pages.pack)))
+                stored.append(stack.enter_context(discarding(self._images.place(commit_id, pages))))
+            manifest = stack.enter_context(discarding(self._manifests.make(commit_id, data)))
+            self.written()
+            publish_in_order([stored, [manifest]])
+        return sum(fresh.size for fresh, _ in stored)
+
     def _finish(self, taken: IngestedImages, layers: Sequence[Layer], listing: bytes) -> IngestedPages:
-        """Take the files in, and finish the pack."""
+        """Take the files in, with which the pack is complete."""
         wanted = contents_of(layers) if listing else []
         known = self._images.known_layers(taken)
         try:

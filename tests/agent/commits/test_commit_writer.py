@@ -81,6 +81,18 @@ def sighting(**facts: Any) -> Sighting:
     )
 
 
+def test_it_is_told_when_only_the_disk_is_waited_for_and_not_where_nothing_was_written(keeping) -> None:
+    told: list[str] = []
+
+    async def work(keeper: CommitWriter) -> None:
+        await keeper.store(PlayedCapture({"capture": "one"}), lambda: told.append("one"))
+        with pytest.raises(DiskFull):
+            await keeper.store(PlayedCapture({"fails": True}), lambda: told.append("two"))
+
+    keeping(work)
+    assert told == ["one"]
+
+
 def test_a_commits_parent_is_the_one_before_it_of_the_same_life(keeping):
     async def work(keeper: CommitWriter) -> list[StoredCommit]:
         return [await keeper.store(capture(number)) for number in (1, 2, 3)]

@@ -104,9 +104,9 @@ def test_the_footprint_is_that_of_the_whole_tree():
 def test_a_budget_of_bytes_makes_the_clock_slower_and_says_so():
     world = World(100 * MB)
     pace = world.pace(limited(every="1s", budget="3600MB/h"))
-    pace.begin()
+    begun = pace.begin()
     pace.stored(10 * MB)  # at 1 MB a second
-    pace.durable()
+    pace.durable(begun)
     assert pace.wait_left() == 10.0
     state = pace.state()
     assert state.slowed_by is Brake.BUDGET and state.actual_s == 10.0
@@ -123,9 +123,9 @@ def test_a_store_that_is_slower_than_the_clock_leaves_commits_out_and_is_left_al
     world = World(10 * MB)
     pace = world.pace(limited(every="10ms", share=100))
     for _ in range(2):
-        pace.begin()
+        begun = pace.begin()
         world.now += 0.0345
-        pace.durable()
+        pace.durable(begun)
         assert round(pace.wait_left(), 6) == 0.01
         world.now += pace.wait_left()
     state = pace.state()

@@ -51,7 +51,7 @@ class Played(Committer):
             raise error
         return None
 
-    async def store(self, taken: Any) -> Any:
+    async def store(self, taken: Any, written: Any = None) -> Any:
         self._protection.works("commits")
         return SimpleNamespace(id="c", durable_us=1, new_bytes=1)
 
@@ -88,6 +88,48 @@ def play(
     # Past its start the service is after the first try to commit it, and not before.
     assert committer.ready_after[:2] == [(False, 0), (True, int(policy.at_start))]
     return committer.asked, pauses, protection
+
+
+def test_a_clock_quicker_than_the_disk_takes_the_next_commit_while_that_is_waited_for() -> None:
+    """And of one that could not be stored after all it is told behind the next."""
+    policy, now = Policy(at_start=True, seconds=0.01, pause_share=None), [0.0]
+    protection = Protection()
+    gate = asyncio.Event()
+    waited_for: list[bool] = []
+
+    class Slow(Played):
+        async def capture(self, trigger: Trigger, stopped: Any = None, name: str | None = None) -> Any:
+            await super().capture(trigger)
+            if len(self.asked) == 3:
+                waited_for.append(not gate.is_set())
+                gate.set()
+
+        async def store(self, taken: Any, written: Any = None) -> Any:
+            number = len(self.asked)
+            now[0] += 1.0
+            written()
+            if number == 2:
+                await gate.wait()
+                raise DiskFull("no space left")
+            return await super().store(taken)
+
+        def failed(self, error: Exception, longest: float = 0.0) -> float:
+            failures.append(error)
+            return super().failed(error, longest)
+
+    failures: list[Exception] = []
+    committer = Slow([None] * 4, protection)
+    pace = CommitPace(policy, lambda: Footprint(1, 1_000_000), lambda: now[0])
+    # By its own clock it need not wait: 1 s has gone by.
+    pace.wait_left = lambda: 0.0  # type: ignore[method-assign]
+    commits = PolicyCommits(
+        policy, committer, pace, Path("/dev/null/pace"), lambda: True, lambda: Activity(lambda: None)
+    )  # type: ignore[arg-type,return-value]
+    with pytest.raises(Over):
+        asyncio.run(commits.run())
+    assert waited_for == [True]
+    assert [type(one) for one in failures] == [DiskFull]
+    assert committer.asked == [Trigger.START] + [Trigger.TIMER] * 3
 
 
 UNFORESEEN = FileNotFoundError(2, "No such file or directory", "stats-dump")

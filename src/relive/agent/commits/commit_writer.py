@@ -42,7 +42,9 @@ __all__ = ["CommitWriter", "commit_before"]
 Result = TypeVar("Result")
 _TAIL_LINES = 120
 _TAIL_BYTES = 32768
-_THIN_EVERY = 16
+_THIN_EVERY = 16  # commits
+_THIN_PAUSE = 5.0  # [s] at least between two times, since each reads all placements
+_LET_GO_EVERY = 1.0  # [s] more often memory would be given back only to be taken again
 _RETENTION = "retention"
 _CLOSE_EVERY = 5.0  # [s]
 _CLOSED_AGAIN = 16  # incidents
@@ -80,6 +82,10 @@ def _runs_on(store: Store, commit: StoredCommit) -> bool:
         return store.facts(commit.id).stopped_pid is None
     except ReliveError:
         return False
+
+
+def _nobody() -> None:
+    """Is told nothing."""
 
 
 class CommitWriter:
@@ -122,27 +128,44 @@ class CommitWriter:
         self._incidents = Incidents(settings.incidents)
         self._known: dict[str, int] = {}
         self._committed: set[str] = set()
-        self._stored = 0
+        self._stored = 0  # since old commits were dropped
+        self._thin_next = self._let_go_next = 0.0  # [s] monotonic
+        self._letting_go: asyncio.TimerHandle | None = None
         self.pending = 0
         self.is_ready = True
 
-    async def store(self, capture: DumpedCommit) -> StoredCommit:
+    async def store(self, capture: DumpedCommit, written: Callable[[], None] = _nobody) -> StoredCommit:
         """Make a capture durable.
+
+        Args:
+            written: called in the event loop when only the disk is waited for; not where old commits are dropped afterwards.
 
         Raises:
             DiskFull, StoreError: it could not be stored.
         """
-        stored = await self._run(lambda store: self._store_capture(store, capture))
-        # Behind the answer, and before what is asked for next.
-        asyncio.get_running_loop().run_in_executor(self._thread, self._let_go)
+        loop = asyncio.get_running_loop()
+
+        def tell() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended; the commit goes on
+                loop.call_soon_threadsafe(written)
+
+        stored = await self._run(lambda store: self._store_capture(store, capture, tell))
+        self._let_go_soon()
         return stored
 
-    def _store_capture(self, store: Store, capture: DumpedCommit) -> StoredCommit:
+    def _store_capture(
+        self, store: Store, capture: DumpedCommit, written: Callable[[], None]
+    ) -> StoredCommit:
         parent = store.latest_of_life(self._life)
-        stored = capture.store(store, [parent.id] if parent is not None else [])
         self._stored += 1
-        if self._stored % _THIN_EVERY == 0:
+        is_to_thin = self._stored >= _THIN_EVERY and time.monotonic() >= self._thin_next
+        # Dropping takes the processor, too: with the next one, which may be taken when this is told, it would contend for that.
+        store.written = _nobody if is_to_thin else written
+        stored = capture.store(store, [parent.id] if parent is not None else [])
+        if is_to_thin:
+            self._stored = 0
             self._thin(store)
+            self._thin_next = time.monotonic() + _THIN_PAUSE
         return stored
 
     def _thin(self, store: Store) -> None:
@@ -156,6 +179,16 @@ class CommitWriter:
             self._log.exception("old commits were not dropped")
         else:
             self._protection.works(_RETENTION)
+
+    def _let_go_soon(self) -> None:
+        """At once, behind the answer and before what is asked for next; later where it was done a moment ago."""
+        if self._letting_go is None:
+            loop = asyncio.get_running_loop()
+            self._letting_go = loop.call_at(max(loop.time(), self._let_go_next), self._begin_to_let_go, loop)
+
+    def _begin_to_let_go(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._letting_go, self._let_go_next = None, loop.time() + _LET_GO_EVERY
+        loop.run_in_executor(self._thread, self._let_go)
 
     def _let_go(self) -> None:
         if self._store is not None:
@@ -370,6 +403,8 @@ class CommitWriter:
 
     def close(self) -> None:
         """End the thread."""
+        if self._letting_go is not None:
+            self._letting_go.cancel()
         self._thread.shutdown()
         if self._store is not None:
             self._store.close()

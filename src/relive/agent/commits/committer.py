@@ -98,13 +98,13 @@ class Committer:
             taken = await self._keeper.captured_as(name)
         return taken or await self.store(await self.capture(trigger, name=name))
 
-    async def store(self, taken: DumpedCommit) -> StoredCommit:
-        """Make durable what ``capture`` took.
+    async def store(self, taken: DumpedCommit, written: Callable[[], None] = lambda: None) -> StoredCommit:
+        """Make durable what ``capture`` took; ``written`` is called when only the disk is waited for.
 
         Raises:
             DiskFull, StoreError: it could not be stored.
         """
-        stored = await self._keeper.store(taken)
+        stored = await self._keeper.store(taken, written)
         if self.pace is not None:
             self.pace.stored(stored.new_bytes)
         self._protection.works(_PART)

@@ -81,13 +81,20 @@ class CommitPace:
         self._bytes: int | None = None
         self._durable: float | None = None
 
-    def begin(self) -> None:
-        """The clock's next commit begins; what was due since the one before is left out."""
+    @property
+    def is_quicker_than_the_store(self) -> bool:
+        """The clock is due before the last commit was durable."""
+        interval = self._policy.interval
+        return self._durable is not None and interval is not None and self._durable > interval
+
+    def begin(self) -> float:
+        """The clock's next commit begins; what was due since the one before is left out. Returns the moment."""
         now, interval = self._clock(), self._policy.interval
         if self._begun is not None and interval is not None:
             self._left_out.update(left_out(self._begun, now, interval, self._brakes))
         self._under_way = self._slowed()
         self._begun = self._since = now
+        return now
 
     def note(self, pause_us: int) -> None:
         """The service has stood still, for whatever commit."""
@@ -106,13 +113,20 @@ class CommitPace:
             before = self._brakes.get(Brake.BUDGET, now)
             self._brakes[Brake.BUDGET] = spent_until(before, now, new_bytes, self._policy.budget)
 
-    def durable(self) -> None:
-        """The commit for which ``begin`` was called is durable."""
+    def written(self) -> None:
+        """The commit that was begun last is written; only the disk is waited for."""
         self._under_way = None
         now, interval = self._clock(), self._policy.interval
         if self._begun is not None and interval is not None:
-            self._durable, self._due = now - self._begun, self._begun + interval
-            self._brakes[Brake.STORE] = now + rest(self._durable, interval)
+            self._due = self._begun + interval
+            self._brakes[Brake.STORE] = now + rest(now - self._begun, interval)
+
+    def durable(self, begun: float) -> None:
+        """The commit that ``begin`` said to have begun at that moment is durable."""
+        if self._policy.interval is not None:
+            self._durable = self._clock() - begun
+        if self._begun == begun and self._under_way is not None:
+            self.written()
 
     def wait_left(self) -> float:
         """Seconds until the clock's next commit is due, and no brake holds."""

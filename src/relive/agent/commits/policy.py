@@ -16,6 +16,7 @@ import structlog
 
 from relive.agent.commits.changes import Changes
 from relive.agent.commits.committer import Committer
+from relive.agent.commits.dumper import DumpedCommit
 from relive.agent.commits.pace import CommitPace
 from relive.kernel.atomic_write import Durability, replace_file
 from relive.model.capsule import Policy
@@ -60,6 +61,7 @@ class PolicyCommits:
         self._listens = listens
         self._begin_changes = changes
         self._changes: Changes | None = None
+        self._storing: asyncio.Task[None] | None = None  # the clock's last commit, if not waited for
         self._clock = clock
         self._next_word = self._next_written = 0.0
         self._log = structlog.get_logger()
@@ -97,13 +99,36 @@ class PolicyCommits:
             await self._wait_for_change(pause)
 
     async def _commit(self, trigger: Trigger) -> None:
-        """The next is begun when this one is durable: nothing piles up, and the two do not contend for the processor."""
-        self._pace.begin()
-        taken = await self._committer.capture(trigger)
-        if self._changes is not None:
-            await asyncio.to_thread(self._changes.committed)
-        stored = await self._committer.store(taken)
-        self._pace.durable()
+        """The next is begun when this one is durable: nothing piles up, and the two do not contend for the processor.
+
+        With a clock that is quicker than the disk it is begun when this one is written, and only the disk is waited for. Of one
+        that was not stored after all the next call tells.
+        """
+        late, self._storing = self._storing, None
+        is_quick = self._pace.is_quicker_than_the_store
+        begun = self._pace.begin()
+        try:
+            taken = await self._committer.capture(trigger)
+            if self._changes is not None:
+                await asyncio.to_thread(self._changes.committed)
+            written = asyncio.Event()
+            self._storing = asyncio.create_task(self._store(taken, begun, written))
+        finally:
+            if late is not None:
+                await late
+        if is_quick:
+            await written.wait()
+            self._pace.written()
+        if not is_quick or self._storing.done():
+            storing, self._storing = self._storing, None
+            await storing
+
+    async def _store(self, taken: DumpedCommit, begun: float, written: asyncio.Event) -> None:
+        try:
+            stored = await self._committer.store(taken, written.set)
+        finally:
+            written.set()  # also of one that failed
+        self._pace.durable(begun)
         self._log.info("durable", commit=stored.id, durable_us=stored.durable_us, bytes=stored.new_bytes)
 
     async def _wait_for_change(self, look: float) -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from pathlib import Path
 from typing import Any
 
 from relive.agent.control.proxy_client import ProxyLink
 from relive.errors import ReliveError
+from relive.images.image_directory import ImageDirectory
 from relive.images.sockets import read_crossed
 from relive.model.commit import Cursor, OpenRequest
 
@@ -45,7 +45,9 @@ class PacketGate:
         self._still_at = time.time_ns()
         return cursor
 
-    def open(self, capture: str | None, cursor: Cursor | None, images: Path | None) -> Cursor | None:
+    def open(
+        self, capture: str | None, cursor: Cursor | None, images: ImageDirectory | None
+    ) -> Cursor | None:
         """Go on recording; the cursor is known then. None where it cannot be: nothing is said of the recording."""
         if cursor is None:
             return None

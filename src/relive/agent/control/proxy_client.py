@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from relive.checkpoint.request_gate import RequestGate
+from relive.images.image_directory import ImageDirectory
 from relive.kernel.unixpath import near
 from relive.model.commit import Cursor, OpenRequest
 from relive.recording.reader import Recording
@@ -126,7 +127,12 @@ class ProxyGate:
         head = self._recording.cursor()
         return cursor.model_copy(update={"settled": head.seq if head is not None else cursor.sequence})
 
-    def open(self, capture: str | None, cursor: Cursor | None, images: Path | None) -> Cursor | None:  # noqa: ARG002
+    def open(
+        self,
+        capture: str | None,
+        cursor: Cursor | None,
+        images: ImageDirectory | None,  # noqa: ARG002
+    ) -> Cursor | None:
         """Let bytes through again."""
         self._ask("open", _ANSWER_WITHIN, commit=capture)
         return cursor
@@ -158,7 +164,12 @@ class BothGates:
         """See ``ProxyGate``."""
         return self._inward.settle(cursor, at_once=at_once)
 
-    def open(self, capture: str | None, cursor: Cursor | None, images: Path | None) -> Cursor | None:
+    def open(
+        self,
+        capture: str | None,
+        cursor: Cursor | None,
+        images: ImageDirectory | None,
+    ) -> Cursor | None:
         """Let bytes through again, first those of others: where the requests stand may take a moment to be known."""
         self._outward.open(capture, None, images)
         return self._inward.open(capture, cursor, images)

@@ -16,12 +16,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
 from relive.errors import ObjectCorrupt, ObjectMissing
 from relive.model.advance import Advance
 from relive.model.commit import Layer
+from relive.store.atomic_io import FreshFile
 from relive.store.pages.compaction import (
     continued,
     dictionaries_used,
@@ -32,14 +34,14 @@ from relive.store.pages.compaction import (
 from relive.store.pages.contents import SPARSE, ContentIntake, NewContent
 from relive.store.pages.dictionary import DICTIONARY_MOST, NODE_MOST
 from relive.store.pages.dictionary_policy import DictionaryTrial, Generation, begun, may_begin, may_use
-from relive.store.pages.mapped import WINDOW, unmap_pages
+from relive.store.pages.held_pages import HeldPages, note_changed
 from relive.store.pages.materialize import OpenPacks
 from relive.store.pages.nodes import is_node, leans_on
 from relive.store.pages.packfile import FrameKind
 from relive.store.pages.packreader import PackReader
 from relive.store.pages.packs import Packs
 from relive.store.pages.packwriter import PackWriter
-from relive.store.pages.page_diff import WORDS, Flags, Numbers, Pages, changed_pages
+from relive.store.pages.page_diff import WORDS, Flags, Numbers, Pages
 from relive.store.pages.parent_cache import KnownCommit, KnownContents, KnownFile, KnownIndex
 from relive.store.pages.placement import FramePlace
 from relive.store.pages.runs import PageFile, match
@@ -66,18 +68,18 @@ _CHUNK = 128  # [pages] looked at together, so that they stay in the processor's
 
 @dataclass(frozen=True, slots=True)
 class IngestedPages:
-    """A commit's pages, durable in packs but not yet referred to by a placement.
+    """A commit's pages, in packs but not yet referred to by a placement.
 
     Attributes:
+        pack: the new one, complete and not yet at its place, and that.
         known: all that a placement has to say, and what the next commit is compared with.
         index: where the commit's own index lies; bases: what it is compressed against, and that.
-        stored: bytes of the new pack.
     """
 
+    pack: tuple[FreshFile, Path]
     known: KnownCommit
     index: FramePlace
     bases: Sequence[KnownIndex]
-    stored: int
 
 
 class CommitIntake:
@@ -105,7 +107,12 @@ class CommitIntake:
         """The commit that it is compared with."""
         return self._parent
 
-    def ingest_pages(self, files: Sequence[tuple[PageFile, Pages]]) -> None:
+    def before(self, file: PageFile) -> HeldPages | None:
+        """The pages of the same file in the commit that this one goes on from; None: none, or all is to be looked at anew."""
+        known = self._onward.files.get(file.key) if self._onward is not None else None
+        return known.pages if known is not None else None
+
+    def ingest_pages(self, files: Sequence[tuple[PageFile, HeldPages]]) -> None:
         """Write what is new of page files to the pack."""
         tables, others = [], []
         if self._parent is not None:
@@ -164,7 +171,7 @@ class CommitIntake:
         self._contents = KnownContents.of(contents, kept, layers)
 
     def finish(self, bundle: bytes, listing: bytes) -> IngestedPages:
-        """Write the index and make the pack durable.
+        """Write the index, with which the pack is complete.
 
         Args:
             bundle: the small images.
@@ -197,7 +204,7 @@ class CommitIntake:
             [one for one in onward.indexes if one.number <= leans_on(number)] if onward is not None else []
         )
         frame = writer.add_blob(data, bases[-1].data if bases else None)
-        names[-1] = writer.finish()
+        names[-1] = name = writer.complete()
         index = FramePlace(len(names) - 1, frame)
         indexes = [*bases, KnownIndex(number, index, data)] if is_node(number) else bases
         files_known = {
@@ -216,10 +223,10 @@ class CommitIntake:
             dictionaries=dictionaries,
             generations=self._generations,
         )
-        return IngestedPages(known, index, bases, writer.size)
+        return IngestedPages(writer.made(name), known, index, bases)
 
     def discard(self) -> None:
-        """Throw the pack away, unless it is finished."""
+        """Throw the pack away, unless it is at its place."""
         self._writer.discard()
 
     def _readable_generations(self) -> dict[FrameKind, Generation]:
@@ -276,7 +283,7 @@ class _Work:
     """
 
     file: PageFile
-    pages: Pages
+    pages: HeldPages
     table: PageTable
     bases: Numbers
     full: list[Numbers]
@@ -327,7 +334,7 @@ class _Intake:
             return generation  # what is kept anew is not what the service changed
         return generation.after(DictionaryTrial(self._writer.raw - raw, *self._writer.sample(what)))
 
-    def look_at(self, file: PageFile, pages: Pages) -> None:
+    def look_at(self, file: PageFile, pages: HeldPages) -> None:
         """Compare a page file, keep what can be kept as changed words, note what has to be kept full."""
         count = len(pages)
         work = _Work(file, pages, PageTable.of_zeros(count), np.full(count, NOWHERE, np.int64), [])
@@ -339,7 +346,7 @@ class _Intake:
             matches = match(file.runs, before.runs)
             for ours, theirs, length in matches:
                 there[ours : ours + length] = np.arange(theirs, theirs + length)
-                _compare(pages[ours : ours + length], before.pages[theirs:], changed[ours : ours + length])
+            note_changed(pages, before.pages, matches, there, changed)
             self._inherit(work, before, there)
         if self._is_key:
             changed |= work.table.xor != NOWHERE
@@ -348,9 +355,9 @@ class _Intake:
         for begin in range(0, len(wanted), _CHUNK):
             numbers = wanted[begin : begin + _CHUNK]
             self._look_at_chunk(work, before, there, numbers)
-            unmap_pages(pages[numbers[0] : numbers[-1] + 1])
+            pages.release(int(numbers[0]), int(numbers[-1]) + 1)
             if before is not None:
-                unmap_pages(before.pages)
+                before.pages.release()
 
     @staticmethod
     def _inherit(work: _Work, before: KnownFile, there: Numbers) -> None:
@@ -430,7 +437,7 @@ class _Intake:
             for begin in range(0, len(wanted), _CHUNK):
                 numbers = wanted[begin : begin + _CHUNK]
                 yield work, numbers
-                unmap_pages(work.pages[numbers[0] : numbers[-1] + 1])
+                work.pages.release(int(numbers[0]), int(numbers[-1]) + 1)
 
     def _put(self, work: _Work, numbers: Numbers, pages: Pages, kind: FrameKind) -> None:
         work.table.full[numbers] = slot_places(self.pack, self._writer.add_pages(pages, kind))
@@ -464,15 +471,6 @@ class _Intake:
             self._put(work, numbers[some], pages[begin:end][some], kind)
             begin = end
         self._writer.end_frame()
-
-
-def _compare(ours: Pages, theirs: Pages, changed: Flags) -> None:
-    """Note which of our pages differ from as many of theirs, a window after the other."""
-    for begin in range(0, len(ours), WINDOW):
-        window = slice(begin, min(begin + WINDOW, len(ours)))
-        changed[window] = changed_pages(ours[window], theirs[window])
-        unmap_pages(ours[window])
-        unmap_pages(theirs[window])
 
 
 def _only(wanted: Flags, numbers: Numbers, pages: Pages) -> tuple[Numbers, Pages]:

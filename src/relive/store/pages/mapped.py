@@ -11,10 +11,10 @@ import os
 import numpy as np
 from blake3 import blake3
 
-from relive.store.pages.page_diff import WORDS, Pages
+from relive.store.pages.page_diff import WORDS, Numbers, Pages
 from relive.store.pages.size import PAGE, page_count
 
-__all__ = ["WINDOW", "hash_pages", "map_pages", "unmap_pages"]
+__all__ = ["WINDOW", "MappedPages", "hash_pages", "map_pages", "unmap_pages"]
 
 WINDOW = 2048  # [pages] 8 MiB
 
@@ -57,3 +57,31 @@ def hash_pages(pages: Pages, size: int) -> str:
         hashing.update(window.reshape(-1).view(np.uint8).data[: max(0, size - begin * PAGE)])
         unmap_pages(window)
     return hashing.hexdigest()
+
+
+class MappedPages:
+    """The pages of one page file, in its order, as ``map_pages`` gives them."""
+
+    __slots__ = ("_pages",)
+
+    def __init__(self, pages: Pages) -> None:
+        self._pages = pages
+
+    def __len__(self) -> int:
+        return len(self._pages)
+
+    def __getitem__(self, numbers: Numbers) -> Pages:
+        """A copy of some."""
+        return self._pages[numbers]
+
+    def window(self, begin: int, end: int) -> Pages:
+        """Some that follow each other; not to be written to."""
+        return self._pages[begin:end]
+
+    def hashed(self, size: int, _before: object) -> str:
+        """BLAKE3 of their first ``size`` bytes, 64 hexadecimal digits. They are given back."""
+        return hash_pages(self._pages, size)
+
+    def release(self, begin: int = 0, end: int | None = None) -> None:
+        """Have some count as this process's memory no more (``unmap_pages``)."""
+        unmap_pages(self._pages[begin:end])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import numpy as np
 import zstandard
 from blake3 import blake3
 
-from relive.store.atomic_io import FreshFile
+from relive.store.atomic_io import FreshFile, publish_in_order
 from relive.store.pages.dictionary import Dictionary
 from relive.store.pages.packfile import FRAME_PAGES, FrameKind, PackFrame, encode_head, encode_table
 from relive.store.pages.packs import Packs
@@ -123,16 +124,26 @@ class PackWriter:
         return len(self._frames) - 1
 
     def finish(self) -> str:
-        """Make it durable; returns its name."""
+        """Put it at its place, durable on return; returns its name."""
+        name = self.complete()
+        publish_in_order([[self.made(name)]])
+        return name
+
+    def made(self, name: str) -> tuple[FreshFile, Path]:
+        """The file that ``complete`` has named, and its place."""
+        return self._file, self._packs.path(name)
+
+    def complete(self) -> str:
+        """Write the last of it; returns its name. It is still to be put at its place."""
         self.end_frame()
         table = encode_table(self._frames)
         name = blake3(self._head + table).hexdigest()
         self._file.write(table)
-        self._file.publish(self._packs.path(name), mode=0o400)
+        self._file.complete(0o400)
         return name
 
     def discard(self) -> None:
-        """Throw it away, unless it is finished."""
+        """Throw it away, unless it is at its place."""
         self._file.discard()
 
     def _compress(self) -> None:

@@ -1,7 +1,8 @@
 """What is known of a commit whose child is likely to come next: its pages, where they lie, and bases for what changes.
 
 Page files are held open and mapped though they have lost their names: no directory has to be swept or trusted, and a process
-that ends gives their space back. After a restart they are made again from packs.
+that ends gives their space back; so is the pool in which the pages of micro-commits are. After a restart they are made again from
+packs.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from dataclasses import dataclass
 from relive.images.pagemap import Run
 from relive.model.commit import CommitId, Layer
 from relive.store.pages.dictionary_policy import Generation
-from relive.store.pages.mapped import unmap_pages
+from relive.store.pages.held_pages import HeldPages
 from relive.store.pages.packfile import FrameKind
-from relive.store.pages.page_diff import Numbers, Pages
+from relive.store.pages.page_diff import Numbers
 from relive.store.pages.placement import FramePlace
 from relive.store.pages.places import FilePlaces
 from relive.store.pages.table import ContentTable, Dictionaries, PageTable
@@ -31,7 +32,7 @@ class KnownFile:
     """A page file: its pages' addresses, contents, places, and the numbers of their bases (-1: none)."""
 
     runs: Sequence[Run]
-    pages: Pages
+    pages: HeldPages
     table: PageTable
     bases: Numbers
 
@@ -131,5 +132,5 @@ class ParentCache:
         self._given_up.clear()
         for known in self._known.values():
             for file in known.files.values():
-                unmap_pages(file.pages)
+                file.pages.release()
             known.bases.release_memory()

@@ -10,7 +10,7 @@ import numpy as np
 from relive.model.commit import ImageFile, Manifest
 from relive.store.bundle import BUNDLE, checked_bundle, unpack_bundle
 from relive.store.listing import checked_layers
-from relive.store.pages.mapped import map_pages
+from relive.store.pages.mapped import MappedPages, map_pages
 from relive.store.pages.materialize import PageSource
 from relive.store.pages.nodes import is_node, path
 from relive.store.pages.packs import Packs
@@ -78,4 +78,4 @@ def _read_back_file(file: PageFile, image: ImageFile, source: PageSource, bases:
                 begin += len(pages)
                 sink.add(batch.apply_xor(pages))
             sink.check()
-        return KnownFile(file.runs, map_pages(nameless.fileno()), table, numbers)
+        return KnownFile(file.runs, MappedPages(map_pages(nameless.fileno())), table, numbers)

@@ -20,7 +20,14 @@ from blake3 import blake3
 from relive.errors import ObjectCorrupt, ObjectMissing
 from relive.kernel.atomic_write import sync_directory
 from relive.model.commit import CommitId
-from relive.store.atomic_io import delete_file, write_whole
+from relive.store.atomic_io import (
+    FreshFile,
+    delete_file,
+    discarding,
+    make_whole,
+    publish_in_order,
+    write_whole,
+)
 from relive.store.keyring import Keyring, Signature
 
 __all__ = ["FramePlace", "Placement", "Placements", "decode_placement"]
@@ -70,13 +77,17 @@ class Placements:
         self._keyring = keyring
         directory.mkdir(exist_ok=True)
 
-    def write(self, placement: Placement) -> int:
-        """Put it there, replacing one of the same commit, durable on return; returns its bytes."""
+    def write(self, placement: Placement) -> None:
+        """Put it there, replacing one of the same commit, durable on return."""
+        with discarding(self.make(placement)) as made:
+            publish_in_order([[made]])
+
+    def make(self, placement: Placement) -> tuple[FreshFile, Path]:
+        """Its file, complete and not yet at its place, and that; to be discarded where it does not get there."""
         body = _encode(placement)
         signed = self._keyring.sign(_CONTEXT + body)
         data: bytes = msgpack.packb([body, blake3(body).digest(), signed.signer, signed.signature])
-        write_whole(self._incoming, self._directory / placement.commit, data)
-        return len(data)
+        return make_whole(self._incoming, data, self._directory / placement.commit)
 
     def read(self, commit_id: CommitId) -> Placement:
         """The placement of a commit.

@@ -1,0 +1,184 @@
+"""How often a service can be committed by the clock, and what that costs it: with ``--every``, in turns with no commits at all.
+
+    python benchmarks/rate.py [--every 10ms] [--seconds 10] [--rounds 3] [--megabytes 14] [--clients 1] [--json]
+
+The service is Python's ``http.server`` in a capsule with micro-commits; each client asks again as soon as it is answered, by a
+connection of its own each time. *commits*: durable ones a second, and how many of them were full ones; *CPU*: of the agent, and of
+its tracker (``relive-micro``), for each commit; *durable*: from the request for a commit until it was safe; *bytes*: what a commit
+brings the store's directory, all in. ``--clients 0``: nobody asks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from _lab import Lab, add_options, lab, load_average, print_json, print_table
+from burst import free_port
+from following import relive, wait_until
+from micro import BARE, SERVICE, get, quantiles
+
+_FIRST = 8  # commits until the measurement begins: by then one is taken on top of another
+_TICK: int = os.sysconf("SC_CLK_TCK")
+
+
+@contextlib.contextmanager
+def served(place: Lab, every: str, megabytes: int) -> Iterator[int]:
+    """The service under Relive; its port."""
+    port = free_port()
+    words = [str(port), str(max(0, megabytes - BARE)), str(free_port()), "0"]
+    options = ["--detach", "--name", "bench", "--every", every, "--pause-share", "100"]
+    relive(place, "run", *options, "--", sys.executable, "-c", SERVICE, *words)
+    try:
+        yield port
+    finally:
+        relive(place, "stop", "bench")
+
+
+def life(place: Lab) -> Path:
+    return place.settings.home / "capsules" / "bench" / "current"
+
+
+def said(place: Lab) -> list[dict[str, Any]]:
+    """The agent's log; the line that is being written is left out."""
+    lines = (life(place) / "agent.log").read_text().splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith("\n") and line.startswith("{")]
+
+
+def durable(place: Lab) -> list[dict[str, Any]]:
+    return [one for one in said(place) if one.get("event") == "durable"]
+
+
+def full(place: Lab) -> int:
+    taken = sum(one.get("event") == "committed" for one in said(place))
+    return taken - sum(one.get("event") == "taken on top of the one before" for one in said(place))
+
+
+def seconds_of(pid: int) -> float:
+    """CPU of a process; 0 for one that is gone."""
+    try:
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(words[11]) + int(words[12])) / _TICK
+
+
+def spent(place: Lab) -> tuple[float, float]:
+    """CPU [s] of the agent and of its tracker."""
+    agent = int((life(place) / "agent.pid").read_text().split()[0])
+    trackers = 0.0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            head, _, rest = path.read_text().rpartition(")")
+            if head.partition("(")[2] == "relive-micro" and int(rest.split()[1]) == agent:
+                trackers += seconds_of(int(path.parent.name))
+    return seconds_of(agent), trackers
+
+
+def ask(port: int, until: float, took: list[float]) -> None:
+    while (began := time.perf_counter()) < until:
+        get(port)
+        took.append((time.perf_counter() - began) * 1e3)
+
+
+def load(port: int, clients: int, seconds: float) -> list[float]:
+    """Milliseconds of each answer."""
+    took: list[float] = []
+    until = time.perf_counter() + seconds
+    threads = [threading.Thread(target=ask, args=(port, until, took)) for _ in range(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    time.sleep(max(0.0, until - time.perf_counter()))
+    return took
+
+
+def measure(place: Lab, options: argparse.Namespace, every: str) -> dict[str, Any]:
+    """One round."""
+    with served(place, every, options.megabytes) as port:
+        wait_until(lambda: _answers(port), "the service is ready")
+        if every != "never":
+            wait_until(lambda: len(durable(place)) >= _FIRST, "commits are taken")
+        first, whole, cpu, began = len(durable(place)), full(place), spent(place), time.perf_counter()
+        took = load(port, options.clients, options.seconds)
+        seconds = time.perf_counter() - began
+        commits, agent = durable(place)[first:], spent(place)
+        found: dict[str, Any] = {
+            "every": every,
+            "requests_s": len(took) / seconds,
+            "answer_ms": quantiles(took),
+            "commits_s": len(commits) / seconds,
+            "full": full(place) - whole,
+        }
+        if commits:
+            found["agent_ms"] = (agent[0] - cpu[0]) / len(commits) * 1e3
+            found["tracker_ms"] = (agent[1] - cpu[1]) / len(commits) * 1e3
+            found["durable_ms"] = quantiles([one["durable_us"] / 1e3 for one in commits])
+            found["bytes"] = quantiles([float(one["bytes"]) for one in commits])
+        return found
+
+
+def _answers(port: int) -> bool:
+    try:
+        get(port)
+    except OSError:
+        return False
+    return True
+
+
+def row(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Medians over the rounds; 0 for what there is none of."""
+
+    def middle(*names: str) -> float:
+        values: list[Any] = list(found)
+        for name in names:
+            values = [value.get(name, {}) for value in values]
+        return statistics.median([float(value) for value in values if not isinstance(value, dict)] or [0.0])
+
+    return {
+        "every": found[0]["every"],
+        "commits/s": middle("commits_s"),
+        "full": middle("full"),
+        "agent ms": middle("agent_ms"),
+        "tracker ms": middle("tracker_ms"),
+        "durable ms p50": middle("durable_ms", "p50"),
+        "bytes p50": middle("bytes", "p50"),
+        "requests/s": middle("requests_s"),
+        "answer ms p50": middle("answer_ms", "p50"),
+        "answer ms p99": middle("answer_ms", "p99"),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--every", default="10ms")
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--megabytes", type=int, default=14)
+    parser.add_argument("--clients", type=int, default=1)
+    add_options(parser, rounds=3)
+    options = parser.parse_args()
+    os.environ["RELIVE_MICRO"] = "1"
+    found: dict[str, list[dict[str, Any]]] = {options.every: [], "never": []}
+    for _ in range(options.rounds):
+        for every, rounds in found.items():
+            with lab(options) as place:
+                rounds.append(measure(place, options, every))
+    if options.json:
+        print_json({"load": load_average(), "rounds": found})
+        return
+    title = f"{options.megabytes} MB, {options.clients} clients, load {load_average()} on {os.cpu_count()} processors"
+    print_table(title, [row(rounds) for rounds in found.values()])
+
+
+if __name__ == "__main__":
+    main()
