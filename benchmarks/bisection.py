@@ -47,14 +47,15 @@ import http.server, sys, traceback
 cache = {}
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        if self.path == "/poison":
-            cache["rates"] = None
+        status, body = 200, b"noted"
         try:
-            status, body = 200, str(cache.setdefault("rates", {}).get("eur")).encode()
+            if self.path == "/poison":
+                cache["rates"] = None
+            elif self.path == "/":
+                body = str(cache.setdefault("rates", {}).get("eur")).encode()
         except AttributeError:
-            if self.path != "/poison":  # what requests print that did not fail proves nothing of one that did
-                traceback.print_exc()
-            status, body = (404 if self.path == "/poison" else 500), b"no rates"
+            traceback.print_exc()
+            status, body = 500, b"no rates"
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
