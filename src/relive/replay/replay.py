@@ -211,13 +211,10 @@ async def _run(
         sealed = time.monotonic()
     finally:
         draining.cancel()
-        if network is not None:
-            network.close()
         if deaths is not None:
             await deaths.close()
         await stage.close()
-        branch.stop()
-        servers.close()
+        await _remove(branch, network, servers, at_once=wishes.lazily)
     if lost is not None:  # whatever was seen of it is not the service's doing
         return _not_restored(number, lost)
     judged = time.monotonic()
@@ -259,6 +256,32 @@ async def _run(
             compare=time.monotonic() - judged,
         ),
     )
+
+
+async def _remove(
+    branch: Branch, network: Network | None, servers: UnixServers, *, at_once: bool
+) -> None:
+    """End a branch and all that watches it, while the event loop has others go on.
+
+    Nearly all of it is waiting for the kernel: for the end of namespaces, and of each packet socket for a grace period of RCU
+    (``packet_release()``), 11 ms. It is done to its end, also where the replay is given up meanwhile.
+
+    Args:
+        at_once: in this thread; the next restore will fork, and no other thread may be at work then (``Pager``).
+    """
+
+    def stop() -> None:
+        try:
+            branch.stop()
+        finally:
+            servers.close()
+
+    works = [stop, *([network.close] if network is not None else [])]
+    if at_once:
+        for work in works:
+            work()
+        return
+    await asyncio.gather(*map(asyncio.to_thread, works))
 
 
 def _with_stubs(outcome: Outcome, stage: StubLifecycle, case: ReplayInput, *, is_alone: bool) -> Outcome:
