@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from relive.bisection.judgement import Judged, Judgement
 from relive.config import Settings
 from relive.errors import RecordingError, RestoreFailed, StoreError, UsageError
-from relive.model.commit import CommitId
 from relive.model.expectation import parse_expectation
 from relive.model.incident import Incident
 from relive.operations.bisect_wish import BisectWish
@@ -100,8 +99,14 @@ def asking(probe: CommitProbe, line: Sequence[StoredCommit]) -> Callable[[int], 
     return ask
 
 
-def probe_of(settings: Settings, store: Store, wish: BisectWish, incident: Incident | None) -> CommitProbe:
-    """What one commit is asked.
+def probe_of(
+    settings: Settings,
+    store: Store,
+    wish: BisectWish,
+    incident: Incident | None,
+    line: Sequence[StoredCommit],
+) -> CommitProbe:
+    """What a commit of the line is asked.
 
     Raises:
         UsageError: that cannot be read. RecordingError: the incident's request is not there.
@@ -116,7 +121,8 @@ def probe_of(settings: Settings, store: Store, wish: BisectWish, incident: Incid
         from relive.bisection.failing_again import FailureProbe
         from relive.replay.replay_input import failing_request
 
-        request = failing_request(settings, incident, incident.occurrence(first=False))
+        cursors = [one.sequence for one in line if one.sequence is not None]
+        request = failing_request(settings, incident, incident.occurrence(first=False), cursors)
         return FailureProbe(settings, store, incident, request, wish.limit)
     from relive.bisection.branches import CommandProbe, HttpProbe
 

@@ -95,8 +95,8 @@ class BisectWish(Wish):
         default=None,
         ge=1,
         le=64,
-        description="Probes at one time, those ahead that are likely asked next; default: the number of CPUs and one; "
-        "1: one after the other",
+        description="Probes at one time, also those that are likely next; 1: one after the other; default: one, and one for "
+        "each CPU that has nothing to do, with a curve for each CPU",
     )
     limit: float | None = Field(
         default=None,

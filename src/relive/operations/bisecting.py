@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from relive.bisection.curve import commits_of_curve
@@ -43,12 +44,18 @@ def bisect(settings: Settings, wish: BisectWish, progress: Progress) -> Bisectio
     store = Store(settings.store)
     incident = Incidents(settings.incidents).get(wish.replay) if wish.replay is not None else None
     line = commits_between(store, wish, incident)
-    probe = probe_of(settings, store, wish, incident)
+    probe = probe_of(settings, store, wish, incident, line)
     store.close()  # its database is nothing for forked processes, which open their own
     jobs = wish.jobs or (os.cpu_count() or 1) + 1
+    ahead = wish.jobs or _worth_asking(os.cpu_count() or 1, os.getloadavg()[0])
     with ProbesAhead(_in_worker(settings, probe, line), jobs) as probes:
-        found, drawn = _find(wish, len(line), probes, progress)
+        found, drawn = _find(wish, len(line), probes, ahead, progress)
     return bisection_of(settings, wish, line, found, drawn)
+
+
+def _worth_asking(processors: int, load: float) -> int:
+    """Probes at one time where some may be in vain: one, and one for each processor that has nothing to do."""
+    return 1 + max(0, processors - round(load))
 
 
 def _in_worker(
@@ -66,9 +73,17 @@ def _in_worker(
 
 
 def _find(
-    wish: BisectWish, count: int, probes: ProbesAhead, progress: Progress
+    wish: BisectWish, count: int, probes: ProbesAhead, ahead: int, progress: Progress
 ) -> tuple[Jumps, Sequence[int]]:
-    """Where it changes, and which commits of the line the curve is drawn of."""
+    """Where it changes, and which commits of the line the curve is drawn of.
+
+    Args:
+        ahead: probes at one time where some may be in vain.
+    """
+
+    def foresee(likely: Iterable[int]) -> None:
+        probes.foresee(islice(likely, ahead))
+
     with progress.progress("probing", wish.most if wish.flaky else _expected(count, wish)) as done:
         if wish.flaky:
             found = find_rate_jumps(
@@ -77,7 +92,7 @@ def _find(
                 further=wish.further,
                 most=wish.most,
                 done=done,
-                foresee=probes.foresee,
+                foresee=foresee,
             )
         else:
             found = find_jumps(
@@ -87,7 +102,7 @@ def _find(
                 is_good_named=wish.good is not None,
                 is_bad_named=wish.bad is not None or wish.replay is None,
                 done=done,
-                foresee=probes.foresee,
+                foresee=foresee,
             )
     if wish.curve is None:
         return found, []

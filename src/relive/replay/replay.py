@@ -258,9 +258,7 @@ async def _run(
     )
 
 
-async def _remove(
-    branch: Branch, network: Network | None, servers: UnixServers, *, at_once: bool
-) -> None:
+async def _remove(branch: Branch, network: Network | None, servers: UnixServers, *, at_once: bool) -> None:
     """End a branch and all that watches it, while the event loop has others go on.
 
     Nearly all of it is waiting for the kernel: for the end of namespaces, and of each packet socket for a grace period of RCU

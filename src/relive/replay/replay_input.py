@@ -100,14 +100,25 @@ def _paths_of(settings: Settings, service: str, life: str) -> LifePaths:
 
 @dataclass(frozen=True, slots=True)
 class FailingRequest:
-    """What of a failing request is the same for all commits from which it may be sent again; ``usual``: as of ``ReplayInput``."""
+    """What of a failing request is the same for all commits from which it may be sent again.
+
+    Attributes:
+        usual: as of ``ReplayInput``.
+        half_served: requests that were open at one of these commits.
+    """
 
     exchange: Exchange
     usual: UsualLog
+    half_served: Sequence[Exchange]
 
 
-def failing_request(settings: Settings, incident: Incident, occurrence: Occurrence) -> FailingRequest | None:
+def failing_request(
+    settings: Settings, incident: Incident, occurrence: Occurrence, cursors: Collection[int]
+) -> FailingRequest | None:
     """The request in which an incident failed; None where it was in none that the proxy saw.
+
+    Args:
+        cursors: of the commits from which it may be sent again, in the recording.
 
     Raises:
         RecordingError: it is not in the recording.
@@ -116,8 +127,9 @@ def failing_request(settings: Settings, incident: Incident, occurrence: Occurren
     if sighting.request is None:
         return None
     paths = _paths_of(settings, incident.service, incident.life)
-    exchange = Exchanges(Recording(paths.recording)).by_number(sighting.request)
-    return FailingRequest(exchange, _usual(paths, exchange))
+    exchanges = Exchanges(Recording(paths.recording))
+    exchange = exchanges.by_number(sighting.request)
+    return FailingRequest(exchange, _usual(paths, exchange), exchanges.open_at_any(cursors))
 
 
 def case_of_incident(
@@ -189,7 +201,7 @@ def case_of_incident(
         recorded,
         hung,
         sighting.open_requests,
-        is_alone=alone is not None,
+        alone,
     )
     case = replace(case, cannot_come_back=_sent_from_outside(sighting))
     usual = alone.usual if alone is not None else _usual(paths, exchange)
@@ -387,10 +399,9 @@ def _case(
     recorded: Outcome,
     hung: float | None = None,
     taken_along: Collection[int] = (),
-    *,
-    is_alone: bool = False,
+    alone: FailingRequest | None = None,
 ) -> ReplayInput:
-    """``taken_along``: requests that a death ended; ``is_alone``: none but ``exchange`` is sent, of those that began since."""
+    """``taken_along``: requests that a death ended; ``alone``: as of ``case_of_incident``."""
     manifest = store.facts(commit)
     last = (
         exchange.ended_seq or exchange.started_seq
@@ -400,15 +411,15 @@ def _case(
     cursor = manifest.cursor.sequence if manifest.cursor is not None else 0
     # Without a cursor (nobody recorded yet when the commit was taken) the clock has to tell what came after it.
     since = 0 if manifest.cursor is not None else manifest.taken_monotonic_ns
-    if is_alone:
-        begun, ended, gaps = [exchange] if exchange is not None and exchange.started_seq > cursor else [], [], 0
+    if alone is not None:
+        begun = [alone.exchange] if alone.exchange.started_seq > cursor else []
+        still_open = [one for one in alone.half_served if one.is_open_at(cursor)]
+        ended, gaps = [], 0
     else:
+        still_open = exchanges.open_at(cursor) if manifest.cursor is not None else []
         begun, gaps = exchanges.begun_in(cursor, last), exchanges.gaps_in(cursor, last)
         ended = [one for one in exchanges.closed_in(cursor, last) if since < one.mono_ns]
-    begun = [
-        one for one in begun if one.number == subject or since < one.started_mono_ns <= failed_mono_ns
-    ]
-    still_open = exchanges.open_at(cursor) if manifest.cursor is not None else []
+    begun = [one for one in begun if one.number == subject or since < one.started_mono_ns <= failed_mono_ns]
     if subject is not None and exchange is not None:
         exchange.request_bytes()  # raises when it cannot be sent again
     closed = [one for one in ended if one.mono_ns <= failed_mono_ns]
