@@ -1,7 +1,7 @@
 """What finding the beginning costs: ``benchmarks/bisection.py [--commits 1000] [--rounds 5] [--replays 100]``.
 
-A small Python service behind the recording proxy has a micro-commit before each request (for 1,000 about a minute); one in the middle
-poisons its cache, and the last one fails by it. Timed, the middle of ``--rounds``, by turns:
+A small Python service behind the recording proxy has a micro-commit before each request (for 1,000 about a minute); one in the
+middle poisons its cache, and the last one fails by it. Timed, the middle of ``--rounds``, by turns:
 
 - raw: as many branches made and removed, one after the other, as the first question needs probes, and nothing asked of them;
 - when, http, replay: ``relive bisect`` by an expression, a request, the incident: from the command to the values;

@@ -193,7 +193,8 @@ async def _run(
         stage.open(branch, case.manifest)
         wishes.changes(branch)
         opened = time.monotonic()
-        outcome, earlier, forwarded = await _live(branch, case, wishes, deaths)
+        lived = await _live(branch, case, wishes, deaths)
+        outcome = lived.outcome
         if answers is not None:
             await _handler_ended(drain, case)
         cut_off = network.cut_off() if network is not None and branch.is_alive else []
@@ -223,7 +224,7 @@ async def _run(
             case.recorded,
             outcome,
             ignore=wishes.ignore,
-            earlier=earlier,
+            earlier=lived.earlier,
             request=case.plan.subject,
             usual=case.usual,
         ),
@@ -232,6 +233,7 @@ async def _run(
         [
             *_not_sent(case.not_http),
             *_missing(case.gaps),
+            *_sent_anew(lived.sent_anew),
             *drain.troubles,
             *servers.troubles(),
             *map(unwritable_words, branch.facts.unwritable_databases),
@@ -245,7 +247,7 @@ async def _run(
         number=number,
         verdict=verdict,
         outcome=outcome,
-        forwarded=forwarded,
+        forwarded=lived.forwarded,
         restore_us=branch.facts.restore_us,
         seconds=time.monotonic() - began,
         steps=Steps(
@@ -372,6 +374,15 @@ def _missing(gaps: int) -> list[str]:
     ]
 
 
+def _sent_anew(numbers: Sequence[int]) -> list[str]:
+    if not numbers:
+        return []
+    which = f"request {numbers[0]}" if len(numbers) == 1 else f"each of {len(numbers)} requests"
+    return [
+        f"the service had closed the idle connection of {which} before it came, which was sent on a new one"
+    ]
+
+
 def _not_restored(number: int, error: ReliveError) -> Run:
     notes = [error.remedy] if error.remedy else []
     return _without_a_branch(number, VerdictKind.FAILED_TO_RESTORE, str(error), notes)
@@ -382,10 +393,24 @@ def _without_a_branch(number: int, kind: VerdictKind, difference: str, notes: li
     return Run(number=number, verdict=verdict, outcome=None, forwarded=0, restore_us=None, seconds=0.0)
 
 
-async def _live(
-    branch: Branch, case: ReplayInput, wishes: ReplayOptions, deaths: Deaths | None
-) -> tuple[Outcome, Earlier | None, int]:
-    """Returns the outcome, the first earlier difference, and how many requests were sent beside the subject."""
+@dataclass(frozen=True, slots=True)
+class _Lived:
+    """What came of a branch.
+
+    Attributes:
+        earlier: the first difference before the outcome.
+        forwarded: how many requests were sent beside the subject.
+        sent_anew: as of ``Sender``.
+    """
+
+    outcome: Outcome
+    earlier: Earlier | None
+    forwarded: int
+    sent_anew: Sequence[int]
+
+
+async def _live(branch: Branch, case: ReplayInput, wishes: ReplayOptions, deaths: Deaths | None) -> _Lived:
+    """Send what was recorded, and see what becomes of it."""
     plan = case.plan
     died = _watch_root(branch, deaths.seen if deaths is not None else asyncio.Event())
     log = branch.log("stderr")
@@ -423,10 +448,11 @@ async def _live(
     finally:
         sender.close()
     wishes.hears(_others(case, sender))
-    return (
+    return _Lived(
         outcome,
         _first_earlier(case, sender, wishes.ignore),
         sum(n != plan.subject for n in sender.answers),
+        sender.sent_anew,
     )
 
 
