@@ -196,11 +196,11 @@ async def _run(
         lived = await _live(branch, case, wishes, deaths)
         outcome = lived.outcome
         if answers is not None:
-            await _handler_ended(drain, case)
+            await _handler_ended(drain, case, lived.port)
         cut_off = network.cut_off() if network is not None and branch.is_alive else []
         draining.cancel()
         drain.close()
-        outcome = _with_events(outcome, drain, case) if answers is not None else outcome
+        outcome = _with_events(outcome, drain, case, lived.port) if answers is not None else outcome
         answered = time.monotonic()
         await stage.close()
         wishes.follows(drain.events, stage.given)
@@ -310,29 +310,29 @@ def _with_network(
     return outcome.model_copy(update=update)
 
 
-async def _handler_ended(drain: BranchDrain, case: ReplayInput) -> None:
+async def _handler_ended(drain: BranchDrain, case: ReplayInput, port: int | None) -> None:
     """Wait until the handler of the judged request has told of its end, which follows the answer, if it did when recorded."""
     recorded = case.recorded.events or ()
     if not any(event.kind == EventKind.HANDLING_ENDED for event in recorded):
         return
     deadline = time.monotonic() + _HANDLER_SETTLE
     while time.monotonic() < deadline:
-        inside = _inside_branch(drain, case)
+        inside = _inside_branch(drain, case, port)
         if inside is not None and drain.has_handled(*inside):
             return
         await asyncio.sleep(0.01)
 
 
-def _inside_branch(drain: BranchDrain, case: ReplayInput) -> tuple[int, int] | None:
-    """(pid, number) of the judged request in the branch."""
+def _inside_branch(drain: BranchDrain, case: ReplayInput, port: int | None) -> tuple[int, int] | None:
+    """(pid, number) of the judged request in the branch; ``port``: from which it was sent."""
     if case.inside is None:
         return None
-    return request_again(drain.events, case.inside, case.exchange)
+    return request_again(drain.events, case.inside, case.exchange, port)
 
 
-def _with_events(outcome: Outcome, drain: BranchDrain, case: ReplayInput) -> Outcome:
+def _with_events(outcome: Outcome, drain: BranchDrain, case: ReplayInput, port: int | None) -> Outcome:
     """The outcome with what happened inside the branch."""
-    inside = _inside_branch(drain, case)
+    inside = _inside_branch(drain, case, port)
     events = sequence_of(drain.events, *inside) if inside is not None else None
     return outcome.model_copy(update={"events": events, "misses": misses_of(drain.events)})
 
@@ -401,12 +401,14 @@ class _Lived:
         earlier: the first difference before the outcome.
         forwarded: how many requests were sent beside the subject.
         sent_anew: as of ``Sender``.
+        port: from which the failing request was sent; None: it was not.
     """
 
     outcome: Outcome
     earlier: Earlier | None
     forwarded: int
     sent_anew: Sequence[int]
+    port: int | None
 
 
 async def _live(branch: Branch, case: ReplayInput, wishes: ReplayOptions, deaths: Deaths | None) -> _Lived:
@@ -453,6 +455,7 @@ async def _live(branch: Branch, case: ReplayInput, wishes: ReplayOptions, deaths
         _first_earlier(case, sender, wishes.ignore),
         sum(n != plan.subject for n in sender.answers),
         sender.sent_anew,
+        sender.ports.get(case.exchange.number) if case.exchange is not None else None,
     )
 
 

@@ -135,6 +135,7 @@ class Sender:
     Attributes:
         answers: what came back, by the requests' numbers.
         sent_anew: requests whose connection the service had closed before they came, which have got another one.
+        ports: from which each was sent.
     """
 
     def __init__(
@@ -162,6 +163,7 @@ class Sender:
         self._goes: dict[int, list[Exchange]] = {}  # what is sent in one go, by the number of the first
         self.answers: dict[int, ReceivedAnswer] = {}
         self.sent_anew: list[int] = []
+        self.ports: dict[int, int] = {}
 
     async def carry_out(self, plan: ReplayPlan, died: asyncio.Event, on_subject: Callable[[], None]) -> None:
         """Send everything; returns when the subject has its outcome and the others had their chance.
@@ -270,7 +272,7 @@ class Sender:
             # It was closed in this very moment: nobody has read the request.
             another = await self._anew(exchange, connection)
             if another is not connection:
-                self._connections[exchange.connection] = another
+                self._keep(exchange, another)
                 await another.exchange(data, methods, answer)
 
     def _rest_of(self, exchange: Exchange) -> bytes:
@@ -285,8 +287,12 @@ class Sender:
             known = BranchConnection(await self._connect())
         elif not continues and known.has_ended_idle:
             known = await self._anew(exchange, known)
-        self._connections[exchange.connection] = known
+        self._keep(exchange, known)
         return known
+
+    def _keep(self, exchange: Exchange, connection: BranchConnection) -> None:
+        self._connections[exchange.connection] = connection
+        self.ports[exchange.number] = connection.sock.getsockname()[1]
 
     async def _anew(self, exchange: Exchange, ended: BranchConnection) -> BranchConnection:
         """Another connection for what comes on one that the service has closed; that one where there is no other to be had.
