@@ -7,6 +7,8 @@ was asked in vain is given up at the end, and nobody hears of it.
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -14,10 +16,12 @@ from typing import Self
 
 from relive.bisection.judgement import Judged, Judgement
 from relive.errors import ReliveError
+from relive.kernel import libc
 from relive.operations.forked_workers import ForkedWorkers
 
 __all__ = ["ProbesAhead"]
 
+_PR_SET_PDEATHSIG = 1
 _KILLED = Judged(judgement=Judgement.FAILED, seen="the process that asked it was killed")
 
 
@@ -31,8 +35,14 @@ class ProbesAhead:
 
     def __init__(self, ask: Callable[[int], Judged], jobs: int) -> None:
         self._jobs = jobs
+        caller = os.getpid()
+
+        def work(number: int) -> str:
+            _end_with(caller)
+            return _line_of(ask, number)
+
         # One more: what is wanted never waits for what was asked ahead.
-        self._workers = ForkedWorkers(jobs + 1, lambda number: _line_of(ask, number), lambda _line: None)
+        self._workers = ForkedWorkers(jobs + 1, work, lambda _line: None)
         self._asked: Counter[int] = Counter()
         self._answers: defaultdict[int, deque[str | None]] = defaultdict(deque)
 
@@ -68,6 +78,13 @@ class ProbesAhead:
     def _ask(self, number: int) -> None:
         self._asked[number] += 1
         self._workers.give(number)
+
+
+def _end_with(caller: int) -> None:
+    """Have the kernel kill this process when its caller ends, however that does: the branch that it owns ends with it."""
+    libc.call("prctl", _PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != caller:  # it has ended before
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _line_of(ask: Callable[[int], Judged], number: int) -> str:
