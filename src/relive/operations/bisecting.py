@@ -17,6 +17,7 @@ from relive.model.token_scope import Scope
 from relive.operations.bisect_line import asking, commits_between, probe_of
 from relive.operations.bisect_result import Bisection, bisection_of
 from relive.operations.bisect_wish import TIMES, BisectWish, check_wish
+from relive.operations.branch_memory import branches_with_memory
 from relive.operations.operation import Effect, Faces, Operation, Route, Tool
 from relive.operations.probing_ahead import ProbesAhead
 from relive.operations.progress import Progress
@@ -45,12 +46,19 @@ def bisect(settings: Settings, wish: BisectWish, progress: Progress) -> Bisectio
     incident = Incidents(settings.incidents).get(wish.replay) if wish.replay is not None else None
     line = commits_between(store, wish, incident)
     probe = probe_of(settings, store, wish, incident, line)
+    jobs = _jobs(store, wish, line[-1])
     store.close()  # its database is nothing for forked processes, which open their own
-    jobs = wish.jobs or (os.cpu_count() or 1) + 1
-    ahead = wish.jobs or _worth_asking(os.cpu_count() or 1, os.getloadavg()[0])
+    ahead = min(jobs, wish.jobs or _worth_asking(os.cpu_count() or 1, os.getloadavg()[0]))
     with ProbesAhead(_in_worker(settings, probe, line), jobs) as probes:
         found, drawn = _find(wish, len(line), probes, ahead, progress)
     return bisection_of(settings, wish, line, found, drawn)
+
+
+def _jobs(store: Store, wish: BisectWish, last: StoredCommit) -> int:
+    """Probes at one time: as many as are wished, and this host has memory for, as the last commit has grown."""
+    # One more may live than are asked at a time, see ``ProbesAhead``.
+    wanted = (wish.jobs or (os.cpu_count() or 1) + 1) + 1
+    return max(1, branches_with_memory(store.facts(last.id), wanted) - 1)
 
 
 def _worth_asking(processors: int, load: float) -> int:
