@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+from itertools import islice
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from relive.bisection.judgement import Judgement
-from relive.bisection.search import Span, jumps, next_probe
+from relive.bisection.search import Span, jumps, likely_probes, next_probe
 
 GOOD, BAD, SKIPPED, FAILED = Judgement
 
@@ -74,3 +76,33 @@ def test_a_state_that_healed_in_between_is_seen_by_further_probes():
     truth = [GOOD] * 10 + [BAD] * 30 + [GOOD] * 30 + [BAD] * 30
     known, _ = searched(truth, further=4)
     assert [(span.before, known[span.after]) for span in jumps(known)] == [(9, BAD), (39, GOOD), (69, BAD)]
+
+
+def answers(jump: int, ended: int) -> dict[int, Judgement]:
+    """What commits say of which those from ``jump`` up to ``ended`` are bad."""
+    return {at: BAD if jump <= at < ended else GOOD for at in range(1000)}
+
+
+@pytest.mark.parametrize(("jump", "ended"), [(1, 1000), (500, 1000), (777, 1000), (300, 320)])
+def test_the_next_probe_is_foreseen_and_most_of_those_behind_it(jump, ended):
+    """Of three probes at a time the first is the next one always, and the other two are wanted in every second case and more."""
+    truth, known, further = answers(jump, ended), {0: GOOD, 999: GOOD if ended < 1000 else BAD}, 4
+    order: list[int] = []
+    foreseen: list[list[int]] = []
+    while (at := next_probe(known, further=further)) is not None:
+        foreseen.append(list(islice(likely_probes(known, further=further), 3)))
+        order.append(at)
+        further -= next_probe(known, further=0) is None
+        known[at] = truth[at]
+    assert [likely[0] for likely in foreseen] == order
+    ahead = [
+        one in order[place + 1 : place + 3] for place, likely in enumerate(foreseen) for one in likely[1:]
+    ]
+    assert sum(ahead) * 2 >= len(ahead) - 2
+
+
+def test_what_is_foreseen_ends_and_names_each_commit_once():
+    known = {0: GOOD, 9: BAD}
+    likely = list(likely_probes(known, further=20))
+    assert sorted(likely) == sorted(set(likely)) and set(likely) <= set(range(1, 9))
+    assert list(likely_probes({0: GOOD, 1: BAD}, further=4)) == []

@@ -132,11 +132,11 @@ def test_those_that_this_host_has_no_memory_for_are_not_begun(
 ) -> None:
     """GIVEN memory for three branches in all; WHEN four are asked for; THEN the fourth is an error that says so."""
     commit, _, _ = committed
-    really = restoring_many._free_for_branches
-    memory = restoring_many._memory_of(Store(relive.settings.store).manifest(CommitId(commit.id)))
+    really = restoring_many.free_for_branches
+    memory = restoring_many.memory_of(Store(relive.settings.store).manifest(CommitId(commit.id)))
     assert memory > SIZE and really() > COUNT * memory
     monkeypatch.setattr(
-        restoring_many, "_free_for_branches", lambda: (3 - len(list_branches(relive.settings))) * memory
+        restoring_many, "free_for_branches", lambda: (3 - len(list_branches(relive.settings))) * memory
     )
     made = restore_many(relive.settings, RestoreManyWish(ref=commit.id, count=COUNT, jobs=1), Silent())
     assert [one.branch is not None for one in made.branches] == [True, True, True, False]

@@ -184,6 +184,14 @@ def test_in_a_branch_it_has_its_number_or_is_known_by_what_it_is():
     assert request_again([started(5, 9)], (7, 3), None) is None
 
 
+def test_of_two_equal_requests_the_connection_tells_which_it_is_in_a_branch():
+    """Both came to one worker there, so the recorded one's number is the other one's; with no port told it stays a guess."""
+    of_other, own = started(5, 3, 50), started(6, 4, 60)
+    assert request_again([of_other, own], (7, 3), Seen(), 60) == (7, 4)
+    assert request_again([of_other], (7, 3), Seen(), 60) is None, "its own has not begun yet"
+    assert request_again([started(5, 3, None), started(6, 4, None)], (7, 3), Seen(), 60) == (7, 3)
+
+
 def test_what_a_service_did_last_is_the_request_whose_handler_did_not_end():
     ended = event(EventKind.HANDLING_ENDED, 7, 7, 2)
     assert request_at_the_end([started(5, 1), started(6, 2), ended]) == (7, 1)

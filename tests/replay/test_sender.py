@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import select
 import socket
 from typing import Any
 
+import pytest
+
 from relive.model.outcome import End
-from relive.replay.plan import Pace, ReplayPlan
+from relive.replay.plan import Hangup, Pace, ReplayPlan, ReplayStep
 from relive.replay.sender import Sender
 
 from .test_plan import exchange, plan
@@ -84,3 +87,75 @@ def test_a_connection_that_breaks_within_an_answer_ends_it() -> None:
 
     (answer,) = asyncio.run(carry_out()).values()
     assert (answer.end, answer.status, bytes(answer.body)) == (End.BROKEN, 200, b"ok")
+
+
+@pytest.mark.parametrize("listens", [True, False])
+def test_what_comes_on_a_connection_that_the_service_has_closed_is_sent_on_a_new_one(listens: bool) -> None:
+    """GIVEN a connection that the service closes after an answer, as it does with idle ones
+    THEN the next request on it has another one, and is broken off only where the service listens no more.
+    """
+    made = plan([exchange(1, 110, 120, connection=7), exchange(2, 130, 140, connection=7)], subject=2)
+
+    async def carry_out() -> Sender:
+        closed = asyncio.Event()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+            if not listens:
+                server.close()
+            writer.close()
+            await writer.wait_closed()
+            closed.set()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        sender = Sender(
+            os.getpid(), server.sockets[0].getsockname(), {}, pace=Pace.FAST, limit=30.0, cursor=100
+        )
+        waited = sender._wait_for_turn
+
+        async def after_it_was_closed(step: ReplayStep | Hangup, began: float) -> None:
+            await waited(step, began)
+            if isinstance(step, ReplayStep) and step.exchange.number == 2:
+                await closed.wait()
+
+        sender._wait_for_turn = after_it_was_closed  # type: ignore[method-assign]
+        await sender.carry_out(made, asyncio.Event(), lambda: None)
+        sender.close()
+        server.close()
+        return sender
+
+    sender = asyncio.run(carry_out())
+    assert sender.answers[1].end is End.ANSWERED
+    assert sender.answers[2].end is (End.ANSWERED if listens else End.BROKEN)
+    assert sender.sent_anew == ([2] if listens else [])
+
+
+def test_what_came_in_the_moment_of_closing_is_sent_on_a_new_one() -> None:
+    """GIVEN a kept connection that the service closes without having read the second request; THEN that one is sent again, once."""
+    made = plan([exchange(1, 110, 120, connection=7), exchange(2, 130, 140, connection=7)], subject=2)
+    heads: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        if len(heads) == 1:  # closed with what it has not read: the kernel resets it
+            sock = writer.get_extra_info("socket")
+            writer.transport.pause_reading()
+            while not select.select([sock], [], [], 0)[0]:
+                await asyncio.sleep(0)
+        writer.transport.abort()
+
+    async def carry_out() -> Sender:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        sender = Sender(
+            os.getpid(), server.sockets[0].getsockname(), {}, pace=Pace.FAST, limit=30.0, cursor=100
+        )
+        async with server:
+            await sender.carry_out(made, asyncio.Event(), lambda: None)
+        sender.close()
+        return sender
+
+    sender = asyncio.run(carry_out())
+    assert [sender.answers[number].end for number in (1, 2)] == [End.ANSWERED, End.ANSWERED]
+    assert (sender.sent_anew, len(heads)) == ([2], 2)

@@ -17,17 +17,22 @@ __all__ = ["ExpressionProbe", "judged_value"]
 
 @dataclass(frozen=True, slots=True)
 class ExpressionProbe:
-    """An expression, evaluated as ``relive eval`` does; ``limit``: seconds that it has."""
+    """An expression, evaluated as ``relive eval`` does.
+
+    Args:
+        process: number of the process inside that is asked; None: see ``asked_branch``. limit: seconds that it has.
+    """
 
     settings: Settings
     store: Store
     expression: str
+    process: int | None
     limit: float
 
     def __call__(self, commit: CommitId) -> Judged:
         """Raises ReliveError where there is no branch, or no Python in it."""
         mask = Mask.configured(self.settings)
-        with asked_branch(self.settings, self.store, commit, None, mask) as asked:
+        with asked_branch(self.settings, self.store, commit, self.process, mask) as asked:
             # A line of its own: the expression may end with a comment.
             whole = f"bool(\n{self.expression}\n)"
             return judged_value(asked.evaluate(whole, module=None, depth=0, most=1, limit=self.limit))

@@ -20,7 +20,7 @@ from relive.model.incident import Incident
 from relive.model.outcome import Outcome, Verdict, VerdictKind, verdict_words
 from relive.replay.plan import Pace, ReplayPlan
 from relive.replay.replay import ReplayOptions, replay
-from relive.replay.replay_input import ReplayInput, case_of_incident
+from relive.replay.replay_input import FailingRequest, ReplayInput, case_of_incident
 from relive.replay.sequence import miss_words
 from relive.store import Store
 
@@ -29,18 +29,25 @@ __all__ = ["FailureProbe", "judged_verdict", "with_the_request_alone"]
 
 @dataclass(frozen=True, slots=True)
 class FailureProbe:
-    """The latest time that an incident was seen; ``limit``: seconds that the request has; None: as a replay gives it."""
+    """The latest time that an incident was seen.
+
+    Args:
+        request: in which it failed (``failing_request``); None: in none that the proxy saw.
+        limit: seconds that the request has; None: as a replay gives it.
+    """
 
     settings: Settings
     store: Store
     incident: Incident
+    request: FailingRequest | None
     limit: float | None
 
     def __call__(self, commit: CommitId) -> Judged:
         """Raises ReliveError where the request cannot be sent again from that commit."""
         mask = Mask.configured(self.settings)
         occurrence = self.incident.occurrence(first=False).model_copy(update={"before": commit})
-        case = with_the_request_alone(case_of_incident(self.settings, self.store, self.incident, occurrence))
+        case = case_of_incident(self.settings, self.store, self.incident, occurrence, alone=self.request)
+        case = with_the_request_alone(case)
         wishes = ReplayOptions(
             times=1,
             jobs=1,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from relive.bisection.judgement import Judged, Judgement
 from relive.bisection.posterior import ProbeCounts, jump_posterior, most_telling, no_jump, two_jumps
-from relive.bisection.search import Span, jumps, next_probe, with_open_begin
+from relive.bisection.search import Span, jumps, likely_probes, next_probe, with_open_begin
 from relive.errors import UsageError
 
-__all__ = ["Jumps", "ProbesMade", "find_jumps", "find_rate_jumps", "probe_again"]
+__all__ = ["Foresee", "Jumps", "ProbesMade", "find_jumps", "find_rate_jumps", "probe_again"]
 
 _MOST_FAILED = 3  # probes that fail before it is given up
 _TOLD_AT_ONCE = 5  # probes of each further commit, where each says so sometimes only
@@ -71,18 +71,35 @@ class Jumps:
     why_not: str | None = None
 
 
+Foresee = Callable[[Iterable[int]], None]
+"""Told before a probe which commits will likely be probed next, that one first: what can ask several at one time may begin."""
+
+
+def _nothing_ahead(_likely: Iterable[int]) -> None:
+    """One commit is asked after the other."""
+
+
 class _Prober:
     """Asks, keeps what was said, and gives up in time."""
 
     def __init__(
-        self, count: int, probe: Callable[[int], Judged], most: int, done: Callable[[int], None]
+        self,
+        count: int,
+        probe: Callable[[int], Judged],
+        most: int,
+        done: Callable[[int], None],
+        foresee: Foresee,
     ) -> None:
         self.evidence = ProbesMade(count)
-        self._probe, self._most, self._done = probe, most, done
+        self._probe, self._most, self._done, self._foresee = probe, most, done, foresee
 
     @property
     def is_spent(self) -> bool:
         return len(self.evidence.probes) >= self._most
+
+    def foresee(self, likely: Iterable[int]) -> None:
+        """Told before ``ask``, see ``Foresee``; of no more than may still be asked."""
+        self._foresee(itertools.islice(likely, self._most - len(self.evidence.probes)))
 
     def ask(self, at: int) -> Judgement:
         """Raises UsageError where the predicate itself is at fault."""
@@ -109,6 +126,7 @@ def find_jumps(
     is_good_named: bool = True,
     is_bad_named: bool = True,
     done: Callable[[int], None] = lambda _probes: None,
+    foresee: Foresee = _nothing_ahead,
 ) -> Jumps:
     """Where each commit always says the same; see ``search``.
 
@@ -118,11 +136,14 @@ def find_jumps(
         is_good_named: whoever asks has said that the first is good. Else it is only the first there is, and may tell nothing.
         is_bad_named: whoever asks has said that the last is bad. Else it is only the last before an incident.
         done: called with the number of probes so far.
+        foresee: see ``Foresee``.
 
     Raises:
         UsageError: the first is bad, the last is good, or the predicate crashes or hangs.
     """
-    prober = _Prober(count, probe, most, done)
+    prober = _Prober(count, probe, most, done, foresee)
+    as_said = {0: Judgement.GOOD, count - 1: Judgement.BAD}
+    prober.foresee(itertools.chain([count - 1, 0], likely_probes(as_said, further=further)))
     if (said := prober.ask(count - 1)) is not Judgement.BAD:
         seen = prober.evidence.probes[-1][1].seen
         if said is Judgement.GOOD and not is_bad_named:
@@ -143,6 +164,7 @@ def find_jumps(
         if prober.is_spent:
             why_not = f"{most} probes were made (--most)"
             break
+        prober.foresee(likely_probes(known(), further=further))
         further -= next_probe(known(), further=0) is None
         prober.ask(at)
     spans = jumps(known())
@@ -158,6 +180,7 @@ def probe_again(
     *,
     times: int,
     done: Callable[[int], None] = lambda _probes: None,
+    foresee: Foresee = _nothing_ahead,
 ) -> ProbesMade:
     """What is known with each of ``commits`` probed ``times`` times; probes of the evidence count.
 
@@ -166,13 +189,14 @@ def probe_again(
 
     Args:
         done: called with the number of further probes so far.
+        foresee: see ``Foresee``.
     """
     known, made = ProbesMade(evidence.count, list(evidence.probes)), 0
     for turn in range(times):
         useless, probed = known.useless(), Counter(at for at, _ in known.probes)
-        for at in commits:
-            if at in useless or probed[at] > turn:
-                continue
+        asked = [at for at in commits if at not in useless and probed[at] <= turn]
+        for place, at in enumerate(asked):
+            foresee(asked[place:])
             known.probes.append((at, probe(at)))
             made += 1
             done(made)
@@ -228,6 +252,7 @@ def find_rate_jumps(
     further: int,
     most: int,
     done: Callable[[int], None] = lambda _probes: None,
+    foresee: Foresee = _nothing_ahead,
 ) -> Jumps:
     """Where a commit may say good once and bad another time; see ``posterior``, and ``find_jumps``.
 
@@ -235,7 +260,7 @@ def find_rate_jumps(
         confidence: how probable the jump has to be before it is told, above 0.5 and below 1.
         further: commits beside those that the jump asks for, which are probed several times for a second jump.
     """
-    prober = _Prober(count, probe, most, done)
+    prober = _Prober(count, probe, most, done, foresee)
     _narrow(prober, confidence)
     _look_further(prober, further)
     _narrow(prober, confidence)  # what was seen elsewhere may have made it doubtful again
@@ -246,10 +271,22 @@ def _narrow(prober: _Prober, confidence: float) -> None:
     """Probe until one jump, or two, are probable enough."""
     while not prober.is_spent and not _rate_jumps(prober.evidence, confidence).spans:
         counts = prober.evidence.counts()
-        at = most_telling(counts, jump_posterior(counts), prober.evidence.useless())
+        useless = prober.evidence.useless()
+        at = most_telling(counts, jump_posterior(counts), useless)
         if at is None:
             return
+        prober.foresee(_likely_tellers(counts, at, useless))
         prober.ask(at)
+
+
+def _likely_tellers(counts: list[ProbeCounts], at: int, useless: frozenset[int]) -> Iterator[int]:
+    """A commit, and which one tells most should it be bad, or good; where that is the same again, it is told again."""
+    yield at
+    for said in (ProbeCounts(bad=1), ProbeCounts(good=1)):
+        then = [*counts[:at], counts[at] + said, *counts[at + 1 :]]
+        following = most_telling(then, jump_posterior(then), useless)
+        if following is not None:
+            yield following
 
 
 def _look_further(prober: _Prober, further: int) -> None:
@@ -259,9 +296,10 @@ def _look_further(prober: _Prober, further: int) -> None:
         span = max(itertools.pairwise(probed), key=lambda pair: pair[1] - pair[0])
         if span[1] - span[0] < 2:
             return
-        for _ in range(_TOLD_AT_ONCE):
+        for asked in range(_TOLD_AT_ONCE):
             if prober.is_spent:
                 return
+            prober.foresee([sum(span) // 2] * (_TOLD_AT_ONCE - asked))
             prober.ask(sum(span) // 2)
 
 

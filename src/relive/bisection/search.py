@@ -16,13 +16,17 @@ promised.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
 from relive.bisection.judgement import Judgement
 
-__all__ = ["Span", "jumps", "next_probe", "with_open_begin"]
+__all__ = ["Span", "jumps", "likely_probes", "next_probe", "with_open_begin"]
+
+_AGREES = 0.9  # how likely a commit says what the two say between which it lies, where they agree
+_MOST_CASES = 50  # that are gone through for probes that may come
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,39 @@ def next_probe(known: Mapping[int, Judgement], *, further: int) -> int | None:
     if not wide:
         return None
     return _middle(*max(wide, key=lambda one: (len(one[1]), -one[0].before)))
+
+
+def likely_probes(known: Mapping[int, Judgement], *, further: int) -> Iterator[int]:
+    """The probe that is next, and those that may follow it, the likelier first, each once.
+
+    Args:
+        known, further: as for ``next_probe``.
+    """
+    cases = [(-1.0, 0, dict(known), further)]  # the likeliest first; of equals the one that was found first
+    told: set[int] = set()
+    for count in range(_MOST_CASES):
+        if not cases:
+            return
+        chance, _, so_far, left = heapq.heappop(cases)
+        at = next_probe(so_far, further=left)
+        if at is None:
+            continue
+        if at not in told:
+            told.add(at)
+            yield at
+        left -= next_probe(so_far, further=0) is None
+        for said, share in _likely(so_far, at).items():
+            heapq.heappush(cases, (chance * share, 2 * count + len(cases), {**so_far, at: said}, left))
+
+
+def _likely(known: Mapping[int, Judgement], at: int) -> dict[Judgement, float]:
+    """How likely a commit between two judged ones is good and bad."""
+    around = next(span for span in _spans(known) if span.before < at < span.after)
+    before, after = known[around.before], known[around.after]
+    if before is not after:
+        return {before: 0.5, after: 0.5}
+    other = Judgement.GOOD if before is Judgement.BAD else Judgement.BAD
+    return {before: _AGREES, other: 1 - _AGREES}
 
 
 def jumps(known: Mapping[int, Judgement]) -> list[Span]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from relive.bisection.judgement import Judged, Judgement
 from relive.config import Settings
 from relive.errors import RecordingError, RestoreFailed, StoreError, UsageError
-from relive.model.commit import CommitId
 from relive.model.expectation import parse_expectation
 from relive.model.incident import Incident
 from relive.operations.bisect_wish import BisectWish
@@ -16,7 +16,14 @@ from relive.operations.branches import inside_environment
 from relive.store import Store
 from relive.store.index import StoredCommit
 
-__all__ = ["commits_between", "probe_of"]
+if TYPE_CHECKING:
+    from relive.bisection.branches import CommandProbe, HttpProbe
+    from relive.bisection.expression import ExpressionProbe
+    from relive.bisection.failing_again import FailureProbe
+
+    CommitProbe = CommandProbe | HttpProbe | ExpressionProbe | FailureProbe
+
+__all__ = ["asking", "commits_between", "probe_of"]
 
 _LIMIT = 10.0  # [s] for a probe
 _REQUEST_LINE = re.compile(r"(?:([A-Z]{1,20}) +)?(/[\x21-\x7e]*)")
@@ -80,19 +87,8 @@ def _other_service(one: StoredCommit, name: str) -> UsageError:
     )
 
 
-def probe_of(
-    settings: Settings,
-    store: Store,
-    wish: BisectWish,
-    incident: Incident | None,
-    line: Sequence[StoredCommit],
-) -> Callable[[int], Judged]:
-    """What asks a commit of the line, by its number there; one that cannot be brought back is a probe that failed.
-
-    Raises:
-        UsageError: what is asked of each commit cannot be read.
-    """
-    probe = _probe(settings, store, wish, incident)
+def asking(probe: CommitProbe, line: Sequence[StoredCommit]) -> Callable[[int], Judged]:
+    """What asks a commit of the line, by its number there; one that cannot be brought back is a probe that failed."""
 
     def ask(at: int) -> Judged:
         try:
@@ -103,19 +99,31 @@ def probe_of(
     return ask
 
 
-def _probe(
-    settings: Settings, store: Store, wish: BisectWish, incident: Incident | None
-) -> Callable[[CommitId], Judged]:
+def probe_of(
+    settings: Settings,
+    store: Store,
+    wish: BisectWish,
+    incident: Incident | None,
+    line: Sequence[StoredCommit],
+) -> CommitProbe:
+    """What a commit of the line is asked.
+
+    Raises:
+        UsageError: that cannot be read. RecordingError: the incident's request is not there.
+    """
     # Each only where it is asked for: protocols, stubs and the inspector are half of what a command imports.
     limit = wish.limit or _LIMIT
     if wish.when is not None:
         from relive.bisection.expression import ExpressionProbe
 
-        return ExpressionProbe(settings, store, wish.when, limit)
+        return ExpressionProbe(settings, store, wish.when, wish.process, limit)
     if incident is not None:
         from relive.bisection.failing_again import FailureProbe
+        from relive.replay.replay_input import failing_request
 
-        return FailureProbe(settings, store, incident, wish.limit)
+        cursors = [one.sequence for one in line if one.sequence is not None]
+        request = failing_request(settings, incident, incident.occurrence(first=False), cursors)
+        return FailureProbe(settings, store, incident, request, wish.limit)
     from relive.bisection.branches import CommandProbe, HttpProbe
 
     if wish.run is not None:

@@ -85,6 +85,19 @@ class BisectWish(Wish):
     times: int | None = Field(
         default=None, ge=1, le=1000, description="With curve: probes of each of its commits; without: 10"
     )
+    process: int | None = Field(
+        default=None,
+        ge=1,
+        le=1 << 22,
+        description="With when: the process that is asked, by its number inside; without: as `relive eval` chooses",
+    )
+    jobs: int | None = Field(
+        default=None,
+        ge=1,
+        le=64,
+        description="Probes at one time, also those that are likely next; 1: one after the other; default: one, and one for "
+        "each CPU that has nothing to do, with a curve for each CPU",
+    )
     limit: float | None = Field(
         default=None,
         gt=0,
@@ -106,6 +119,10 @@ def check_wish(wish: BisectWish) -> None:
     if wish.expect is not None and wish.http is None:
         raise UsageError(
             "an expectation is of an answer", remedy="name the request (http), or leave expect out"
+        )
+    if wish.process is not None and wish.when is None:
+        raise UsageError(
+            "a process is asked an expression", remedy="name the expression (when), or leave process out"
         )
     if wish.times is not None and wish.curve is None:
         raise UsageError(

@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
 
 from relive.bisection.curve import commits_of_curve
-from relive.bisection.finding import find_jumps, find_rate_jumps, probe_again
+from relive.bisection.finding import Jumps, find_jumps, find_rate_jumps, probe_again
+from relive.bisection.judgement import Judged
 from relive.config import Settings
 from relive.incidents.incidents import Incidents
 from relive.model.token_scope import Scope
-from relive.operations.bisect_line import commits_between, probe_of
+from relive.operations.bisect_line import asking, commits_between, probe_of
 from relive.operations.bisect_result import Bisection, bisection_of
 from relive.operations.bisect_wish import TIMES, BisectWish, check_wish
+from relive.operations.branch_memory import branches_with_memory
 from relive.operations.operation import Effect, Faces, Operation, Route, Tool
+from relive.operations.probing_ahead import ProbesAhead
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
 from relive.store import Store
+from relive.store.index import StoredCommit
+
+if TYPE_CHECKING:
+    from relive.operations.bisect_line import CommitProbe
 
 __all__ = ["BISECT", "bisect"]
 
 
 def bisect(settings: Settings, wish: BisectWish, progress: Progress) -> Bisection:
-    """Probe commits in sealed branches, one after the other, until it is known where it changed; secrets are masked.
+    """Probe commits in sealed branches until it is known where it changed; secrets are masked.
+
+    Several are probed at one time; what is found is as if it were one after the other (``ProbesAhead``).
 
     Raises:
         UsageError: what is asked for cannot be meant, the ends are not as said, or the predicate crashes or hangs.
@@ -33,32 +46,81 @@ def bisect(settings: Settings, wish: BisectWish, progress: Progress) -> Bisectio
     incident = Incidents(settings.incidents).get(wish.replay) if wish.replay is not None else None
     line = commits_between(store, wish, incident)
     probe = probe_of(settings, store, wish, incident, line)
-    with progress.progress("probing", wish.most if wish.flaky else _expected(len(line), wish)) as done:
+    jobs = _jobs(store, wish, line[-1])
+    store.close()  # its database is nothing for forked processes, which open their own
+    ahead = min(jobs, wish.jobs or _worth_asking(os.cpu_count() or 1, os.getloadavg()[0]))
+    with ProbesAhead(_in_worker(settings, probe, line), jobs) as probes:
+        found, drawn = _find(wish, len(line), probes, ahead, progress)
+    return bisection_of(settings, wish, line, found, drawn)
+
+
+def _jobs(store: Store, wish: BisectWish, last: StoredCommit) -> int:
+    """Probes at one time: as many as are wished, and this host has memory for, as the last commit has grown."""
+    # One more may live than are asked at a time, see ``ProbesAhead``.
+    wanted = (wish.jobs or (os.cpu_count() or 1) + 1) + 1
+    return max(1, branches_with_memory(store.facts(last.id), wanted) - 1)
+
+
+def _worth_asking(processors: int, load: float) -> int:
+    """Probes at one time where some may be in vain: one, and one for each processor that has nothing to do."""
+    return 1 + max(0, processors - round(load))
+
+
+def _in_worker(
+    settings: Settings, probe: CommitProbe, line: Sequence[StoredCommit]
+) -> Callable[[int], Judged]:
+    """What asks a commit in a forked process, with a store of that process's own."""
+    own: list[Callable[[int], Judged]] = []
+
+    def ask(at: int) -> Judged:
+        if not own:
+            own.append(asking(dataclasses.replace(probe, store=Store(settings.store)), line))
+        return own[0](at)
+
+    return ask
+
+
+def _find(
+    wish: BisectWish, count: int, probes: ProbesAhead, ahead: int, progress: Progress
+) -> tuple[Jumps, Sequence[int]]:
+    """Where it changes, and which commits of the line the curve is drawn of.
+
+    Args:
+        ahead: probes at one time where some may be in vain.
+    """
+
+    def foresee(likely: Iterable[int]) -> None:
+        probes.foresee(islice(likely, ahead))
+
+    with progress.progress("probing", wish.most if wish.flaky else _expected(count, wish)) as done:
         if wish.flaky:
             found = find_rate_jumps(
-                *(len(line), probe),
+                *(count, probes),
                 confidence=wish.confidence,
                 further=wish.further,
                 most=wish.most,
                 done=done,
+                foresee=foresee,
             )
         else:
             found = find_jumps(
-                *(len(line), probe),
+                *(count, probes),
                 further=wish.further,
                 most=wish.most,
                 is_good_named=wish.good is not None,
-                is_bad_named=wish.bad is not None or incident is None,
+                is_bad_named=wish.bad is not None or wish.replay is None,
                 done=done,
+                foresee=foresee,
             )
-    drawn: list[int] = []
-    if wish.curve is not None:
-        drawn = commits_of_curve(len(line), wish.curve, found.spans)
-        times = wish.times or TIMES
-        with progress.progress("probing again", len(drawn) * times) as done:
-            evidence = probe_again(found.evidence, drawn, probe, times=times, done=done)
-        found = dataclasses.replace(found, evidence=evidence)
-    return bisection_of(settings, wish, line, found, drawn)
+    if wish.curve is None:
+        return found, []
+    drawn = commits_of_curve(count, wish.curve, found.spans)
+    times = wish.times or TIMES
+    with progress.progress("probing again", len(drawn) * times) as done:
+        evidence = probe_again(
+            *(found.evidence, drawn, probes), times=times, done=done, foresee=probes.foresee
+        )
+    return dataclasses.replace(found, evidence=evidence), drawn
 
 
 def _expected(count: int, wish: BisectWish) -> int:

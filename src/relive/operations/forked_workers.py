@@ -13,12 +13,12 @@ import selectors
 import signal
 import socket
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from types import FrameType
-from typing import BinaryIO, NoReturn
+from typing import BinaryIO, NoReturn, Self
 
-__all__ = ["in_forked_workers"]
+__all__ = ["ForkedWorkers", "in_forked_workers"]
 
 _PATIENCE = 30.0  # [s] for a worker to take back what it is at
 
@@ -66,52 +66,89 @@ class _Worker:
             return self.answer() if self.number is not None else None
 
 
+class ForkedWorkers:
+    """Processes that are forked as they are needed, each at one number at a time. The caller must have one thread.
+
+    A context manager: what is still being worked on at the end of the block is given up, and all workers have ended then.
+
+    Args:
+        at_once: workers, at most.
+        work: called in a worker, for one number after the other; returns one line. What it raises kills its worker.
+        take_back: called with a line that nobody was given: there, as the caller was killed, or here, at the end of the block.
+    """
+
+    def __init__(self, at_once: int, work: Callable[[int], str], take_back: Callable[[str], None]) -> None:
+        self._at_once, self._work, self._take_back = at_once, work, take_back
+        self._workers: list[_Worker] = []
+        self._selector = selectors.DefaultSelector()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            for worker in self._workers:
+                untold = worker.end()
+                if untold is not None:
+                    self._take_back(untold)
+        finally:
+            self._selector.close()
+
+    @property
+    def busy(self) -> int:
+        """Numbers that are being worked on."""
+        return sum(worker.number is not None for worker in self._workers)
+
+    @property
+    def has_room(self) -> bool:
+        """One more number can be given at once."""
+        return self.busy < self._at_once
+
+    def give(self, number: int) -> None:
+        """Have a number worked on, by a worker that has nothing to do, or by a new one."""
+        idle = next((worker for worker in self._workers if worker.number is None), None)
+        (idle or self._begin()).give(number)
+
+    def wait(self) -> Iterator[tuple[int, str | None]]:
+        """Numbers with what was returned for them, at least one where any is worked on; None: its process was killed over it."""
+        answered = False
+        while not answered and self.busy:
+            for worker in {id(key.data): key.data for key, _ in self._selector.select()}.values():
+                number, line = worker.number, worker.answer()
+                worker.number = None
+                if line is None:
+                    self._drop(worker)
+                if number is not None:  # else it had nothing to do when it was killed
+                    answered = True
+                    yield number, line
+
+    def _begin(self) -> _Worker:
+        worker = _fork(self._workers, self._work, self._take_back)
+        self._workers.append(worker)
+        for source in (worker.channel, worker.handle):
+            self._selector.register(source, selectors.EVENT_READ, worker)
+        return worker
+
+    def _drop(self, worker: _Worker) -> None:
+        self._selector.unregister(worker.channel)
+        self._selector.unregister(worker.handle)
+        self._workers.remove(worker)
+        worker.end()
+
+
 def in_forked_workers(
     numbers: Iterable[int], at_once: int, work: Callable[[int], str], take_back: Callable[[str], None]
 ) -> Generator[tuple[int, str | None], None, None]:
     """Each of ``numbers`` with what ``work`` returned for it, as they come; None: its process was killed over it.
 
-    The caller must have one thread. Who stops iterating before the end lets what is being worked on be given up; all workers
-    have ended then.
-
-    Args:
-        work: called in a worker, for one number after the other; returns one line. What it raises kills its worker.
-        take_back: called with a line that nobody was given: there, as the caller was killed, or here, as he stopped iterating.
+    Who stops iterating before the end lets what is being worked on be given up. The rest is as of ``ForkedWorkers``.
     """
     left = deque(numbers)
-    workers: list[_Worker] = []
-
-    def begin() -> None:
-        worker = _fork(workers, work, take_back)
-        workers.append(worker)
-        for source in (worker.channel, worker.handle):
-            selector.register(source, selectors.EVENT_READ, worker)
-        worker.give(left.popleft())
-
-    with selectors.DefaultSelector() as selector:
-        try:
-            for _ in range(min(at_once, len(left))):
-                begin()
-            while any(worker.number is not None for worker in workers):
-                for worker in {id(key.data): key.data for key, _ in selector.select()}.values():
-                    number, line = worker.number, worker.answer()
-                    worker.number = None
-                    if line is None:
-                        selector.unregister(worker.channel)
-                        selector.unregister(worker.handle)
-                        workers.remove(worker)
-                        worker.end()
-                        if left:
-                            begin()
-                    elif left:
-                        worker.give(left.popleft())
-                    if number is not None:  # else it had nothing to do when it was killed
-                        yield number, line
-        finally:
-            for worker in workers:
-                untold = worker.end()
-                if untold is not None:
-                    take_back(untold)
+    with ForkedWorkers(at_once, work, take_back) as workers:
+        while left or workers.busy:
+            while left and workers.has_room:
+                workers.give(left.popleft())
+            yield from workers.wait()
 
 
 def _line(worker: _Worker) -> str | None:

@@ -14,11 +14,11 @@ from relive.checkpoint.criu import CriuTools
 from relive.checkpoint.criu_template import CriuTemplate
 from relive.config import Settings
 from relive.errors import BranchUnknown, ReliveError, RestoreFailed
-from relive.kernel.meminfo import read_meminfo
 from relive.model.branch import BranchFacts
 from relive.model.commit import CommitId, Manifest
 from relive.model.quantities import size
 from relive.model.token_scope import Scope
+from relive.operations.branch_memory import free_for_branches, memory_of
 from relive.operations.forked_workers import in_forked_workers
 from relive.operations.named import look_up_commit
 from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool
@@ -40,7 +40,6 @@ __all__ = [
 
 MOST = 1000  # branches
 _JOBS_FOR_EACH_CPU = 2  # a restore waits for the kernel almost half of its time (control groups, namespaces)
-_RESERVED = 20  # the part of the host's memory that branches leave to others: one in twenty
 
 
 class RestoreManyWish(BranchWish):
@@ -130,7 +129,7 @@ def _all(
 ) -> Generator[OneOfMany, None, None]:
     name = manifest.target.name
     jobs = wish.jobs or _JOBS_FOR_EACH_CPU * (os.cpu_count() or 1)
-    memory = _memory_of(manifest)
+    memory = memory_of(manifest)
     first = _one(settings, store, commit, wish, name, 1)
     yield first
     store.close()  # its database is nothing for forked processes, which open their own
@@ -171,7 +170,7 @@ def _others(
     def work(number: int) -> str:
         if not own:
             own.append(Store(settings.store))
-        if (free := _free_for_branches()) < memory * jobs:  # all workers look at the same moment
+        if (free := free_for_branches()) < memory * jobs:  # all workers look at the same moment
             return _failed(number, _too_little(number, memory, max(free, 0))).model_dump_json()
         return _one(settings, own[0], commit, wish, name, number, template).model_dump_json()
 
@@ -204,17 +203,6 @@ def _one(
     branch.peers.clear()
     branch.ends.close()
     return OneOfMany(number=number, branch=branch.facts)
-
-
-def _memory_of(manifest: Manifest) -> int:
-    """Bytes that each branch has for itself: the pages of the commit."""
-    return sum(image.size for image in manifest.images if image.name.startswith("pages-"))
-
-
-def _free_for_branches() -> int:
-    """Bytes of this host's memory that may be given to further branches; below 0 where there is less than is left to others."""
-    memory = read_meminfo()
-    return memory.available - memory.total // _RESERVED
 
 
 def _too_little(number: int, memory: int, free: int) -> RestoreFailed:

@@ -6,7 +6,8 @@ segments that can matter; memory is bounded by what they return and by the reque
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -114,6 +115,10 @@ class Exchange:
         """From handing it on to the end of its answer; None if it has no end."""
         return None if self.ended_mono_ns is None else (self.ended_mono_ns - self.started_mono_ns) / 1e9
 
+    def is_open_at(self, seq: int) -> bool:
+        """It started at or before ``seq``, and ended after it or not at all."""
+        return self.started_seq <= seq and (self.ended_seq is None or self.ended_seq > seq)
+
     def raw_request_body(self) -> bytes:
         """The body as it was on the wire, as far as it was kept."""
         return self._read(self._request_places)
@@ -212,10 +217,15 @@ class Exchanges:
 
         Reads the recording from its beginning, since a request may be open for any time.
         """
-        found = self._walk(0, lambda event: event.seq <= seq, last_start=seq)
-        still_open = (
-            exchange for exchange in found if exchange.ended_seq is None or exchange.ended_seq > seq
-        )
+        return self.open_at_any([seq])
+
+    def open_at_any(self, seqs: Collection[int]) -> list[Exchange]:
+        """As ``open_at``, of several places at once: those that were open at one of them. Reads the recording once."""
+        places = sorted(seqs)
+        if not places:
+            return []
+        found = self._walk(0, lambda event: event.seq <= places[-1], last_start=places[-1])
+        still_open = (one for one in found if one.is_open_at(places[bisect_left(places, one.started_seq)]))
         return sorted(still_open, key=lambda exchange: exchange.started_seq)
 
     def closed_in(self, after: int, until: int) -> list[Closing]:

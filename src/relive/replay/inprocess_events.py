@@ -117,23 +117,30 @@ def request_at_the_end(events: list[Event]) -> tuple[int, int] | None:
 
 
 def request_again(
-    events: list[Event], recorded: tuple[int, int], exchange: Exchange | None
+    events: list[Event], recorded: tuple[int, int], exchange: Exchange | None, port: int | None = None
 ) -> tuple[int, int] | None:
     """As ``request_inside``, in the events of a branch; the kernel may have given the request to another worker there.
 
-    Each worker counts its own requests, so the recorded worker's of that number may be another one there: what it asked for tells.
+    Each worker counts its own requests, so the recorded worker's of that number may be another one there: the connection on which
+    it was sent tells, or else what it asked for.
+
+    Args:
+        port: from which it was sent there; None: not known.
     """
     again = recorded if any((one.fields.get("pid"), one.request) == recorded for one in events) else None
     if exchange is None:
         return again
     wanted = (exchange.method, exchange.target)
     begun = [
-        (int(one.fields.get("pid", 0)), one.request)
+        one
         for one in events
         if one.kind is EventKind.HANDLING_STARTED
         and (one.fields.get("method"), one.fields.get("target")) == wanted
     ]
-    return recorded if recorded in begun else begun[-1] if begun else again
+    if port is not None and begun and all(_port(one) is not None for one in begun):
+        begun, again = [one for one in begun if _port(one) == port], None
+    asked = [(int(one.fields.get("pid", 0)), one.request) for one in begun]
+    return recorded if recorded in asked else asked[-1] if asked else again
 
 
 def _port(event: Event) -> int | None:

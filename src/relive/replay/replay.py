@@ -193,13 +193,14 @@ async def _run(
         stage.open(branch, case.manifest)
         wishes.changes(branch)
         opened = time.monotonic()
-        outcome, earlier, forwarded = await _live(branch, case, wishes, deaths)
+        lived = await _live(branch, case, wishes, deaths)
+        outcome = lived.outcome
         if answers is not None:
-            await _handler_ended(drain, case)
+            await _handler_ended(drain, case, lived.port)
         cut_off = network.cut_off() if network is not None and branch.is_alive else []
         draining.cancel()
         drain.close()
-        outcome = _with_events(outcome, drain, case) if answers is not None else outcome
+        outcome = _with_events(outcome, drain, case, lived.port) if answers is not None else outcome
         answered = time.monotonic()
         await stage.close()
         wishes.follows(drain.events, stage.given)
@@ -211,13 +212,10 @@ async def _run(
         sealed = time.monotonic()
     finally:
         draining.cancel()
-        if network is not None:
-            network.close()
         if deaths is not None:
             await deaths.close()
         await stage.close()
-        branch.stop()
-        servers.close()
+        await _remove(branch, network, servers, at_once=wishes.lazily)
     if lost is not None:  # whatever was seen of it is not the service's doing
         return _not_restored(number, lost)
     judged = time.monotonic()
@@ -226,7 +224,7 @@ async def _run(
             case.recorded,
             outcome,
             ignore=wishes.ignore,
-            earlier=earlier,
+            earlier=lived.earlier,
             request=case.plan.subject,
             usual=case.usual,
         ),
@@ -235,6 +233,7 @@ async def _run(
         [
             *_not_sent(case.not_http),
             *_missing(case.gaps),
+            *_sent_anew(lived.sent_anew),
             *drain.troubles,
             *servers.troubles(),
             *map(unwritable_words, branch.facts.unwritable_databases),
@@ -248,7 +247,7 @@ async def _run(
         number=number,
         verdict=verdict,
         outcome=outcome,
-        forwarded=forwarded,
+        forwarded=lived.forwarded,
         restore_us=branch.facts.restore_us,
         seconds=time.monotonic() - began,
         steps=Steps(
@@ -259,6 +258,30 @@ async def _run(
             compare=time.monotonic() - judged,
         ),
     )
+
+
+async def _remove(branch: Branch, network: Network | None, servers: UnixServers, *, at_once: bool) -> None:
+    """End a branch and all that watches it, while the event loop has others go on.
+
+    Nearly all of it is waiting for the kernel: for the end of namespaces, and of each packet socket for a grace period of RCU
+    (``packet_release()``), 11 ms. It is done to its end, also where the replay is given up meanwhile.
+
+    Args:
+        at_once: in this thread; the next restore will fork, and no other thread may be at work then (``Pager``).
+    """
+
+    def stop() -> None:
+        try:
+            branch.stop()
+        finally:
+            servers.close()
+
+    works = [stop, *([network.close] if network is not None else [])]
+    if at_once:
+        for work in works:
+            work()
+        return
+    await asyncio.gather(*map(asyncio.to_thread, works))
 
 
 def _with_stubs(outcome: Outcome, stage: StubLifecycle, case: ReplayInput, *, is_alone: bool) -> Outcome:
@@ -287,29 +310,29 @@ def _with_network(
     return outcome.model_copy(update=update)
 
 
-async def _handler_ended(drain: BranchDrain, case: ReplayInput) -> None:
+async def _handler_ended(drain: BranchDrain, case: ReplayInput, port: int | None) -> None:
     """Wait until the handler of the judged request has told of its end, which follows the answer, if it did when recorded."""
     recorded = case.recorded.events or ()
     if not any(event.kind == EventKind.HANDLING_ENDED for event in recorded):
         return
     deadline = time.monotonic() + _HANDLER_SETTLE
     while time.monotonic() < deadline:
-        inside = _inside_branch(drain, case)
+        inside = _inside_branch(drain, case, port)
         if inside is not None and drain.has_handled(*inside):
             return
         await asyncio.sleep(0.01)
 
 
-def _inside_branch(drain: BranchDrain, case: ReplayInput) -> tuple[int, int] | None:
-    """(pid, number) of the judged request in the branch."""
+def _inside_branch(drain: BranchDrain, case: ReplayInput, port: int | None) -> tuple[int, int] | None:
+    """(pid, number) of the judged request in the branch; ``port``: from which it was sent."""
     if case.inside is None:
         return None
-    return request_again(drain.events, case.inside, case.exchange)
+    return request_again(drain.events, case.inside, case.exchange, port)
 
 
-def _with_events(outcome: Outcome, drain: BranchDrain, case: ReplayInput) -> Outcome:
+def _with_events(outcome: Outcome, drain: BranchDrain, case: ReplayInput, port: int | None) -> Outcome:
     """The outcome with what happened inside the branch."""
-    inside = _inside_branch(drain, case)
+    inside = _inside_branch(drain, case, port)
     events = sequence_of(drain.events, *inside) if inside is not None else None
     return outcome.model_copy(update={"events": events, "misses": misses_of(drain.events)})
 
@@ -351,6 +374,15 @@ def _missing(gaps: int) -> list[str]:
     ]
 
 
+def _sent_anew(numbers: Sequence[int]) -> list[str]:
+    if not numbers:
+        return []
+    which = f"request {numbers[0]}" if len(numbers) == 1 else f"each of {len(numbers)} requests"
+    return [
+        f"the service had closed the idle connection of {which} before it came, which was sent on a new one"
+    ]
+
+
 def _not_restored(number: int, error: ReliveError) -> Run:
     notes = [error.remedy] if error.remedy else []
     return _without_a_branch(number, VerdictKind.FAILED_TO_RESTORE, str(error), notes)
@@ -361,10 +393,26 @@ def _without_a_branch(number: int, kind: VerdictKind, difference: str, notes: li
     return Run(number=number, verdict=verdict, outcome=None, forwarded=0, restore_us=None, seconds=0.0)
 
 
-async def _live(
-    branch: Branch, case: ReplayInput, wishes: ReplayOptions, deaths: Deaths | None
-) -> tuple[Outcome, Earlier | None, int]:
-    """Returns the outcome, the first earlier difference, and how many requests were sent beside the subject."""
+@dataclass(frozen=True, slots=True)
+class _Lived:
+    """What came of a branch.
+
+    Attributes:
+        earlier: the first difference before the outcome.
+        forwarded: how many requests were sent beside the subject.
+        sent_anew: as of ``Sender``.
+        port: from which the failing request was sent; None: it was not.
+    """
+
+    outcome: Outcome
+    earlier: Earlier | None
+    forwarded: int
+    sent_anew: Sequence[int]
+    port: int | None
+
+
+async def _live(branch: Branch, case: ReplayInput, wishes: ReplayOptions, deaths: Deaths | None) -> _Lived:
+    """Send what was recorded, and see what becomes of it."""
     plan = case.plan
     died = _watch_root(branch, deaths.seen if deaths is not None else asyncio.Event())
     log = branch.log("stderr")
@@ -402,10 +450,12 @@ async def _live(
     finally:
         sender.close()
     wishes.hears(_others(case, sender))
-    return (
+    return _Lived(
         outcome,
         _first_earlier(case, sender, wishes.ignore),
         sum(n != plan.subject for n in sender.answers),
+        sender.sent_anew,
+        sender.ports.get(case.exchange.number) if case.exchange is not None else None,
     )
 
 

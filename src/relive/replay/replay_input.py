@@ -33,10 +33,12 @@ from relive.replay.usual_log import NOTHING_USUAL, UsualLog, usual_log
 from relive.store import Store
 
 __all__ = [
+    "FailingRequest",
     "HalfServedRequest",
     "ReplayInput",
     "case_of_incident",
     "case_of_request",
+    "failing_request",
     "fault_place",
     "hang_limit",
     "open_in_commit",
@@ -96,12 +98,55 @@ def _paths_of(settings: Settings, service: str, life: str) -> LifePaths:
     return LifePaths(settings.capsules / service / life)
 
 
+@dataclass(frozen=True, slots=True)
+class FailingRequest:
+    """What of a failing request is the same for all commits from which it may be sent again.
+
+    Attributes:
+        usual: as of ``ReplayInput``.
+        half_served: requests that were open at one of these commits.
+    """
+
+    exchange: Exchange
+    usual: UsualLog
+    half_served: Sequence[Exchange]
+
+
+def failing_request(
+    settings: Settings, incident: Incident, occurrence: Occurrence, cursors: Collection[int]
+) -> FailingRequest | None:
+    """The request in which an incident failed; None where it was in none that the proxy saw.
+
+    Args:
+        cursors: of the commits from which it may be sent again, in the recording.
+
+    Raises:
+        RecordingError: it is not in the recording.
+    """
+    sighting = occurrence.sighting
+    if sighting.request is None:
+        return None
+    paths = _paths_of(settings, incident.service, incident.life)
+    exchanges = Exchanges(Recording(paths.recording))
+    exchange = exchanges.by_number(sighting.request)
+    return FailingRequest(exchange, _usual(paths, exchange), exchanges.open_at_any(cursors))
+
+
 def case_of_incident(
-    settings: Settings, store: Store, incident: Incident, occurrence: Occurrence
+    settings: Settings,
+    store: Store,
+    incident: Incident,
+    occurrence: Occurrence,
+    *,
+    alone: FailingRequest | None = None,
 ) -> ReplayInput:
     """Prepare the replay of one time that an incident was seen, from the nearest commit before it.
 
     The commit before the latest time is the likelier to hold a state that was wrong already.
+
+    Args:
+        alone: of that time: nothing else is sent but what the commit holds half served, so the rest of the recording is not read;
+            None: with the requests since the commit.
 
     Raises:
         RefUnknown: there is no commit before it.
@@ -127,7 +172,9 @@ def case_of_incident(
             remedy=f"`relive debug {incident.number}` opens a debugger where it was raised",
         )
     exchanges = Exchanges(Recording(paths.recording))
-    exchange = exchanges.by_number(sighting.request) if sighting.request is not None else None
+    exchange = alone.exchange if alone is not None else None
+    if exchange is None and sighting.request is not None:
+        exchange = exchanges.by_number(sighting.request)
     seen_mono_ns = manifest.taken_monotonic_ns + sighting.seen_wall_ns - manifest.taken_wall_ns
     # Lines about a failure often follow its answer, so the end is where the log was when the incident was written down.
     lines, after = read_log_of(log, sighting, sighting.log_begin or 0, occurrence.log_end)
@@ -154,9 +201,11 @@ def case_of_incident(
         recorded,
         hung,
         sighting.open_requests,
+        alone,
     )
     case = replace(case, cannot_come_back=_sent_from_outside(sighting))
-    return _with_recordings(case, paths, exchange, seen_mono_ns, began)
+    usual = alone.usual if alone is not None else _usual(paths, exchange)
+    return _with_recordings(case, paths, exchange, usual, seen_mono_ns, began)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,11 +326,16 @@ def case_of_request(settings: Settings, store: Store, commit: CommitId, number: 
     recorded = recorded_answer(exchange, read_log(log, before, after))
     failed = exchange.ended_mono_ns or exchange.started_mono_ns
     case = _case(store, exchanges, commit, None, exchange, number, failed, recorded)
-    return _with_recordings(case, paths, exchange, failed, began)
+    return _with_recordings(case, paths, exchange, _usual(paths, exchange), failed, began)
 
 
 def _with_recordings(
-    case: ReplayInput, paths: LifePaths, exchange: Exchange | None, failed_mono_ns: int, began: float
+    case: ReplayInput,
+    paths: LifePaths,
+    exchange: Exchange | None,
+    usual: UsualLog,
+    failed_mono_ns: int,
+    began: float,
 ) -> ReplayInput:
     """The case with what was recorded beside its requests; ``began``: monotonic [s], when its preparation did."""
     case = _with_inside(case, paths, exchange, failed_mono_ns)
@@ -289,7 +343,7 @@ def _with_recordings(
     return replace(
         case,
         exchange=exchange,
-        usual=_usual(paths, exchange),
+        usual=usual,
         stubs=Stubs(egress, protocol_of, authority=paths.authority) if egress is not None else None,
         failed_mono_ns=failed_mono_ns,
         unrecorded=unrecorded(case.manifest.connections, paths.egress, paths.inside),
@@ -345,8 +399,9 @@ def _case(
     recorded: Outcome,
     hung: float | None = None,
     taken_along: Collection[int] = (),
+    alone: FailingRequest | None = None,
 ) -> ReplayInput:
-    """``taken_along``: requests that a death ended."""
+    """``taken_along``: requests that a death ended; ``alone``: as of ``case_of_incident``."""
     manifest = store.facts(commit)
     last = (
         exchange.ended_seq or exchange.started_seq
@@ -356,15 +411,17 @@ def _case(
     cursor = manifest.cursor.sequence if manifest.cursor is not None else 0
     # Without a cursor (nobody recorded yet when the commit was taken) the clock has to tell what came after it.
     since = 0 if manifest.cursor is not None else manifest.taken_monotonic_ns
-    begun = [
-        one
-        for one in exchanges.begun_in(cursor, last)
-        if one.number == subject or since < one.started_mono_ns <= failed_mono_ns
-    ]
-    still_open = exchanges.open_at(cursor) if manifest.cursor is not None else []
+    if alone is not None:
+        begun = [alone.exchange] if alone.exchange.started_seq > cursor else []
+        still_open = [one for one in alone.half_served if one.is_open_at(cursor)]
+        ended, gaps = [], 0
+    else:
+        still_open = exchanges.open_at(cursor) if manifest.cursor is not None else []
+        begun, gaps = exchanges.begun_in(cursor, last), exchanges.gaps_in(cursor, last)
+        ended = [one for one in exchanges.closed_in(cursor, last) if since < one.mono_ns]
+    begun = [one for one in begun if one.number == subject or since < one.started_mono_ns <= failed_mono_ns]
     if subject is not None and exchange is not None:
         exchange.request_bytes()  # raises when it cannot be sent again
-    ended = [one for one in exchanges.closed_in(cursor, last) if since < one.mono_ns]
     closed = [one for one in ended if one.mono_ns <= failed_mono_ns]
     plan = make_plan(manifest, begun, still_open, subject, failed_mono_ns, closed)
     seconds = exchange.seconds if exchange is not None and exchange.seconds is not None else 0.0
@@ -377,6 +434,6 @@ def _case(
     return ReplayInput(
         *(manifest.target.name, incident, commit, manifest, plan, recorded, earlier, limit),
         hung_seconds=hung,
-        gaps=exchanges.gaps_in(cursor, last),
+        gaps=gaps,
         not_http=sum(not one.is_http for one in ended if one.mono_ns <= failed_mono_ns + _BROKEN_NS),
     )

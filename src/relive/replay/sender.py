@@ -37,6 +37,7 @@ class ReceivedAnswer:
 
     Attributes:
         body: raw, chunk framing included.
+        was_reset: the service had closed the connection without having read all that it was sent.
     """
 
     end: End = End.NO_ANSWER
@@ -44,6 +45,7 @@ class ReceivedAnswer:
     head: bytes = b""
     body: bytearray = field(default_factory=bytearray)
     seconds: float | None = None
+    was_reset: bool = False
 
 
 class BranchConnection:
@@ -51,13 +53,27 @@ class BranchConnection:
 
     Attributes:
         answers: held by whose answer is being read.
+        is_kept: it was there before what is sent now.
     """
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, *, is_kept: bool = False) -> None:
         self.sock = sock
+        self.is_kept = is_kept
         self.framer = AnswerFramer()
         self.answers = asyncio.Lock()
         self._pieces: deque[Piece] = deque()  # of answers that nobody has read yet
+
+    @property
+    def has_ended_idle(self) -> bool:
+        """The service has closed it, and nothing is under way on it: what is sent now is read by nobody."""
+        if self.answers.locked() or self._pieces:
+            return False
+        try:
+            return not self.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except ConnectionError:
+            return True
 
     async def exchange(
         self,
@@ -80,9 +96,10 @@ class BranchConnection:
             on_sent()
             async with self.answers:
                 await self._read(answer)
-        except OSError:
-            answer.end = End.BROKEN
+        except OSError as error:
+            answer.end, answer.was_reset = End.BROKEN, isinstance(error, ConnectionError)
         answer.seconds = time.monotonic() - began
+        self.is_kept = True
 
     async def _read(self, answer: ReceivedAnswer) -> None:
         loop = asyncio.get_running_loop()
@@ -114,6 +131,11 @@ class Sender:
         peers: descriptors of the forged client ends by their port; they belong to the sender afterwards.
         limit: seconds to wait for the answer to the subject.
         speed: recorded times are divided by it.
+
+    Attributes:
+        answers: what came back, by the requests' numbers.
+        sent_anew: requests whose connection the service had closed before they came, which have got another one.
+        ports: from which each was sent.
     """
 
     def __init__(
@@ -140,6 +162,8 @@ class Sender:
         self._before: dict[int, int] = {}  # the request before it on its connection
         self._goes: dict[int, list[Exchange]] = {}  # what is sent in one go, by the number of the first
         self.answers: dict[int, ReceivedAnswer] = {}
+        self.sent_anew: list[int] = []
+        self.ports: dict[int, int] = {}
 
     async def carry_out(self, plan: ReplayPlan, died: asyncio.Event, on_subject: Callable[[], None]) -> None:
         """Send everything; returns when the subject has its outcome and the others had their chance.
@@ -238,23 +262,50 @@ class Sender:
         exchange = step.exchange
         if exchange.number in self._before:
             await self._sent[self._before[exchange.number]].wait()
-        connection = await self._connection(exchange)
+        connection = await self._connection(exchange, continues=step.continues)
         go = self._goes.get(exchange.number, [])
         data = self._rest_of(exchange) if step.continues else b"".join(one.request_bytes() for one in go)
         methods = [one.method.encode("latin-1") for one in go]
+        is_kept = connection.is_kept
         await connection.exchange(data, methods, answer, self._sent[exchange.number].set)
+        if is_kept and answer.was_reset and not answer.head and len(go) == 1:
+            # It was closed in this very moment: nobody has read the request.
+            another = await self._anew(exchange, connection)
+            if another is not connection:
+                self._keep(exchange, another)
+                await another.exchange(data, methods, answer)
 
     def _rest_of(self, exchange: Exchange) -> bytes:
         """What of a continuing request had not reached the service when the commit was taken."""
         return exchange.request_body_after(self._cursor)
 
-    async def _connection(self, exchange: Exchange) -> BranchConnection:
+    async def _connection(self, exchange: Exchange, *, continues: bool) -> BranchConnection:
         known = self._connections.get(exchange.connection)
-        if known is not None:
-            return known
-        forged = self._forged.pop(exchange.local_port, None) if exchange.local_port is not None else None
-        connection = BranchConnection(forged if forged is not None else await self._connect())
+        if known is None and (forged := self._forged.pop(exchange.local_port or 0, None)) is not None:
+            known = BranchConnection(forged, is_kept=True)
+        if known is None:
+            known = BranchConnection(await self._connect())
+        elif not continues and known.has_ended_idle:
+            known = await self._anew(exchange, known)
+        self._keep(exchange, known)
+        return known
+
+    def _keep(self, exchange: Exchange, connection: BranchConnection) -> None:
         self._connections[exchange.connection] = connection
+        self.ports[exchange.number] = connection.sock.getsockname()[1]
+
+    async def _anew(self, exchange: Exchange, ended: BranchConnection) -> BranchConnection:
+        """Another connection for what comes on one that the service has closed; that one where there is no other to be had.
+
+        A service keeps an idle connection for some seconds only, two with gunicorn's threads. A replay is always a little later
+        than what it plays, on a busy machine by some tenths of a second. Clients go on as is done here (RFC 9112, 9.3.1).
+        """
+        try:
+            connection = BranchConnection(await self._connect())
+        except OSError:  # it listens no more: it has not only given up the idle one
+            return ended
+        ended.sock.close()
+        self.sent_anew.append(exchange.number)
         return connection
 
     async def _connect(self) -> socket.socket:
