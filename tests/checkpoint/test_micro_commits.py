@@ -81,6 +81,7 @@ class Taking:
 
     Attributes:
         reasons: of all commits that were refused.
+        waits: each commit waits for us in its pause, whatever is known of files; else memory is read when it is over.
     """
 
     def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,6 +92,7 @@ class Taking:
         self._watchdog = Watchdog(tools.watchdog)
         self.frozen: Pages = {}
         self.reasons: list[str] = []
+        self.waits = True
         refused = MicroCommits._refused
 
         def hear(micro: MicroCommits, refusal: Exception) -> None:
@@ -104,6 +106,8 @@ class Taking:
             self.frozen = memory_of(dump._target.root)
             collect(dump)
 
+        expected = room._Dump._expected
+        monkeypatch.setattr(room._Dump, "_expected", lambda dump: None if self.waits else expected(dump))
         monkeypatch.setattr(room._Dump, "_collect_open_files", note)
 
     def take(self, pid: int) -> Capture:
@@ -120,6 +124,8 @@ class Taking:
         """Take one, which has to hold all memory as it was; whether it was taken on top of another."""
         self.micro.reason = "a full commit"
         taken = self.take(pid)
+        if self.micro.reason is None and not self.waits:
+            self.frozen = memory_of(pid)
         committed = pages_of(taken.staging.images, pid)
         taken.discard()
         assert not differences(committed, self.frozen)
@@ -175,6 +181,19 @@ def test_commits_follow_each_other_while_a_process_works(told: Told, taking: Tak
     for _ in range(5):
         taking.follow(told, "count")
     assert int(told.ask("count")) >= 6
+
+
+def test_nobody_is_waited_for_where_files_are_as_they_were(told: Told, taking: Taking) -> None:
+    taking.base(told.pid)
+    taking.waits = False
+    for words, waited in (["objects"], False), (["write"], True), (["objects"], False):
+        for _ in range(TRIES):
+            taking.follow(told, *words)
+            if taking.micro.waits is waited:
+                break
+        else:
+            pytest.fail(f"{words}: {waited} is not seen")
+    assert not taking.reasons
 
 
 @pytest.mark.parametrize(
