@@ -114,7 +114,7 @@ static void tell_why(const char *what, const char *reason)
 /* A look while somebody else holds all threads. */
 static void look_only(const char *path)
 {
-	bool well = find_threads() && look();
+	bool well = find_threads() && read_mappings() && look();
 
 	keep_as_base();
 	if (!well || !look_afterwards())
@@ -142,9 +142,11 @@ static bool commit(const char *path)
 	const char *said;
 	bool well;
 
-	well = copy_ahead();
+	well = read_mappings() && copy_ahead();
 	for (int tries = 0;; tries++) {
 		well = well && seize_all();
+		rehearse_memory();
+		rehearse();
 		began = clock_ns(CLOCK_MONOTONIC);
 		well = well && stop_all() && look();
 		if (!well || is_as_base() || tries == LOOKS_MORE || paused + clock_ns(CLOCK_MONOTONIC) - began > LOOKED_MOST_NS)
@@ -186,7 +188,6 @@ static bool commit(const char *path)
 
 static bool begin_base(void)
 {
-	text.size = 0;
 	return read_mappings() && begin_tracking_anew();
 }
 
@@ -196,7 +197,7 @@ static const char *begin_tracking(long filters)
 
 	process.uffd = process.pagemap = process.pages = process.runs = -1;
 	process.handle = (int)syscall(SYS_pidfd_open, process.pid, 0);
-	if (process.handle < 0)
+	if (process.handle < 0 || !go_to_process())
 		return "gone";
 	if (status_number(process.pid, "Seccomp_filters", 0) > filters)
 		return "it is under seccomp filters of its own";

@@ -1,8 +1,12 @@
 /* The memory of the process: which pages there are, which have been written since the last commit, and copies of these.
  *
  * Written pages are copied twice: while the process runs (`ahead`, the bulk), and when all threads stand still (`late`: what was written
- * meanwhile, and what is not tracked). Each time the kernel protects pages and says which were written (PAGEMAP_SCAN) *before* they are
- * copied, so that a page which counts as not written has the content of its last copy. */
+ * meanwhile, and what is not tracked). The first time the kernel protects pages and says which were written (PAGEMAP_SCAN) *before* they
+ * are copied, so that a page which counts as not written has the content of its last copy. Those of the second time go on to count as
+ * written: they come again with the next commit, which takes less than to protect them in the pause.
+ *
+ * Of the mapping of a file only pages are copied that are not the file's own, and whose a page is the kernel has to look up for each. So
+ * those that are the file's are protected, too, and looked up again only when they are written; those that are not are known (`own`). */
 #pragma once
 #include "../pagemap_scan.h"
 #include "base.h"
@@ -23,6 +27,9 @@ void make_room(void);
 bool begin_tracking_anew(void);
 bool copy_ahead(void);
 bool copy_more_ahead(void); /* once more, beside what was copied before */
+
+/* Looks for what there is of memory, for nothing (look.h). */
+void rehearse_memory(void);
 
 /* With all stopped: what there is of memory, and copies of what may differ from the last copy. */
 bool copy_late(void);
