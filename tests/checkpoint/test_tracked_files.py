@@ -263,6 +263,5 @@ def test_before_a_pause_it_is_known_what_has_to_be_so_still(life: Life) -> None:
     assert f"a {life.view}/data/gone\0" in told.decode()
     assert look(lambda: life.tell("/data/b")) is None
     assert look() is not None
-    assert (
-        look(lambda: (life.journal / "journal.0").open("ab").write(b"begun")) is None
-    )  # a record is under way
+    journal = life.journal / "journal.0"
+    assert look(lambda: journal.write_bytes(journal.read_bytes() + b"begun")) is None  # a record is under way

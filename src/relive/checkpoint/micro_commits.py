@@ -175,7 +175,7 @@ class MicroCommits:
         self._base = base
         self._refusals = 0
         self.reason = None
-        self._log.info("taken on top of the one before", pages=commit.copied_pages)
+        self._log.info("taken on top of the one before", pages=commit.copied_pages, waited=self.waits)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
