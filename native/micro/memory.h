@@ -4,19 +4,9 @@
  * meanwhile, and what is not tracked). The first time the kernel protects pages and says which were written (PAGEMAP_SCAN) *before* they
  * are copied, so that a page which counts as not written has the content of its last copy. Those of the second time go on to count as
  * written: they come again with the next commit, which takes less than to protect them in the pause.
- *
- * Of the mapping of a file only pages are copied that are not the file's own, and whose a page is the kernel has to look up for each. So
- * those that are the file's are protected, too, and looked up again only when they are written; those that are not are known (`own`). */
+ */
 #pragma once
-#include "../pagemap_scan.h"
-#include "base.h"
-
-struct run_list {
-	struct region *at;
-	size_t count;
-	unsigned char *pages;
-	size_t size;
-};
+#include "regions.h"
 
 extern struct run_list ahead, late, present;
 

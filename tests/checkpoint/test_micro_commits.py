@@ -216,6 +216,15 @@ def test_changes_of_memory_files_and_masks_are_followed(
     assert int(told.ask("count")) >= 2
 
 
+def test_what_is_given_back_with_its_page_tables_is_not_taken_for_unchanged(
+    told: Told, taking: Taking
+) -> None:
+    told.ask("large")
+    taking.base(told.pid)
+    taking.follow(told, "count")
+    taking.follow(told, "give large back")
+
+
 def test_a_byte_that_stays_in_a_pipe_is_none_that_is_under_way(told: Told, taking: Taking) -> None:
     """libuv keeps one as a lock."""
     told.ask("data in a pipe")
