@@ -1,11 +1,11 @@
 """What commits on top of others cost, after every request of a Python service, in pairs with raw ``criu dump --leave-running``.
 
-    python benchmarks/micro.py [--megabytes 14 --megabytes 100] [--requests 100] [--kept N] [--json]
+    python benchmarks/micro.py [--megabytes 14 --megabytes 100] [--requests 100] [--kept N] [--threads N] [--json]
 
 For each request: it is answered, a micro-commit is taken and stored; every tenth time raw CRIU dumps the same process then.
 *pause*: how long the process stood still, as the tracker and CRIU measure it; *durable*: until the commit was safely on disk;
 *bytes*: what the directory of the store grew by. Full commits that were taken instead are counted, and not among the pauses.
-``--kept``: so many clients keep their connections open meanwhile.
+``--kept``: so many clients keep their connections open meanwhile. ``--threads``: the service has so many; all but one wait.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ held[:] = bytes(range(1, 251)) * (len(held) // 250 + 1)
 counts, kept = {}, []
 listener = socket.create_server(("127.0.0.1", int(sys.argv[3])))
 threading.Thread(target=lambda: [kept.append(listener.accept()) for _ in range(int(sys.argv[4]))]).start()
+for _ in range(int(sys.argv[5]) - 1):
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         counts[len(counts) % 1000] = counts.get(len(counts) % 1000, 0) + 1
@@ -95,11 +97,14 @@ def dump_raw(tools: CriuTools, pid: int, directory: Path) -> tuple[float, float]
     return wall, frozen
 
 
-def measure(megabytes: int, requests: int, kept: int, home: Path) -> dict[str, object]:
+def measure(megabytes: int, requests: int, kept: int, threads: int, home: Path) -> dict[str, object]:
     settings = load_settings(home=home, tools=load_settings().tools_path, micro=True)
     tools, port, beside = CriuTools(settings.tools_path), free_port(), free_port()
     service = subprocess.Popen(
-        [sys.executable, "-c", SERVICE, str(port), str(max(0, megabytes - BARE)), str(beside), str(kept)],
+        [
+            *(sys.executable, "-c", SERVICE, str(port), str(max(0, megabytes - BARE))),
+            *(str(beside), str(kept), str(threads)),
+        ],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -149,6 +154,7 @@ def measure(megabytes: int, requests: int, kept: int, home: Path) -> dict[str, o
     return {
         "megabytes": megabytes,
         "kept": kept,
+        "threads": threads,
         "commits": len(pauses),
         "full": full,
         "pause_ms": quantiles(pauses),
@@ -175,6 +181,7 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, action="append")
     parser.add_argument("--requests", type=int, default=100)
     parser.add_argument("--kept", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     found = []
@@ -182,7 +189,7 @@ def main() -> None:
         home = Path(tempfile.mkdtemp(prefix="relive-micro-"))
         with contextlib.ExitStack() as stack:
             stack.callback(shutil.rmtree, home, ignore_errors=True)
-            found.append(measure(megabytes, options.requests, options.kept, home))
+            found.append(measure(megabytes, options.requests, options.kept, options.threads, home))
     load = os.getloadavg()[0]
     if options.json:
         print(json.dumps({"load": load, "measured": found}))

@@ -7,6 +7,7 @@
  *
  *   base            what is written from now on is noted anew: a commit of all of it follows        -> "ok"
  *   look FILE       what can be seen of the process from outside, while somebody else holds it      -> "ok"
+ *   expect FILE     what the caller has seen of files, for the next commit (micro/expected.h)       -> "ok"
  *   commit FILE     1. what has been written is copied while the process runs,
  *                   2. its threads are stopped; where what is seen is not as in the base, as a lock that is held or a byte in
  *                      a pipe may be for a moment, they run on for a millisecond or some, and it begins again,
@@ -14,6 +15,7 @@
  *                   4. what has been written since 1 is copied                                      -> "stopped"
  *                   "go" has it run on and write FILE                                  -> "done PAUSE_NS", or "failed REASON"
  *                   "drop" has it run on only                                                       -> "dropped"
+ *                   Where all is as expected it goes on without being told, and says "done" or "failed" at once.
  *   Instead of "stopped" comes "refused REASON"; the process runs on then.
  *
  * FILE is a sequence of sections (micro/record.h).
@@ -26,6 +28,7 @@
  * memory (memory.h), and stopping it (stopping.h). */
 #define _GNU_SOURCE
 #include "micro/base.h"
+#include "micro/expected.h"
 #include "micro/look.h"
 #include "micro/mappings.h"
 #include "micro/memory.h"
@@ -111,7 +114,7 @@ static void tell_why(const char *what, const char *reason)
 /* A look while somebody else holds all threads. */
 static void look_only(const char *path)
 {
-	bool well = find_threads() && look();
+	bool well = find_threads() && read_mappings() && look();
 
 	keep_as_base();
 	if (!well || !look_afterwards())
@@ -122,14 +125,28 @@ static void look_only(const char *path)
 		tell("ok");
 }
 
+/* Whoever asked looks at files meanwhile, unless they are known to be as it has seen them. NULL: it is gone, or too slow. */
+static const char *wait_for_go(void)
+{
+	static char said[16];
+
+	if (is_as_expected())
+		return "go";
+	tell("stopped");
+	return hear(said, sizeof said, GO_WITHIN_MS) ? said : NULL;
+}
+
 static bool commit(const char *path)
 {
 	int64_t clocks[4], began, paused = 0;
-	char said[16];
-	bool well, goes;
+	const char *said;
+	bool well;
 
-	well = copy_ahead();
+	well = read_mappings() && copy_ahead();
 	for (int tries = 0;; tries++) {
+		well = well && seize_all();
+		rehearse_memory();
+		rehearse();
 		began = clock_ns(CLOCK_MONOTONIC);
 		well = well && stop_all() && look();
 		if (!well || is_as_base() || tries == LOOKS_MORE || paused + clock_ns(CLOCK_MONOTONIC) - began > LOOKED_MOST_NS)
@@ -142,18 +159,18 @@ static bool commit(const char *path)
 	well = well && make_round_trips() && copy_late();
 	if (!well) {
 		let_go();
+		forget_expected();
 		tell_why("refused", refusal);
 		return true;
 	}
 	clocks[0] = clock_ns(CLOCK_REALTIME);
 	clocks[1] = clock_ns(CLOCK_MONOTONIC);
 	clocks[2] = clock_ns(CLOCK_BOOTTIME);
-	tell("stopped");
-	goes = hear(said, sizeof said, GO_WITHIN_MS);
+	said = wait_for_go();
 	let_go();
 	clocks[3] = paused + clock_ns(CLOCK_MONOTONIC) - began;
-	if (!goes)
-		return false; /* whoever asked is gone, or too slow: nothing that comes now would be what was asked for */
+	if (!said)
+		return false; /* nothing that comes now would be what was asked for */
 	if (!strcmp(said, "drop")) {
 		tell("dropped");
 	} else if (!look_afterwards()) {
@@ -165,12 +182,12 @@ static bool commit(const char *path)
 		fflush(stdout);
 	}
 	forget_copies();
+	forget_expected();
 	return true;
 }
 
 static bool begin_base(void)
 {
-	text.size = 0;
 	return read_mappings() && begin_tracking_anew();
 }
 
@@ -180,7 +197,7 @@ static const char *begin_tracking(long filters)
 
 	process.uffd = process.pagemap = process.pages = process.runs = -1;
 	process.handle = (int)syscall(SYS_pidfd_open, process.pid, 0);
-	if (process.handle < 0)
+	if (process.handle < 0 || !go_to_process())
 		return "gone";
 	if (status_number(process.pid, "Seccomp_filters", 0) > filters)
 		return "it is under seccomp filters of its own";
@@ -211,12 +228,15 @@ int main(int argc, char **argv)
 		printf("skipped %s\n", reason);
 		return 0;
 	}
+	enter_ipc();
 	tell("tracked");
 	while (goes && hear(line, sizeof line, -1)) {
 		if (!strcmp(line, "base"))
 			begin_base() ? tell("ok") : tell_why("failed", refusal);
 		else if (!strncmp(line, "look ", 5))
 			look_only(line + 5);
+		else if (!strncmp(line, "expect ", 7))
+			read_expected(line + 7) ? tell("ok") : tell_why("failed", "what is expected cannot be read");
 		else if (!strncmp(line, "commit ", 7))
 			goes = commit(line + 7);
 		else

@@ -4,3 +4,6 @@
 
 /* To be called while all threads stand still. False: refused. */
 bool say_descriptors(void);
+
+/* Looks at what can be looked at while they run, for nothing (look.h). */
+void rehearse_descriptors(void);

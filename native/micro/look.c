@@ -24,28 +24,22 @@ static bool is_all_said(void)
 
 bool find_threads(void)
 {
-	char path[64];
 	struct dirent *entry;
-	DIR *all;
+	DIR *all = list_again("task");
 
-	snprintf(path, sizeof path, "/proc/%d/task", (int)process.pid);
-	all = opendir(path);
 	thread_count = 0;
 	if (!all)
 		return refuse("the process is gone");
 	while ((entry = readdir(all))) {
 		if (entry->d_name[0] == '.')
 			continue;
-		if (thread_count == THREADS_MOST) {
-			closedir(all);
+		if (thread_count == THREADS_MOST)
 			return refuse("it has more than %d threads", THREADS_MOST);
-		}
 		threads[thread_count].tid = atoi(entry->d_name);
 		threads[thread_count].seized = threads[thread_count].held = false;
 		threads[thread_count].owed = 0;
 		thread_count++;
 	}
-	closedir(all);
 	return thread_count > 0 && threads[0].tid == process.pid ? true : refuse("its first thread has ended");
 }
 
@@ -54,13 +48,16 @@ static void say_status(struct thread *t)
 	static const char *const wanted[] = { "Name",	"Umask",  "Uid",    "Gid",    "Groups",	    "NSpid",	"SigPnd",  "ShdPnd",
 					      "SigIgn", "SigCgt", "CapInh", "CapPrm", "CapEff",	    "CapBnd",	"CapAmb",  "NoNewPrivs",
 					      "Seccomp", "Seccomp_filters", "THP_enabled" };
+	static size_t sizes[sizeof wanted / sizeof *wanted]; /* strlen() of each for each line takes as long as all else here */
 	static char read_now[8192];
 	struct sched_param priority = { 0 };
 	void *list = NULL;
 	size_t length = 0;
 
-	if (slurp(of_process("task/%d/status", (int)t->tid), read_now, sizeof read_now) < 0)
+	if (slurp_again(of_process("task/%d/status", (int)t->tid), read_now, sizeof read_now) < 0)
 		return;
+	for (size_t i = 0; !sizes[sizeof wanted / sizeof *wanted - 1] && i < sizeof wanted / sizeof *wanted; i++)
+		sizes[i] = strlen(wanted[i]);
 	for (char *line = read_now; *line;) {
 		char *end = strchr(line, '\n'), *colon = strchr(line, ':');
 
@@ -68,8 +65,12 @@ static void say_status(struct thread *t)
 			break;
 		*end = 0;
 		for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
-			if (strlen(wanted[i]) == (size_t)(colon - line) && !strncmp(line, wanted[i], (size_t)(colon - line)))
-				say("thread %d %s\n", (int)t->tid, line);
+			if (sizes[i] == (size_t)(colon - line) && !memcmp(line, wanted[i], sizes[i])) {
+				say_number("thread ", (unsigned long)t->tid);
+				append(" ", 1);
+				append(line, (size_t)(end - line));
+				append("\n", 1);
+			}
 		if (!strncmp(line, "NSpid:", 6)) {
 			char *last = strrchr(line, '\t');
 
@@ -93,18 +94,30 @@ static void say_stat(void)
 	char *at;
 	size_t next = 0;
 
-	if (slurp(of_process("stat"), read_now, sizeof read_now) < 0 || !(at = strrchr(read_now, ')')))
+	if (slurp_again(of_process("stat"), read_now, sizeof read_now) < 0 || !(at = strrchr(read_now, ')')))
 		return;
-	say("stat");
+	append("stat", 4);
 	for (int number = 2; at && next < sizeof wanted / sizeof *wanted; number++) {
 		if (number == wanted[next]) {
-			say(" %.*s", (int)strcspn(at, " \n"), at);
+			append(" ", 1);
+			append(at, strcspn(at, " \n"));
 			next++;
 		}
 		at = strchr(at, ' ');
 		at = at ? at + 1 : NULL;
 	}
-	say("\n");
+	append("\n", 1);
+}
+
+void rehearse(void)
+{
+	text.size = 0;
+	say_stat();
+	for (int i = 0; i < thread_count; i++)
+		say_status(&threads[i]);
+	say_link("exe", of_process("exe"));
+	rehearse_descriptors();
+	rehearse_mappings();
 }
 
 bool look(void)
@@ -119,7 +132,10 @@ bool look(void)
 	say_link("cwd", of_process("cwd"));
 	say_link("root", of_process("root"));
 	say_file("timers", of_process("timers"));
-	return say_descriptors() && read_mappings() && is_all_said();
+	if (!say_descriptors() || !see_mappings())
+		return false;
+	say_mappings();
+	return is_all_said();
 }
 
 /* The lines that are compared word for word; what an epoll instance watches is not, nor what begins with "=". */
@@ -169,6 +185,7 @@ bool look_afterwards(void)
 		say_file(files[i], of_process("%s", files[i]));
 	for (size_t i = 0; i < sizeof spaces / sizeof *spaces; i++)
 		say_link(spaces[i], of_process("ns/%s", spaces[i]));
+	begin_names();
 	if (slurp(of_process("smaps"), smaps, sizeof smaps) < 0)
 		smaps[0] = 0;
 	for (char *line = smaps; *line; line++) {
@@ -178,13 +195,15 @@ bool look_afterwards(void)
 		if (!next)
 			break;
 		*next = 0;
-		if (sscanf(line, "%zx-%zx", &first, &end) == 2 && strchr("0123456789abcdef", *line))
+		if (sscanf(line, "%zx-%zx", &first, &end) == 2 && strchr("0123456789abcdef", *line)) {
 			start = first;
+			see_name(start, line);
+		}
 		else if (!strncmp(line, "VmFlags:", 8))
 			say("=flags %zx %s\n", start, line + 9);
 		line = next;
 	}
 	afterwards = text;
 	text = said;
-	return is_all_said();
+	return is_all_said() && are_names_same();
 }

@@ -9,6 +9,9 @@ bool find_threads(void);
  * mappings. To be called while all threads stand still. False: refused. */
 bool look(void);
 
+/* Does some of it while the process runs, for nothing: all that the pause needs lies in the processor's caches then. */
+void rehearse(void);
+
 /* Of the last look: keeps what has to be the same in each commit, and tells whether it is. */
 void keep_as_base(void);
 bool is_as_base(void);

@@ -1,25 +1,78 @@
-/* See mappings.h. */
+/* See mappings.h.
+ *
+ * The kernel makes the name of each mapping whenever the list is read, which takes most of the time. So the list is read before the pause;
+ * in it each mapping is asked for without its name, and names of files are compared once more when the process runs again. */
 #define _GNU_SOURCE
 #include "mappings.h"
 
 #include "text.h"
 
+#include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
+
+/* PROCMAP_QUERY of Linux 6.11 (linux/fs.h), which the headers of the build host need not have. */
+struct query {
+	uint64_t size, flags, address, start, end, rights, page_size, offset, inode;
+	uint32_t major, minor, name_size, build_size;
+	uint64_t name, build;
+};
+#define QUERY _IOWR('f', 17, struct query)
+#define IT_OR_NEXT 0x10
+#define BEYOND (1ULL << 63) /* the kernel's, which is listed but cannot be asked for */
 
 struct mapping mappings[MAPPINGS_MOST];
 int mapping_count;
 
+static struct facts {
+	uint64_t rights, offset, inode;
+	uint32_t major, minor;
+	const char *line;
+} facts[MAPPINGS_MOST];
+static int maps_file = -1; /* of the memory of which they were read; it cannot be asked once that is gone (execve(2)) */
+static bool were_asked;
+static int names_next, names_known;
+
+static bool read_line(char *line)
+{
+	unsigned long long start, end, offset, inode;
+	struct facts *seen = &facts[mapping_count];
+	char rights[8];
+	int at;
+
+	if (sscanf(line, "%llx-%llx %7s %llx %" SCNx32 ":%" SCNx32 " %llu %n", &start, &end, rights, &offset, &seen->major, &seen->minor,
+		   &inode, &at) < 7)
+		return false;
+	mappings[mapping_count] =
+		(struct mapping){ start, end, inode != 0, rights[2] == 'x', rights[3] != 'p' || !strncmp(line + at, "[v", 2) };
+	seen->rights = (rights[0] == 'r') | (rights[1] == 'w') << 1 | (rights[2] == 'x') << 2 | (rights[3] != 'p') << 3;
+	seen->offset = offset;
+	seen->inode = inode;
+	seen->line = line;
+	if (!strncmp(line + at, "[stack]", 7)) {
+		process.stack = start;
+		process.stack_end = end;
+	}
+	mapping_count++;
+	return true;
+}
+
 bool read_mappings(void)
 {
 	static char maps[8 << 20];
-	unsigned long long start, end, inode;
-	char rights[8];
-	int at;
-	ssize_t size = slurp(of_process("maps"), maps, sizeof maps);
+	ssize_t size = 0, got = 0;
 
-	if (size <= 0 || size >= (ssize_t)sizeof maps - 1)
+	were_asked = false;
+	if (maps_file >= 0)
+		close(maps_file);
+	maps_file = open(of_process("maps"), O_RDONLY | O_CLOEXEC);
+	while (maps_file >= 0 && (got = read(maps_file, maps + size, (size_t)((ssize_t)sizeof maps - 1 - size))) > 0)
+		size += got;
+	if (maps_file < 0 || got < 0 || size == 0 || size == (ssize_t)sizeof maps - 1)
 		return refuse("its mappings cannot be read");
+	maps[size] = 0;
 	mapping_count = 0;
 	process.stack = process.stack_end = 0;
 	for (char *line = maps; *line;) {
@@ -28,20 +81,70 @@ bool read_mappings(void)
 		if (!next || mapping_count == MAPPINGS_MOST)
 			return refuse("it has too many mappings");
 		*next = 0;
-		if (sscanf(line, "%llx-%llx %7s %*x %*s %llu %n", &start, &end, rights, &inode, &at) < 4)
+		if (!read_line(line))
 			return refuse("its mappings cannot be read");
-		mappings[mapping_count++] =
-			(struct mapping){ start, end, inode != 0, rights[2] == 'x', rights[3] != 'p' || !strncmp(line + at, "[v", 2) };
-		if (!strncmp(line + at, "[stack]", 7)) {
-			process.stack = start;
-			process.stack_end = end;
-		}
-		append("=map ", 5);
-		append(line, (size_t)(next - line));
-		append("\n", 1);
 		line = next + 1;
 	}
 	return true;
+}
+
+/* Whether all are as they were read, but for their names. */
+static bool are_same(void)
+{
+	struct query asked = { .size = sizeof asked, .flags = IT_OR_NEXT };
+
+	for (int i = 0; i < mapping_count && mappings[i].start < BEYOND; i++) {
+		const struct facts *seen = &facts[i];
+
+		if (ioctl(maps_file, QUERY, &asked) || asked.start != mappings[i].start || asked.end != mappings[i].end ||
+		    asked.rights != seen->rights || asked.offset != seen->offset || asked.inode != seen->inode ||
+		    asked.major != seen->major || asked.minor != seen->minor)
+			return false;
+		asked.address = asked.end;
+	}
+	return ioctl(maps_file, QUERY, &asked) && errno == ENOENT;
+}
+
+bool see_mappings(void)
+{
+	were_asked = are_same();
+	return were_asked || read_mappings();
+}
+
+void rehearse_mappings(void)
+{
+	(void)are_same();
+}
+
+void say_mappings(void)
+{
+	for (int i = 0; i < mapping_count; i++) {
+		append("=map ", 5);
+		append(facts[i].line, strlen(facts[i].line));
+		append("\n", 1);
+	}
+}
+
+void begin_names(void)
+{
+	names_next = names_known = 0;
+}
+
+void see_name(uint64_t start, const char *line)
+{
+	while (names_next < mapping_count && mappings[names_next].start < start)
+		names_next++;
+	names_known += names_next < mapping_count && mappings[names_next].start == start && mappings[names_next].is_file &&
+		       !strcmp(facts[names_next].line, line);
+}
+
+bool are_names_same(void)
+{
+	int files = 0;
+
+	for (int i = 0; i < mapping_count; i++)
+		files += mappings[i].is_file;
+	return !were_asked || files == names_known ? true : refuse("a mapping of a file was changed or renamed a moment later");
 }
 
 const struct mapping *mapping_of(uint64_t address)

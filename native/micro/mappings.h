@@ -5,8 +5,25 @@
 extern struct mapping mappings[MAPPINGS_MOST]; /* by address */
 extern int mapping_count;
 
-/* Reads them, and says each. False: refused. */
+/* Reads them. False: refused. */
 bool read_mappings(void);
+
+/* To be called while all threads stand still: reads them again, but for the names of those that are as they were read before. False:
+ * refused. */
+bool see_mappings(void);
+
+/* Asks as that does, for nothing. */
+void rehearse_mappings(void);
+
+/* Says each. */
+void say_mappings(void);
 
 /* That in which an address lies, or NULL. */
 const struct mapping *mapping_of(uint64_t address);
+
+/* The process runs again: whether a line of its mappings is as it was said, name and all. Lines come by address. */
+void begin_names(void);
+void see_name(uint64_t start, const char *line);
+
+/* All those of files were among the lines. */
+bool are_names_same(void);

@@ -133,23 +133,23 @@ static void lay_call(unsigned char *to, const struct call *call, uint64_t stack,
 	memcpy((unsigned char *)u + 296, &mask, sizeof mask);
 }
 
-static bool is_code(uint64_t address, const unsigned char *wanted, size_t size)
-{
-	const struct mapping *at = mapping_of(address);
-	unsigned char found[8];
-
-	return at && at->is_code && size <= sizeof found && peek(process.pid, address, found, size) && !memcmp(found, wanted, size);
-}
-
 /* Whether what a round trip runs is where it was found: after exec, or when a library was unloaded, it is not. */
 static bool has_code(void)
 {
-	static const unsigned char call[] = { 0x0f, 0x05, 0xc3 }, wide[] = { 0x48, 0xc7, 0xc0, 15, 0, 0, 0 },
+	static const unsigned char call[] = { 0x0f, 0x05, 0xc3 }, wide[] = { 0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05 },
 				   narrow[] = { 0xb8, 15, 0, 0, 0, 0x0f, 0x05 };
+	unsigned char found[3 + 4 + 9];
+	struct iovec here = { found, sizeof found },
+		     there[] = { { (void *)process.call, 3 }, { (void *)keep_answer, 4 }, { (void *)process.restore, 9 } };
 
-	if (is_code(process.call, call, sizeof call) && is_code(keep_answer, store_answer, sizeof store_answer) &&
-	    ((is_code(process.restore, wide, sizeof wide) && is_code(process.restore + 7, call, 2)) ||
-	     is_code(process.restore, narrow, sizeof narrow)))
+	for (int i = 0; i < 3; i++) {
+		const struct mapping *at = mapping_of((uint64_t)there[i].iov_base);
+
+		if (!at || !at->is_code)
+			return refuse("its code is not where it was");
+	}
+	if (process_vm_readv(process.pid, &here, 1, there, 3, 0) == sizeof found && !memcmp(found, call, 3) &&
+	    !memcmp(found + 3, store_answer, 4) && (!memcmp(found + 7, wide, 9) || !memcmp(found + 7, narrow, 7)))
 		return true;
 	return refuse("its code is not where it was");
 }
@@ -190,7 +190,7 @@ static bool lay_round_trip(struct thread *t)
 	first = (t->results - (uint64_t)(count + 1) * (FRAME + 16) - 64) & ~63ULL;
 	if (first < t->stack.start + PAGE || first > t->context.frame)
 		return refuse("the stack of thread %d is too small", (int)t->tid);
-	memset(image, 0, sizeof image);
+	memset(image, 0, (size_t)(count + 1) * (FRAME + 16) + sizeof awhile);
 	t->cushion = first;
 	at = t->trip = first + FRAME;
 	memcpy(image, &process.restore, 8);

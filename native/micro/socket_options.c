@@ -24,7 +24,9 @@ static void say_option(int fd, int level, int option)
 
 	if (getsockopt(fd, level, option, value, &size))
 		return;
-	say(" %d.%d=", level, option);
+	say_number(" ", (unsigned long)level);
+	say_number(".", (unsigned long)option);
+	append("=", 1);
 	say_bytes(value, size < sizeof value ? size : sizeof value);
 }
 

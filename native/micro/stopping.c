@@ -55,10 +55,8 @@ static bool stop_thread(struct thread *t)
 	return refuse("thread %d gets too many signals", (int)t->tid);
 }
 
-bool stop_all(void)
+bool seize_all(void)
 {
-	struct stat facts;
-
 	if (!find_threads())
 		return false;
 	for (int i = 0; i < thread_count; i++) {
@@ -67,6 +65,13 @@ bool stop_all(void)
 			return refuse("thread %d is traced already", (int)threads[i].tid);
 		threads[i].seized = true;
 	}
+	return true;
+}
+
+bool stop_all(void)
+{
+	struct stat facts;
+
 	for (int i = 0; i < thread_count; i++)
 		if (ptrace(PTRACE_INTERRUPT, threads[i].tid, 0, 0))
 			return refuse("thread %d has ended", (int)threads[i].tid);

@@ -2,7 +2,10 @@
 #pragma once
 #include <stdbool.h>
 
-/* Fills `threads` with their registers. False: refused; then, too, `let_go` has to follow. */
+/* Fills `threads`, which run on, but can be stopped from now on. False: refused; then, too, `let_go` has to follow. */
+bool seize_all(void);
+
+/* Stops them all, and reads their registers. False as above. */
 bool stop_all(void);
 
 /* Every thread runs on, whatever was done with it, and gets each signal that was sent to it meanwhile. */

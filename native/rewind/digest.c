@@ -127,7 +127,7 @@ bool compare_digests(void)
 
 	digest_reference();
 
-	if (!read_contexts(now) || !find_present(IS_PRESENT))
+	if (!read_contexts(now) || !find_all(IS_PRESENT))
 		return false;
 	digest = of_threads = digest_of_threads(now, thread_count);
 	for (size_t i = 0; i < present.count; i++)

@@ -6,6 +6,7 @@
 
 #include "../micro/mappings.h"
 #include "../micro/memory.h"
+#include "../micro/scanning.h"
 #include "../micro/text.h"
 
 #include <fcntl.h>
@@ -18,6 +19,7 @@
 enum {
 	PIECES = 512,
 	WRITTEN_MOST = 1 << 18, /* runs */
+	NEAR = 128, /* [pages] so many are looked at sooner than the kernel is asked once more */
 	ZEROED_MOST = 64, /* [pages] of one run; what is longer is given back, which costs a call */
 };
 #define REFERENCE_MOST (4ULL << 30)
@@ -34,19 +36,57 @@ size_t pages_put_back;
 static struct iovec here[PIECES], there[PIECES];
 static size_t pieces;
 
-static void *room_for(size_t size)
+static struct run_list protected;
+
+static void *room_or_none(size_t size)
 {
 	void *found = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	return found == MAP_FAILED ? NULL : found;
 }
 
-bool find_present(uint64_t returned)
+/* All mappings but the kernel's own and shared ones, as they were read last; neighbours of one kind at a time. */
+static bool scan_all(uint64_t returned)
+{
+	present.count = 0;
+	for (int i = 0; i < mapping_count;) {
+		struct mapping range = mappings[i++];
+
+		if (range.is_special)
+			continue;
+		while (i < mapping_count && !mappings[i].is_special && mappings[i].is_file == range.is_file)
+			range.end = mappings[i++].end;
+		if (!scan_range(&present, &range, 0, 0, returned))
+			return false;
+	}
+	return true;
+}
+
+/* Has writes to the pages of regions noted anew; of memory without files also of what lies between two of one mapping. */
+static bool protect(const struct run_list *list)
+{
+	for (size_t i = 0; i < list->count;) {
+		const struct mapping *of = mapping_of(list->at[i].start);
+		struct mapping range = { .start = list->at[i].start, .end = list->at[i].end };
+
+		for (i++; i < list->count && of && !of->is_file && list->at[i].start < of->end; i++) {
+			if (list->at[i].start - range.end > (uint64_t)NEAR * PAGE)
+				break;
+			range.end = list->at[i].end;
+		}
+		protected.count = 0;
+		if (!scan_range(&protected, &range, SCAN_WP_MATCHING, IS_WRITTEN, IS_PRESENT))
+			return false;
+	}
+	return true;
+}
+
+bool find_all(uint64_t returned)
 {
 	uint64_t last = 0;
 	size_t count = 0;
 
-	if (!scan_all(&present, 0, 0, returned))
+	if (!scan_all(returned))
 		return false;
 	/* With more regions than the kernel collects at a time it says some of them twice (6.18). */
 	for (size_t i = 0; i < present.count; i++) {
@@ -85,18 +125,19 @@ bool copy_reference(void)
 	size_t total = 0;
 	unsigned char *to;
 
+	protected.at = room_for_regions();
 	process.pagemap = open(of_process("pagemap"), O_RDONLY | O_CLOEXEC);
 	memory = open(of_process("mem"), O_RDWR | O_CLOEXEC);
 	if (process.pagemap < 0 || memory < 0)
 		return refuse("its memory cannot be opened");
-	if (!find_present(IS_PRESENT))
+	if (!find_all(IS_PRESENT))
 		return false;
 	for (size_t i = 0; i < present.count; i++)
 		total += present.at[i].end - present.at[i].start;
 	if (total > REFERENCE_MOST)
 		return refuse("its memory is larger than what is kept, 4 GB");
-	kept = room_for((present.count + 1) * sizeof *kept);
-	to = room_for(total + PAGE);
+	kept = room_or_none((present.count + 1) * sizeof *kept);
+	to = room_or_none(total + PAGE);
 	return kept && to ? copy_runs_of_reference(to) : refuse("there is no room for its memory");
 }
 
@@ -225,7 +266,7 @@ bool put_pages_back(void)
 	size_t next = 0;
 
 	pages_put_back = pieces = late.count = 0;
-	if (!find_present(IS_WPALLOWED | IS_WRITTEN | IS_SWAPPED))
+	if (!find_all(IS_WPALLOWED | IS_WRITTEN | IS_SWAPPED))
 		return false;
 	for (size_t i = 0; i < kept_count; i++)
 		if (!put_run_back(&kept[i], &next))

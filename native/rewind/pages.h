@@ -12,7 +12,7 @@ bool copy_reference(void);
 bool put_pages_back(void);
 
 /* Makes `present` of all pages that there are, by address, with what is asked of them. False: refused. */
-bool find_present(uint64_t returned);
+bool find_all(uint64_t returned);
 
 extern size_t pages_put_back; /* by the last call */
 

@@ -83,6 +83,7 @@ class Taking:
 
     Attributes:
         reasons: of all commits that were refused.
+        waits: each commit waits for us in its pause, whatever is known of files; else memory is read when it is over.
     """
 
     def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,6 +97,7 @@ class Taking:
             str, PooledPages
         ] = {}  # of the commit before, whose hashes the next one's go on from
         self.reasons: list[str] = []
+        self.waits = True
         refused = MicroCommits._refused
 
         def hear(micro: MicroCommits, refusal: Exception) -> None:
@@ -109,6 +111,8 @@ class Taking:
             self.frozen = memory_of(dump._target.root)
             collect(dump)
 
+        expected = room._Dump._expected
+        monkeypatch.setattr(room._Dump, "_expected", lambda dump: None if self.waits else expected(dump))
         monkeypatch.setattr(room._Dump, "_collect_open_files", note)
 
     def take(self, pid: int) -> Capture:
@@ -127,6 +131,8 @@ class Taking:
         taken = self.take(pid)
         if taken.held is not None:
             self.write_out(taken.held, taken.staging.images)
+        if self.micro.reason is None and not self.waits:
+            self.frozen = memory_of(pid)
         committed = pages_of(taken.staging.images, pid)
         taken.discard()
         assert not differences(committed, self.frozen)
@@ -193,6 +199,19 @@ def test_commits_follow_each_other_while_a_process_works(told: Told, taking: Tak
     assert int(told.ask("count")) >= 6
 
 
+def test_nobody_is_waited_for_where_files_are_as_they_were(told: Told, taking: Taking) -> None:
+    taking.base(told.pid)
+    taking.waits = False
+    for words, waited in (["objects"], False), (["write"], True), (["objects"], False):
+        for _ in range(TRIES):
+            taking.follow(told, *words)
+            if taking.micro.waits is waited:
+                break
+        else:
+            pytest.fail(f"{words}: {waited} is not seen")
+    assert not taking.reasons
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -211,6 +230,15 @@ def test_changes_of_memory_files_and_masks_are_followed(
     taking.follow(told, *words)
     taking.follow(told, "count")
     assert int(told.ask("count")) >= 2
+
+
+def test_what_is_given_back_with_its_page_tables_is_not_taken_for_unchanged(
+    told: Told, taking: Taking
+) -> None:
+    told.ask("large")
+    taking.base(told.pid)
+    taking.follow(told, "count")
+    taking.follow(told, "give large back")
 
 
 def test_a_byte_that_stays_in_a_pipe_is_none_that_is_under_way(told: Told, taking: Taking) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from relive.model.advance import Advance
 from relive.model.capsule import DataChoice
 from relive.model.commit import EntryKind, FileEntry
 from relive.store.small_files import FilePart
+from support.waiting import eventually
 
 Held = dict[str, FileEntry]
 
@@ -238,3 +240,28 @@ def test_modes_owners_and_attributes_are_held(life: Life) -> None:
     entry = life.commit()["/data/a"]
     assert (entry.mode, entry.uid, entry.gid) == (0o4750, 12, 34)
     assert entry.attributes == {"user.colour": b"red".hex()}
+
+
+def test_before_a_pause_it_is_known_what_has_to_be_so_still(life: Life) -> None:
+    def look(before: Callable[[], object] = lambda: None) -> bytes | None:
+        staging = life.staging / str(len(list(life.staging.iterdir())))
+        staging.mkdir()
+        life.files.copy_changed(staging, Advance())
+        before()
+        expected = life.files.expect()
+        return expected.encode() if expected is not None else None
+
+    life.write("/data/a", "one")
+    life.tell("/data/gone", RecordKind.ABSENT)
+    later = time.time() + 1000
+    os.utime(life.view / "data" / "a", (later, later))
+    assert look() is None  # it may be written again with the same times
+    os.utime(life.view / "data" / "a", (0, 0))
+    told = eventually(look, "a file that has not changed for a moment")
+    facts = (life.view / "data" / "a").stat()
+    assert f" {facts.st_mtime_ns} {facts.st_ctime_ns} {life.view}/data/a\0" in told.decode()
+    assert f"a {life.view}/data/gone\0" in told.decode()
+    assert look(lambda: life.tell("/data/b")) is None
+    assert look() is not None
+    journal = life.journal / "journal.0"
+    assert look(lambda: journal.write_bytes(journal.read_bytes() + b"begun")) is None  # a record is under way

@@ -119,6 +119,10 @@ DOES = {
     "objects": lambda: kept.append([str(number) * 9 for number in range(60000)]),
     "map": private,
     "unmap": lambda: private().close(),
+    "large": lambda: private(8 << 20),
+    "give large back": lambda: kept[0].madvise(
+        mmap.MADV_DONTNEED
+    ),  # with its page tables, from Linux 6.14 on
     "give back": lambda: private().madvise(mmap.MADV_DONTNEED),
     "free": lambda: private().madvise(mmap.MADV_FREE),
     "huge pages": lambda: private(8 << 20).madvise(mmap.MADV_HUGEPAGE),

@@ -30,6 +30,7 @@ from relive.checkpoint.dump_errors import (
     timed_out,
 )
 from relive.checkpoint.dumped import Capture
+from relive.checkpoint.expected_files import ExpectedFiles
 from relive.checkpoint.inotify_watches import watched_paths
 from relive.checkpoint.micro_commits import MicroCommits
 from relive.checkpoint.request_gate import NoRequestGate, RequestGate
@@ -223,10 +224,16 @@ class _Dump:
         taken = files = None
         try:
             self._close_gate()
-            if micro.stop(self._target):
-                if not self._leaves_out_ipc or not holds_ipc(self._target.root):
+            expected = self._expected()
+            if micro.stop(self._target, expected):
+                if not micro.waits:
+                    # The gate is closed and nobody waits for an answer: what is under way left the target before it was stopped.
+                    self._stands_still()
+                    taken = micro.go(self._target, expected)
+                elif not self._leaves_out_ipc or not holds_ipc(self._target.root):
                     self._stands_still(at_once=True)
                     self._look_frozen()
+                    self.files.forget_open()
                     self._collect_open_files()
                     taken = micro.go(self._target)
                 if taken is not None:
@@ -250,6 +257,15 @@ class _Dump:
         self._pause_us = taken.record.pause_ns // 1000
         self._held = micro.images_of(taken, files)
         return True
+
+    def _expected(self) -> ExpectedFiles | None:
+        """The last look before a pause in which, where all is still so, nobody has to look; None: somebody has to."""
+        if self._cursor is not None and self._cursor.open_requests:
+            return None  # which of their answers have left the target is known when it stands still
+        expected = self.files.expect()
+        if expected is not None and self._leaves_out_ipc:
+            expected.no_ipc()
+        return expected
 
     def run_twice(self, watch: WatchdogPeriod) -> None:
         """Run; once more if System V objects appeared meanwhile, or copies of pages are missing."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from relive.checkpoint.expected_files import ExpectedFiles
 from relive.errors import CapsuleVersionUnknown
 from relive.kernel.atomic_write import Durability, replacing
 
@@ -33,7 +34,15 @@ __all__ = [
 ]
 
 _CONTROL_SIZE = 4096  # [bytes]
-_EPOCH, _KEEP, _REACHED, _BUSY, _LOST, _VERSION = 0, 4, 8, 12, 16, 40  # offsets in struct control
+_EPOCH, _KEEP, _REACHED, _BUSY, _LOST, _SERIAL, _VERSION = (
+    0,
+    4,
+    8,
+    12,
+    16,
+    24,
+    40,
+)  # offsets in struct control
 _VERSIONS = (0, 1)  # 0: from before there was a number, and the same as 1
 _WORD, _LONG = struct.Struct("=I"), struct.Struct("=Q")
 _SEGMENT = re.compile(r"journal\.([0-9]+)")
@@ -147,7 +156,8 @@ class Control:
         Raises:
             OSError: the disk is full, or the directory is gone.
         """
-        descriptor = os.open(directory / "control", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._path = directory / "control"
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.truncate(descriptor, _CONTROL_SIZE)
             self._map = mmap.mmap(descriptor, _CONTROL_SIZE)
@@ -171,6 +181,13 @@ class Control:
     def lost(self) -> int:
         """How many changes could not be written down."""
         return int(_LONG.unpack_from(self._map, _LOST)[0])
+
+    def expect_nothing_new(self, expected: ExpectedFiles) -> bool:
+        """Expect that no record is begun or lost from now on; False: one is under way."""
+        for offset in (_REACHED, _LOST, _SERIAL):
+            (word,) = _LONG.unpack_from(self._map, offset)
+            expected.word(str(self._path), offset, word)
+        return self._word(_BUSY) == 0
 
     def wait_until_idle(self, limit: float) -> bool:
         """Wait until no call of the service waits for a base, at most so many seconds; whether that came."""
@@ -246,6 +263,15 @@ class JournalReader:
             self.damaged += parsed.damaged
             found += parsed.records
         return found
+
+    def expect_nothing_new(self, expected: ExpectedFiles) -> bool:
+        """Expect that no record is added to those that were read; False: there is one."""
+        for number, path in _segments(self.directory):
+            facts = path.stat()
+            if self._read.get(number) != (facts.st_ino, facts.st_size):
+                return False
+            expected.same(str(path), facts)
+        return True
 
     def compact(self, is_needed: Callable[[JournalRecord], bool], *, before: int, least: int) -> None:
         """Make one segment of all that are read and that nobody writes to any more; drop what is not needed of them.

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from relive.checkpoint.criu import CriuTools
-from relive.checkpoint.micro_record import FullCommitNeeded, NotNow, read_record, read_seen
+from relive.checkpoint.expected_files import ExpectedFiles
+from relive.checkpoint.micro_record import FullCommitNeeded, MicroRecord, NotNow, read_record, read_seen
 from relive.checkpoint.micro_tracker import MicroTracker, TrackerDied
 from relive.checkpoint.target import Target
 from relive.errors import ReliveError
@@ -42,6 +43,7 @@ class MicroCommits:
 
     Attributes:
         reason: why the last commit was not taken on top of another; None: it was.
+        waits: the process stands still until ``go``; else all its files were as expected, and it runs on.
         has_lost_tracker: the tracker died in the middle of the last one, and may have left connections in repair mode.
     """
 
@@ -57,6 +59,7 @@ class MicroCommits:
         self._left_alone = 0
         self._log = structlog.get_logger()
         self.reason: str | None = None
+        self.waits = False
         self.has_lost_tracker = False
 
     # -- a full commit ---------------------------------------------------------------------------------------------
@@ -109,9 +112,12 @@ class MicroCommits:
         """Of the tracker that ``stop`` would ask; None where there is no base."""
         return self._tracker.pid if self._tracker is not None and self._base is not None else None
 
-    def stop(self, target: Target) -> bool:
-        """Stop the process and copy what has changed; False: there is to be a full commit, and it runs."""
-        self.has_lost_tracker = False
+    def stop(self, target: Target, expected: ExpectedFiles | None = None) -> bool:
+        """Stop the process and copy what has changed; False: there is to be a full commit, and it runs.
+
+        ``expected``: where it is so, the process need not wait for anybody (``waits``).
+        """
+        self.has_lost_tracker = self.waits = False
         base, self._base = self._base, None  # until all is there
         if base is None or self._tracker is None:
             return False
@@ -119,7 +125,10 @@ class MicroCommits:
             if self._begun != _identity(target.root):
                 raise FullCommitNeeded("it is another process")
             record = self._directory / "record"
-            self._tracker.stop(record)
+            if expected is not None:
+                (self._directory / "expected").write_bytes(expected.encode())
+                self._tracker.expect(self._directory / "expected")
+            self.waits = self._tracker.stop(record)
             self._under_way = base, record
         except FullCommitNeeded as refusal:
             self.has_lost_tracker = isinstance(refusal, TrackerDied)
@@ -127,13 +136,17 @@ class MicroCommits:
             return False
         return True
 
-    def go(self, target: Target) -> MicroCommit | None:
-        """Have it run on; what was taken, or None where there is to be a full commit."""
+    def go(self, target: Target, expected: ExpectedFiles | None = None) -> MicroCommit | None:
+        """Have it run on, where it waits; what was taken, or None where there is to be a full commit."""
         assert self._under_way is not None and self._tracker is not None
         base, path = self._under_way
         try:
-            self._tracker.go()
-            return base.decide(read_record(path), Path(f"/proc/{target.root}/root"))
+            if self.waits:
+                self._tracker.go()
+            record = read_record(path)
+            if not self.waits and expected is not None and expected.descriptors is not None:
+                _check_descriptors(expected.descriptors, record)
+            return base.decide(record, Path(f"/proc/{target.root}/root"))
         except (FullCommitNeeded, ReliveError, ValueError, KeyError, StopIteration) as refusal:
             self._refused(refusal)
             return None
@@ -159,7 +172,7 @@ class MicroCommits:
         self._base = base
         self._refusals = 0
         self.reason = None
-        self._log.info("taken on top of the one before", pages=commit.copied_pages)
+        self._log.info("taken on top of the one before", pages=commit.copied_pages, waited=self.waits)
         return images
 
     # -- the end ---------------------------------------------------------------------------------------------------
@@ -198,6 +211,11 @@ class MicroCommits:
         staging, self._staging = self._staging, None
         if staging is not None:
             staging.discard()
+
+
+def _check_descriptors(expected: frozenset[int], record: MicroRecord) -> None:
+    if expected != record.seen.positions.keys():
+        raise NotNow("files were opened or closed right before it was stopped")
 
 
 def _identity(pid: int) -> tuple[int, int]:

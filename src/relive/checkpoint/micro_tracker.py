@@ -68,10 +68,19 @@ class MicroTracker:
         self._send(f"look {target}")
         self._expect("ok")
 
-    def stop(self, target: Path) -> None:
-        """Stop the process and copy what has changed; ``go`` has to follow soon: the process waits for it."""
+    def expect(self, path: Path) -> None:
+        """Where files are as that file says (``expected_files``), the process does not wait for us in the next pause."""
+        self._send(f"expect {path}")
+        self._expect("ok")
+
+    def stop(self, target: Path) -> bool:
+        """Stop the process and copy what has changed.
+
+        Returns whether it waits for us, so that ``go`` has to follow soon. Else all was as expected, and it runs on: what was
+        copied was written to the file that was named.
+        """
         self._send(f"commit {target}")
-        self._expect("stopped")
+        return self._expect("stopped", "done") == "stopped"
 
     def go(self) -> None:
         """Have it run on, and what was copied written to the file that was named."""
@@ -86,13 +95,15 @@ class MicroTracker:
             self.close()
             raise TrackerDied from error
 
-    def _expect(self, wanted: str) -> None:
+    def _expect(self, *wanted: str) -> str:
         answer = self._read_line()
-        if answer.split(maxsplit=1)[:1] != [wanted]:
+        word, _, reason = answer.partition(" ")
+        if word not in wanted:
             self.close()
-            if reason := answer.partition(" ")[2]:
+            if reason:
                 raise FullCommitNeeded(reason)
             raise TrackerDied
+        return word
 
     def _read_line(self) -> str:
         assert self._process.stdout is not None

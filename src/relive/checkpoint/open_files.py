@@ -6,13 +6,16 @@ writing or mapped shared, and others it reads that do not belong to the system. 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from relive.checkpoint.expected_files import EXPECTED_MOST, ExpectedFiles, is_settled
 from relive.checkpoint.file_entries import entry_of
 from relive.checkpoint.file_layers import copy_file
+from relive.checkpoint.open_paths import shared_writable_paths
 from relive.kernel import procfs
 from relive.kernel.leases import LEASED, leased_files
 from relive.model.commit import EntryKind, FileEntry
@@ -56,6 +59,32 @@ class OpenFiles:
         self._leased = leased_files()
         for name, source in opened_files(root).items():
             self._copy(name, source, staging)
+
+    def expect(self, root: int, staging: Path) -> ExpectedFiles | None:
+        """Copy them while the process runs; what makes the copies good for a later moment, or None where nothing does.
+
+        Raises:
+            OSError: the disk is full.
+        """
+        if shared_writable_paths(root):
+            return None  # writing through a mapping does not move a file's times
+        opened = _regular(root)
+        if len(opened) > EXPECTED_MOST or not all(is_settled(facts) for facts in opened.values()):
+            return None
+        self.collect(root, staging)
+        found = ExpectedFiles(frozenset(opened))
+        for number, facts in opened.items():
+            found.same(f"/proc/{root}/fd/{number}", facts, follow=True)
+        return found if not self.left_out and self._expect_parents(found) else None
+
+    def _expect_parents(self, found: ExpectedFiles) -> bool:
+        for path, entry in self.entries.items():
+            if entry.kind is EntryKind.DIRECTORY:
+                facts = Path("/", path).stat()
+                if entry_of(path, EntryKind.DIRECTORY, facts) != entry or not is_settled(facts):
+                    return False
+                found.same(f"/{path}", facts, follow=True)
+        return True
 
     def discard(self) -> None:
         """Remove the copies: the files are to be copied once more."""
@@ -138,6 +167,17 @@ def opened_files(root: int, *, mapped: bool = True) -> dict[str, Path]:
             if mapping.path.startswith("/") and mapping.permissions[1:] == "w-s":
                 found.setdefault(mapping.path, Path(f"/proc/{pid}/root{mapping.path}"))
     return {name: source for name, source in found.items() if not name.startswith(_NEVER)}
+
+
+def _regular(pid: int) -> dict[int, os.stat_result]:
+    """Of each descriptor for a regular file what that is."""
+    found = {}
+    for link in _descriptors(pid):
+        with contextlib.suppress(OSError):
+            facts = link.stat()
+            if stat.S_ISREG(facts.st_mode):
+                found[int(link.name)] = facts
+    return found
 
 
 def _descriptors(pid: int) -> list[Path]:

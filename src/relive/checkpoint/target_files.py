@@ -10,6 +10,7 @@ import contextlib
 import os
 from pathlib import Path
 
+from relive.checkpoint.expected_files import ExpectedFiles
 from relive.checkpoint.file_layers import EntrySource, ScannedEntry
 from relive.checkpoint.open_files import OpenFiles
 from relive.checkpoint.open_paths import open_paths, shared_writable_paths
@@ -58,6 +59,16 @@ class TargetFiles:
         if self._target.followed is not None:
             self._target.followed.look_frozen(images)
         self._scan()
+
+    def expect(self) -> ExpectedFiles | None:
+        """Look once more while the target runs: what has to be so still while it stands still, so that ``look_frozen`` and
+        ``collect_open`` are not needed; None: they are.
+        """
+        if self._target.sources or self._target.extra_files:
+            return None
+        if self._target.followed is not None:
+            return self._target.followed.expect()
+        return self.open_files.expect(self._target.root, self._staging.files) if self.open_files else None
 
     def _scan(self) -> None:
         shared = shared_writable_paths(self._target.root) if self._target.sources else set()

@@ -26,6 +26,7 @@ from pathlib import Path
 
 import structlog
 
+from relive.checkpoint.expected_files import EXPECTED_MOST, ExpectedFiles
 from relive.checkpoint.file_entries import entry_of
 from relive.checkpoint.file_layers import (
     CLOCK_GRAIN_NS,
@@ -214,6 +215,40 @@ class FollowedFiles:
             again = self._pending if len(self._pending) <= _LOOKED_AGAIN_MOST else fresh
             for path in sorted(again):
                 self._describe(path)
+
+    def expect(self) -> ExpectedFiles | None:
+        """What has to be so still while the service stands still, for ``look_frozen`` to find nothing; None: it may find something.
+
+        From now on each change is recorded anew, and no record may come before the pause: so the next commit knows of
+        all that changes after it.
+
+        Raises:
+            OSError: the journal cannot be read.
+        """
+        with self._lock:
+            found = ExpectedFiles()
+            self._control.next_epoch()
+            is_quiet = self._control.expect_nothing_new(found)
+            records = self._journal.read_new()
+            self._note(records)
+            self._fresh.update(record.path for record in records)
+            if records or not is_quiet or not self._journal.expect_nothing_new(found):
+                return None
+            if self._mapped or len(self._pending) > EXPECTED_MOST:
+                return None
+            return found if all(self._expect(found, path) for path in self._pending) else None
+
+    def _expect(self, found: ExpectedFiles, path: str) -> bool:
+        try:
+            facts = os.lstat(f"{self._view}{path}")
+        except FileNotFoundError:
+            found.absent(f"{self._view}{path}")
+            return path not in self._facts
+        except OSError:
+            return False
+        known = self._facts.get(path)
+        found.same(f"{self._view}{path}", facts)
+        return known is not None and known[0] == _numbers(facts) and self._is_sure(path, facts, known[1])
 
     def complete(self, files: Iterable[pb.FileEntry]) -> list[tuple[EntrySource, list[ScannedEntry]]]:
         """The service runs again, and the capture was taken: all that the commit holds, by mount point.

@@ -1,0 +1,297 @@
+/* See scanning.h. */
+#define _GNU_SOURCE
+#include "scanning.h"
+
+#include "mappings.h"
+#include "text.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+enum {
+	NEAR = 12, /* [pages] so many are looked at sooner than the kernel is asked once more, where it has to look up each */
+	NEAR_WITHOUT_FILES = 128,
+	PARTS_MOST = 64, /* of a range; where there are more, all of it is looked at */
+	TABLE = 512, /* [pages] of one page table */
+};
+
+static struct run_list protected, written;
+static struct run_list own; /* in mappings of files: where there may be pages that are not the file's, by address */
+static struct run_list before; /* what was present right before the pause, when all that had been written was protected */
+static bool is_quick; /* `before` is of use */
+
+void make_room_for_scans(void)
+{
+	struct run_list *all[] = { &protected, &written, &own, &before };
+
+	for (int i = 0; i < 4; i++)
+		all[i]->at = room_for_regions();
+}
+
+bool open_pagemap(void)
+{
+	if (process.pagemap >= 0)
+		close(process.pagemap);
+	process.pagemap = open(of_process("pagemap"), O_RDONLY | O_CLOEXEC); /* after exec it is another memory */
+	return process.pagemap >= 0 ? true : refuse("the process is gone");
+}
+
+bool scan_range(struct run_list *list, const struct mapping *range, uint64_t flags, uint64_t mask, uint64_t returned)
+{
+	const uint64_t without = IS_PFNZERO | (range->is_file ? IS_FILE : 0);
+	struct scan_arg scan = {
+		.size = sizeof scan,
+		.flags = flags,
+		.start = range->start,
+		.end = range->end,
+		.category_inverted = without,
+		.category_mask = without | mask,
+		.category_anyof_mask = IS_PRESENT | IS_SWAPPED,
+		.return_mask = returned,
+	};
+	long found;
+
+	do {
+		if (list->count == RUNS_MOST)
+			return refuse("its memory is in too many pieces");
+		scan.vec = (uint64_t)(list->at + list->count);
+		scan.vec_len = RUNS_MOST - list->count;
+		found = ioctl(process.pagemap, SCAN, &scan);
+		if (found < 0)
+			return refuse("its memory cannot be scanned: %s", strerror(errno));
+		list->count += (size_t)found;
+		/* With more regions than the kernel collects at a time it stops early; the end may also not be reached (6.18). */
+		if (scan.walk_end <= scan.start && !found)
+			break;
+		scan.start = scan.walk_end;
+	} while (scan.start < scan.end);
+	return true;
+}
+
+bool note_own(const struct run_list *list)
+{
+	for (size_t i = 0; i < list->count; i++) {
+		const struct mapping *of = mapping_of(list->at[i].start);
+
+		if (of && of->is_file && !of->is_special)
+			push(&own, list->at[i]);
+	}
+	merge(&own, NEAR);
+	return has_room();
+}
+
+void forget_own(void)
+{
+	own.count = 0;
+}
+
+/* In a range of files' mappings: where there is something written, and with `with_own` also what is known to be there. */
+static bool find_written(const struct mapping *range, bool with_own)
+{
+	struct mapping unseen = *range;
+
+	unseen.is_file = false; /* whose a page is is not asked */
+	written.count = 0;
+	if (!scan_range(&written, &unseen, 0, IS_WRITTEN, 0))
+		return false;
+	if (with_own)
+		push_within(&written, &own, range);
+	merge(&written, NEAR);
+	return has_room();
+}
+
+/* As scan_range, but only what is written, or known to be no page of a file, is looked at: all else is protected, and was the file's when
+ * it came to be so (protect_files). */
+static bool scan_files(struct run_list *list, const struct mapping *range, uint64_t flags, uint64_t mask, uint64_t returned)
+{
+	if (!find_written(range, !mask))
+		return false;
+	for (size_t i = 0; i < written.count; i++) {
+		const struct mapping part = { .start = written.at[i].start, .end = written.at[i].end, .is_file = true };
+
+		if (!scan_range(list, &part, flags, mask, returned))
+			return false;
+	}
+	return true;
+}
+
+/* Whether a page is there, and protected. A page table that was given back as a whole looks as if nothing in it had been written. */
+static bool is_protected(uint64_t address)
+{
+	const uint64_t there = 3ULL << 62, protected_bit = 1ULL << 57; /* Documentation/admin-guide/mm/pagemap.rst */
+	uint64_t entry;
+
+	return pread(process.pagemap, &entry, sizeof entry, (off_t)(address / PAGE * sizeof entry)) == sizeof entry && entry & there &&
+	       entry & protected_bit;
+}
+
+/* The pages of a region that were there before and are protected, so that they are there still: one of each page table is looked at. */
+static bool push_protected(struct run_list *list, uint64_t start, uint64_t end, uint64_t *known_table)
+{
+	const uint64_t size = (uint64_t)TABLE * PAGE;
+
+	for (uint64_t at = start; at < end; at = (at / size + 1) * size) {
+		if (*known_table == at / size)
+			continue;
+		if (!is_protected(at))
+			return false;
+		*known_table = at / size;
+	}
+	push(list, (struct region){ start, end, IS_WPALLOWED });
+	return true;
+}
+
+/* The first region of `before` that ends behind an address. */
+static size_t first_behind(uint64_t address)
+{
+	size_t low = 0, high = before.count;
+
+	while (low < high) {
+		const size_t middle = (low + high) / 2;
+
+		if (before.at[middle].end <= address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* As scan_range, of pages in no file: only what is written is looked at page by page, which takes ten times as long. False: all has to be. */
+static bool scan_changed(struct run_list *list, const struct mapping *range, uint64_t returned)
+{
+	struct scan_arg scan = {
+		.size = sizeof scan,
+		.flags = CHECK_WPASYNC, /* without it a mapping that is not tracked may look as if it was protected */
+		.start = range->start,
+		.end = range->end,
+		.vec = (uint64_t)written.at,
+		.vec_len = PARTS_MOST * 8,
+		.category_mask = IS_WRITTEN, /* also what is not there; the kernel is quick with these masks only */
+		.return_mask = IS_WRITTEN,
+	};
+	const long found = ioctl(process.pagemap, SCAN, &scan);
+	uint64_t known_table = 0; /* no mapping begins at 0 */
+	size_t part = 0;
+
+	if (found < 0 || found == PARTS_MOST * 8 || scan.walk_end < range->end)
+		return false;
+	written.count = (size_t)found;
+	merge(&written, NEAR_WITHOUT_FILES);
+	if (written.count > PARTS_MOST)
+		return false;
+	for (size_t i = first_behind(range->start); i < before.count && before.at[i].start < range->end; i++) {
+		uint64_t at = before.at[i].start < range->start ? range->start : before.at[i].start;
+		const uint64_t end = before.at[i].end > range->end ? range->end : before.at[i].end;
+
+		while (part < written.count && written.at[part].end <= at)
+			part++;
+		for (size_t k = part; at < end; k++) {
+			const uint64_t next = k < written.count && written.at[k].start < end ? written.at[k].start : end;
+
+			if (next > at && !push_protected(list, at, next, &known_table))
+				return false;
+			at = next == end ? end : written.at[k].end;
+		}
+	}
+	for (size_t i = 0; i < written.count; i++) {
+		const struct mapping one = { .start = written.at[i].start, .end = written.at[i].end };
+
+		if (!scan_range(list, &one, 0, 0, returned))
+			return false;
+	}
+	return true;
+}
+
+/* All mappings but the kernel's own and shared ones, as they were read last; neighbours of one kind at a time. */
+static bool scan_all(struct run_list *list, uint64_t flags, uint64_t mask, uint64_t returned)
+{
+	size_t known;
+
+	for (int i = 0; i < mapping_count;) {
+		struct mapping range = mappings[i++];
+
+		if (range.is_special)
+			continue;
+		while (i < mapping_count && !mappings[i].is_special && mappings[i].is_file == range.is_file)
+			range.end = mappings[i++].end;
+		if (range.is_file) {
+			if (!scan_files(list, &range, flags, mask, returned))
+				return false;
+			continue;
+		}
+		known = list->count;
+		if (is_quick && scan_changed(list, &range, returned))
+			continue;
+		list->count = known;
+		if (!scan_range(list, &range, flags, mask, returned))
+			return false;
+	}
+	return true;
+}
+
+bool find_and_protect(struct run_list *list)
+{
+	return scan_all(list, SCAN_WP_MATCHING, IS_WRITTEN, IS_PRESENT);
+}
+
+static bool scan_present(struct run_list *list)
+{
+	list->count = 0;
+	return scan_all(list, 0, 0, IS_WPALLOWED | IS_WRITTEN | IS_SWAPPED);
+}
+
+bool find_present(struct run_list *list)
+{
+	bool well;
+
+	is_quick = before.count > 0;
+	well = scan_present(list) && has_room();
+	is_quick = false;
+	before.count = 0;
+	return well;
+}
+
+void rehearse_scan(struct run_list *list)
+{
+	struct run_list all = before;
+
+	before.count = 0;
+	if (!scan_present(&all))
+		return;
+	before = all;
+	is_quick = true;
+	(void)scan_present(list);
+	is_quick = false;
+}
+
+/* Has writes to pages of files noted, which make other pages of them. Those that are others by now are left as they are. */
+bool protect_files(void)
+{
+	for (int i = 0; i < mapping_count; i++) {
+		if (mappings[i].is_special || !mappings[i].is_file)
+			continue;
+		if (!find_written(&mappings[i], false))
+			return false;
+		for (size_t k = 0; k < written.count; k++) {
+			struct mapping part = { .start = written.at[k].start, .end = written.at[k].end };
+
+			protected.count = 0;
+			if (!scan_range(&protected, &part, SCAN_WP_MATCHING, IS_WRITTEN | IS_FILE, IS_PRESENT))
+				return false;
+		}
+	}
+	return true;
+}
+
+/* All pages that are no file's in the mappings of files. */
+bool find_own(void)
+{
+	own.count = 0;
+	for (int i = 0; i < mapping_count; i++)
+		if (!mappings[i].is_special && mappings[i].is_file && !scan_range(&own, &mappings[i], 0, 0, 0))
+			return false;
+	merge(&own, NEAR);
+	return true;
+}

@@ -1,0 +1,31 @@
+/* Which pages there are, and which were written (PAGEMAP_SCAN).
+ *
+ * Of the mapping of a file only pages are copied that are not the file's own, and whose a page is the kernel has to look up for each. So
+ * those that are the file's are protected, too, and looked up again only when they are written; those that are not are known.
+ * Elsewhere, too, only pages that were written are looked at one by one: one that is protected still, and was there before, is there. */
+#pragma once
+#include "regions.h"
+
+void make_room_for_scans(void);
+bool open_pagemap(void);
+
+/* Adds the regions of a range that a dump would hold. Whether a page is a file's own is asked only where there are files: the kernel
+ * has to look at each page for it, which takes ten times as long. False: refused. */
+bool scan_range(struct run_list *list, const struct mapping *range, uint64_t flags, uint64_t mask, uint64_t returned);
+
+/* Each false: refused. What is in all mappings but the kernel's own and shared ones, as they were read last: */
+
+/* Adds what was written, and has what is written from now on noted anew. */
+bool find_and_protect(struct run_list *list);
+
+/* Finds all that a dump would hold, with what is known of each (categories of PAGEMAP_SCAN). Right after `rehearse_scan` it is quick. */
+bool find_present(struct run_list *list);
+void rehearse_scan(struct run_list *list);
+
+/* Has writes to pages of files noted, which make other pages of them; then `find_own` looks for all that are others by now. */
+bool protect_files(void);
+bool find_own(void);
+
+/* Pages of a list that lie in mappings of files are not the files' own; after `forget_own` it is not known of any. */
+bool note_own(const struct run_list *list);
+void forget_own(void);
