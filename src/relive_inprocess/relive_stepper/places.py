@@ -38,9 +38,10 @@ def codes_by_file():
     # What ``gc.freeze`` has put aside is not among the objects.
     for module in list(sys.modules.values()):
         for value in list(getattr(module, "__dict__", {}).values()):
-            if isinstance(value, types.FunctionType):
+            # By their types alone: the class of a proxy (celery's, Django's) is another object's, or is not there outside of requests.
+            if type(value) is types.FunctionType:
                 pending.append(value.__code__)
-            elif isinstance(value, type):
+            elif issubclass(type(value), type):
                 pending += [one.__code__ for one in vars(value).values() if type(one) is types.FunctionType]
     pending += [frame.f_code for frame in standing_frames()]
     found, seen = {}, set()
