@@ -223,9 +223,7 @@ def _patches(fixes: Sequence[str]) -> list[tuple[str, str]]:
             raise PatchUnfit(
                 f"patch {number} cannot be applied", cause=error.cause, remedy=error.remedy
             ) from error
-        found.append(
-            (f"patch {number} ({', '.join(path.rpartition('/')[2] for path in paths[:3])})", text)
-        )
+        found.append((f"patch {number} ({', '.join(path.rpartition('/')[2] for path in paths[:3])})", text))
     return found
 
 
