@@ -88,6 +88,10 @@ class Fake:
                 if how == "step" or (how == "next" and depth <= now) or (how == "continue" and is_hit):
                     return {"position": at, "sum": hash((at, at >= self.wrong > 0))}
             return {"position": None, "sum": None}
+        if what == "place":
+            if more["line"] not in LINES:
+                raise PlaceUnfit("no function of the service has code in that line")
+            return {"file": more["file"], "line": more["line"]}
         if what == "check":
             if more["expression"] == "nope":
                 raise PlaceUnfit("'nope' cannot be evaluated in the process")
@@ -190,6 +194,7 @@ def test_what_cannot_be_watched_is_refused_at_once_and_no_place_is_lost(made):
     commands.opening()
     assert "cannot be evaluated" in commands.do("watch nope")
     assert "cannot be evaluated" in commands.do("break app.py:20 if nope")
+    assert "has code in that line" in commands.do("break app.py:99")
     assert commands.do("info").startswith("No stops")
     assert commands.do("rs").startswith("@4")
 

@@ -17,21 +17,21 @@ def mcp(
         bool,
         typer.Option(
             "--act",
-            help="Also tools whose effects stay: they commit and tag, restore branches and run commands in them, write files",
+            help="Also tools whose effects stay: they commit, tag, restore branches, run commands in them, write files",
         ),
     ] = False,
     host: Annotated[
         bool,
         typer.Option(
             "--host",
-            help="Also these, and tools that act on this host as you: they start and stop services, change keys, send commits to remotes",
+            help="Also these, and tools that act on this host as you: start and stop services, change keys, send commits away",
         ),
     ] = False,
 ) -> None:
     """Serve the Model Context Protocol to an LLM agent
 
-    The agent finds out what failed, replays it, and looks inside. By default all tools look or go back: branches that they need are gone
-    when they answer.
+    The agent finds out what failed, replays it, and looks inside. By default all tools look or go back: branches that they
+    need are gone when they answer.
 
     It speaks over standard input and output, as clients start it: `{"command": "relive", "args": ["mcp"]}`. Over HTTP the same
     tools are at `/mcp` of `relive serve`.

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from relive.config import Settings
-from relive.errors import UsageError
+from relive.errors import PatchUnfit, UsageError
 from relive.incidents.incidents import Incidents
 from relive.incidents.report.masking import Mask
 from relive.incidents.report.outcomes import masked_run

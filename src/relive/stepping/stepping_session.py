@@ -64,6 +64,11 @@ class _Checked(Value):
     pass
 
 
+class _Place(Value):
+    file: str
+    line: int
+
+
 class _Found(Value):
     """A position before, with its sum; None: there is none."""
 
@@ -315,6 +320,11 @@ class SteppingSession:
         """Raises PlaceUnfit for a watch, or a condition, that none can be made of; nothing where no line is stood in to ask."""
         if self.stop is not None:
             self._ask("check", _Checked, expression=expression, is_watched=is_watched)
+
+    def check_place(self, file: str, line: int) -> None:
+        """Raises PlaceUnfit where no function has code there; nothing where no line is stood in to ask."""
+        if self.stop is not None:
+            self._ask("place", _Place, file=file, line=line)
 
     def outcome(self) -> DebugOutcome | None:
         """How the request ended, once, when it has."""

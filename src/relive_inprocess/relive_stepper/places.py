@@ -38,7 +38,8 @@ def codes_by_file():
     # What ``gc.freeze`` has put aside is not among the objects.
     for module in list(sys.modules.values()):
         for value in list(getattr(module, "__dict__", {}).values()):
-            # By their types alone: the class of a proxy (celery's, Django's) is another object's, or is not there outside of requests.
+            # By their types alone: the class of a proxy (celery's, Django's) is another object's, or is not there
+            # outside of requests.
             if type(value) is types.FunctionType:
                 pending.append(value.__code__)
             elif issubclass(type(value), type):
@@ -148,4 +149,4 @@ def is_own(file):
 
 def _is_ours(file):
     """Of what Relive has put into the process."""
-    return any(part in file for part in ("/relive_recorder/", "/relive_inprocess/"))
+    return any(part in file for part in ("/relive_recorder/", "/relive_inprocess/", "/run/relive/inprocess/"))
