@@ -263,8 +263,10 @@ def face_cells(name: str, faces: Faces, reasons: dict[str, int]) -> tuple[str, s
             return f"- ({reasons.setdefault(names.reason, len(reasons) + 1)})"
         return ", ".join(map(code, names))
 
-    for_host = " (host)" if isinstance(faces.mcp, Tool) and faces.mcp.is_for_host else ""
-    return name, told(commands), told(routes), told(tools) + for_host
+    asked_for = ""
+    if isinstance(faces.mcp, Tool):
+        asked_for = " (host)" if faces.mcp.is_for_host else " (act)" if faces.mcp.is_acting else ""
+    return name, told(commands), told(routes), told(tools) + asked_for
 
 
 def faces_page() -> str:
@@ -278,7 +280,8 @@ def faces_page() -> str:
         "",
         "What can be asked for has one declaration: a command's options, a route's body and a tool's arguments are its",
         "fields, with the same names, bounds and errors. Where a face does not have it, the number leads to the reason.",
-        'Tools with "(host)" are there with `relive mcp --host` only, or for tokens with the scope `host`;',
+        'Tools with "(act)", `tag` and `stop_branches` are there with `relive mcp --act` only, those with "(host)" with',
+        "`--host`; over HTTP the first are there for each token that may use tools, the others for tokens with the scope `host`;",
         "[the API](api.md#every-route) has the scopes of each route.",
         "",
         *table(("what", "command", "route", "tool"), rows),

@@ -274,7 +274,7 @@ class _File:
         )
         for node in self.tree.body:
             owner = vars(module).get(node.name) if isinstance(node, ast.ClassDef) else None
-            if isinstance(owner, type):
+            if _is_class(owner):
                 self._add_to_class(node, owner, vars(module))
 
     def _add_to_class(self, node, owner, names):
@@ -414,14 +414,22 @@ def _name(function):
     return name if name.rsplit(".", 1)[-1] == code.co_name else code.co_name
 
 
+_AROUND_FUNCTIONS = (staticmethod, classmethod, types.MethodType)
+
+
+def _is_class(value):
+    """By its type alone: attributes of a proxy (flask's ``request``) are another object's, or raise where there is none."""
+    return issubclass(type(value), type)
+
+
 def _functions(modules):
     """All living ones that can be found: those that the collector knows, and those in modules, which may be hidden from it."""
     found = {id(one): one for one in gc.get_objects() if type(one) is types.FunctionType}
     for module in modules:
         for value in list(vars(module).values()):
-            members = list(vars(value).values()) if isinstance(value, type) else [value]
+            members = list(vars(value).values()) if _is_class(value) else [value]
             for member in members:
-                one = getattr(member, "__func__", member)
+                one = member.__func__ if type(member) in _AROUND_FUNCTIONS else member
                 if type(one) is types.FunctionType:
                     found.setdefault(id(one), one)
     return list(found.values())

@@ -98,6 +98,9 @@ def test_expressions_are_evaluated_before_a_line_each_time_it_is_reached(followe
                 total += one  # here
             return total
 
+        # A library's file, and one of the recorder, may be called as one of the service.
+        for directory in ("/venv/site-packages/lib", "/run/relive/inprocess/relive_recorder"):
+            exec(compile("def other():\\n    pass\\n", directory + "/program.py", "exec"))
         told = follow([{"line": LINE, "expressions": ["total", "[total for _ in numbers]"], "when": "one > 1"}])
         add([1, 2, 3])
         tell(told)

@@ -24,7 +24,7 @@ RELIVE = Path(sysconfig.get_path("scripts")) / "relive"
 
 
 def stdio(payments: Payments) -> StdioServerParameters:
-    return StdioServerParameters(command=str(RELIVE), args=["mcp"], env=payments.relive.environment)
+    return StdioServerParameters(command=str(RELIVE), args=["mcp", "--act"], env=payments.relive.environment)
 
 
 Talk = Callable[[Client], Awaitable[None]]
@@ -172,12 +172,18 @@ def test_resources_and_prompts(agent, payments):
 
 def test_every_tool_says_what_it_does_gives_and_changes(tmp_path):
     async def look() -> None:
-        tools = {one.name: one for one in await make_server(Settings(home=tmp_path)).list_tools()}
+        settings = Settings(home=tmp_path)
+        tools = {one.name: one for one in await make_server(settings, acts=True).list_tools()}
         assert all(one.description and one.output_schema and one.annotations for one in tools.values())
         looks = {name for name, one in tools.items() if one.annotations.read_only_hint}
         destroys = {name for name, one in tools.items() if one.annotations.destructive_hint}
         assert {"incidents", "incident", "doctor", "verify", "check"} <= looks
         assert destroys == {"exec", "debug", "rollback", "stop_branches"}
+        usual = {one.name: one for one in await make_server(settings).list_tools()}
+        assert looks <= usual.keys()  # an agent looks and goes back, as long as nobody says more
+        assert usual.keys() - looks == {"replay", "reproduce", "try", "debug"}
+        assert "keep" in tools["debug"].input_schema["properties"]
+        assert "keep" not in usual["debug"].input_schema["properties"]
         assert tools["replay"].input_schema["properties"]["times"]["minimum"] == 1
         in_pages = {name for name, one in tools.items() if "next" in one.output_schema["properties"]}
         after = {name for name, one in tools.items() if "after" in one.input_schema["properties"]}

@@ -31,7 +31,7 @@ def words(command: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
 
 def tools(settings: Settings, caplog: pytest.LogCaptureFixture, *, for_host: bool) -> set[str]:
     async def ask() -> set[str]:
-        async with Client(make_server(settings, for_host=for_host)) as client:
+        async with Client(make_server(settings, acts=True, for_host=for_host)) as client:
             return {one.name for one in (await client.list_tools()).tools}
 
     found = anyio.run(ask)

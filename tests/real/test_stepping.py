@@ -9,7 +9,7 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,13 @@ from relive.stepping.dap_server import read_message
 from support.ports import free_port
 from support.waiting import LIMIT, eventually
 
-from .harness import RELIVE, SERVICES, Refused, Relive
+from .harness import RELIVE, SERVICES, TOOLS, Refused, Relive
 from .test_bisect import get, left_over
 from .test_interventions import Dependent, failed, started
 
 SOURCE = SERVICES / "dependent.py"
+_ROW = "_, name, *rest"  # of its source
+_EDITORS_CLIENT = "@vscode/debugadapter-testsupport@1.68.0"
 
 
 def line_of(text: str) -> int:
@@ -213,41 +215,49 @@ class DapClient:
         return dict(self.ask("stackTrace", threadId=1, levels=1)["stackFrames"][0])
 
 
-def test_an_editor_steps_back_by_the_debug_adapter_protocol(noted, tmp_path):
+@pytest.fixture
+def editors_client() -> Path:
+    """A directory of modules with the client of Visual Studio Code; fetched once, and kept beside Relive's tools."""
+    directory = TOOLS / "dap-client"
+    if not (directory / "whole").exists():
+        directory.mkdir(exist_ok=True)
+        command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", directory, _EDITORS_CLIENT]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=directory)
+        if done.returncode != 0:
+            pytest.skip(f"npm cannot fetch the client: {done.stderr.strip().splitlines()[-1:]}")
+        (directory / "whole").touch()
+    return directory / "node_modules"
+
+
+@pytest.mark.skipif(not (shutil.which("node") and shutil.which("npm")), reason="needs node and npm")
+def test_an_editors_own_client_steps_back_by_the_debug_adapter_protocol(noted, tmp_path, editors_client):
     before = left_over(noted.relive)
     port = free_port()
     words = [str(RELIVE), "debug", noted.incidents["/checked"], "--step", "--dap", str(port), "--vscode"]
-    with (
-        subprocess.Popen(
-            words, cwd=tmp_path, env=noted.relive.environment, stdin=subprocess.DEVNULL
-        ) as adapter,
-        ExitStack() as held,
-    ):
+    with subprocess.Popen(
+        words, cwd=tmp_path, env=noted.relive.environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as adapter:
         try:
-            client = held.enter_context(closing(DapClient(port)))
-            assert client.ask("initialize", adapterID="debugpy", linesStartAt1=True)["supportsStepBack"]
-            client.ask("attach")
-            breakpoints = [{"line": line_of("_, name, *rest")}]
-            client.ask("setBreakpoints", source={"path": str(SOURCE)}, breakpoints=breakpoints)
-            client.ask("configurationDone")
-            frame = client.stopped()
-            assert (frame["name"], frame["source"]["path"]) == ("checked", str(SOURCE))
-            client.ask("stepBack", threadId=1)
-            assert client.stopped()["name"] == "answer"
-            client.ask("reverseContinue", threadId=1)
-            frame = client.stopped()
-            assert frame["line"] == line_of("_, name, *rest")
-            (scope,) = client.ask("scopes", frameId=frame["id"])["scopes"]
-            reference = scope["variablesReference"]
-            found = client.ask("variables", variablesReference=reference)["variables"]
-            assert {one["name"]: one["value"] for one in found}["path"] == "'/checked'"
-            assert client.ask("evaluate", expression="len(NOTED)", frameId=frame["id"])["result"] == "6"
-            client.ask("continue", threadId=1)
-            client.stopped()
-            client.ask("disconnect")
+            assert adapter.stderr is not None
+            assert any(b"Listening on" in one for one in adapter.stderr)
+            driven = subprocess.run(
+                ["node", Path(__file__).with_name("dap_client.js"), str(port), SOURCE, str(line_of(_ROW))],
+                env=os.environ | {"NODE_PATH": str(editors_client)},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert driven.returncode == 0, driven.stderr
             assert adapter.wait(LIMIT) == 0
         finally:
             adapter.kill()
+    seen = json.loads(driven.stdout)
+    assert seen["stepsBack"]
+    assert (seen["failure"]["name"], seen["failure"]["source"]["path"]) == ("checked", str(SOURCE))
+    assert seen["before"]["name"] == "answer"
+    assert seen["breakpoint"]["line"] == line_of(_ROW)
+    assert {one["name"]: one["value"] for one in seen["variables"]}["path"] == "'/checked'"
+    assert seen["evaluated"] == "6" and seen["end"]["name"]
     (entry,) = json.loads((tmp_path / ".vscode" / "launch.json").read_text())["configurations"]
     assert entry["debugServer"] == port
     assert left_over(noted.relive) == before

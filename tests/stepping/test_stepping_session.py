@@ -88,6 +88,10 @@ class Fake:
                 if how == "step" or (how == "next" and depth <= now) or (how == "continue" and is_hit):
                     return {"position": at, "sum": hash((at, at >= self.wrong > 0))}
             return {"position": None, "sum": None}
+        if what == "place":
+            if more["line"] not in LINES:
+                raise PlaceUnfit("no function of the service has code in that line")
+            return {"file": more["file"], "line": more["line"]}
         if what == "check":
             if more["expression"] == "nope":
                 raise PlaceUnfit("'nope' cannot be evaluated in the process")
@@ -132,16 +136,17 @@ def test_from_the_failure_back_and_forward_and_one_branch_at_a_time(made):
     assert all(one.closed for one in fakes)
 
 
-def test_a_step_back_takes_the_branch_that_was_made_ahead_and_two_live_at_most(made):
+def test_a_step_back_takes_the_branch_that_was_made_ahead_and_few_live_at_once(made):
     line, fakes = made
     line.is_ahead = True
     assert position(line.go_to_failure()) == 5
     for expected in (4, 3, 2, 1):
-        before = len(fakes)
         assert line._spare is not None
         line._spare.made.result()
+        before = len(fakes)
         assert position(line.back("step")) == expected
         assert len(fakes) <= before + 1
+        assert sum(not one.closed for one in fakes) <= 3  # one of them is being ended
     assert line._spare is None and line.back("step") is None
     line.forward("step")
     line.close()
@@ -165,8 +170,8 @@ def test_a_replay_in_another_worker_is_not_taken_for_the_one_that_failed(made):
     assert position(line.go_to_failure()) == 5
     assert position(line.back("step")) == 4
     assert [one.elsewhere for one in fakes] == [True, True, False] * 3
-    assert all(one.closed for one in fakes[:-1])
     line.close()
+    assert all(one.closed for one in fakes)
 
 
 def test_where_the_worker_never_gets_the_request_that_is_told(made):
@@ -189,6 +194,7 @@ def test_what_cannot_be_watched_is_refused_at_once_and_no_place_is_lost(made):
     commands.opening()
     assert "cannot be evaluated" in commands.do("watch nope")
     assert "cannot be evaluated" in commands.do("break app.py:20 if nope")
+    assert "has code in that line" in commands.do("break app.py:99")
     assert commands.do("info").startswith("No stops")
     assert commands.do("rs").startswith("@4")
 
@@ -238,9 +244,11 @@ def test_a_replay_that_goes_another_way_is_told_and_no_place_is_shown(made):
     line.restored = otherwise
     with pytest.raises(ReplayDiverged, match="another way"):
         line.back("step")
-    assert line.stop is None and all(one.closed for one in fakes)
+    assert line.stop is None
     line.restored = again
-    assert position(line.go_to(4)) == 4
+    assert position(line.go_to(4)) == 4 and not fakes[-1].closed
+    line.close()
+    assert all(one.closed for one in fakes)
 
 
 def test_an_expression_that_hangs_is_told_and_it_stands_where_it_stood(made):
@@ -248,7 +256,7 @@ def test_an_expression_that_hangs_is_told_and_it_stands_where_it_stood(made):
     line.go_to(3)
     with pytest.raises(DebuggerSilent):
         line.evaluate("hang")
-    assert position(line.stop) == 3 and fakes[0].closed and not fakes[1].closed
+    assert position(line.stop) == 3 and not fakes[1].closed
     line.forward("continue")
     with pytest.raises(UsageError, match="stands in no line"):
         line.evaluate("x")

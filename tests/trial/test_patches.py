@@ -39,6 +39,8 @@ def test_its_files_are_found_below_the_first_directory_that_has_them():
 def test_one_that_diff_made_has_no_directories_in_front():
     files = {"/srv/lib/words.py": OLD}
     assert applied(patch("lib/words.py", prefix=("", "")), files, "/srv")[1] == {"/srv/lib/words.py": NEW}
+    assert paths_of_patch(patch("words.py", prefix=("", ""))) == ["words.py"]
+    assert applied(patch("words.py", prefix=("", "")), {"/srv/words.py": OLD}, "/srv")[0] == "/srv"
 
 
 def test_the_directory_is_that_to_whose_files_it_applies():

@@ -13,17 +13,25 @@ __all__ = ["mcp"]
 
 
 def mcp(
+    act: Annotated[
+        bool,
+        typer.Option(
+            "--act",
+            help="Also tools whose effects stay: they commit, tag, restore branches, run commands in them, write files",
+        ),
+    ] = False,
     host: Annotated[
         bool,
         typer.Option(
             "--host",
-            help="Also tools that act on this host as you: they start and stop services, change keys, send commits to remotes",
+            help="Also these, and tools that act on this host as you: start and stop services, change keys, send commits away",
         ),
     ] = False,
 ) -> None:
     """Serve the Model Context Protocol to an LLM agent
 
-    The agent finds out what failed, replays it, and looks inside.
+    The agent finds out what failed, replays it, and looks inside. By default all tools look or go back: branches that they
+    need are gone when they answer.
 
     It speaks over standard input and output, as clients start it: `{"command": "relive", "args": ["mcp"]}`. Over HTTP the same
     tools are at `/mcp` of `relive serve`.
@@ -35,7 +43,7 @@ def mcp(
 
     log_to_stderr()
     try:
-        make_server(load_settings(), for_host=host).run("stdio")
+        make_server(load_settings(), acts=act, for_host=host).run("stdio")
     except BaseExceptionGroup as errors:
         lost = errors.subgroup(OSError)  # of the streams: what tools raise is answered
         if lost is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -54,9 +54,17 @@ class _ClientProgress:
 
 
 def tool_of(
-    operation: Operation[Any, Any], settings: Settings, at_once: anyio.CapacityLimiter
+    operation: Operation[Any, Any],
+    settings: Settings,
+    at_once: anyio.CapacityLimiter,
+    left_out: Collection[str] = (),
 ) -> Callable[..., Awaitable[BaseModel]]:
-    """The function of a tool; ``at_once``: the threads for all that act, apart from those that answer requests."""
+    """The function of a tool.
+
+    Args:
+        at_once: the threads for all that act, apart from those that answer requests.
+        left_out: fields of the wish that it does not take.
+    """
 
     async def tool(**given: Any) -> BaseModel:
         context = given.pop("context")
@@ -74,7 +82,9 @@ def tool_of(
         finally:
             cancel.set()  # a client that gave up wants nothing of it
 
-    parameters = [_parameter(name, field) for name, field in operation.wish.model_fields.items()]
+    parameters = [
+        _parameter(name, field) for name, field in operation.wish.model_fields.items() if name not in left_out
+    ]
     context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=Context)
     tool.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [*parameters, context], return_annotation=operation.result

@@ -36,8 +36,9 @@ _QUIET = Silent()
 _AT_ONCE = 16  # operations
 _INSTRUCTIONS = """Relive commits the live state of services, records what crosses their border, and replays failures.
 Begin with `incidents`, look at one with `incident`, `incident_frames` and `incident_timeline`; `replay` shows whether it happens
-again from the commit before, in a sealed sandbox with every outside dependency answered from the recording. `restore` brings a
-commit back as a branch in which `exec` may do anything: the service itself is never touched. Stop branches when you are done."""
+again from the commit before, in a sealed sandbox with every outside dependency answered from the recording; `debug` with `step`
+goes back line by line. The service itself is never touched. Where there is `restore`, it brings a commit back as a branch in which
+`exec` may do anything; stop branches when you are done."""
 
 _READS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
 _ADDS = ToolAnnotations(
@@ -49,18 +50,21 @@ _DESTROYS = ToolAnnotations(
 _HINTS = {Effect.READS: _READS, Effect.ADDS: _ADDS, Effect.DESTROYS: _DESTROYS}
 
 
-def make_server(settings: Settings, *, for_host: bool = False) -> MCPServer:
+def make_server(settings: Settings, *, acts: bool = False, for_host: bool = False) -> MCPServer:
     """The server; run it over a transport.
 
     Args:
+        acts: also with the tools whose effects stay: they commit, restore branches, run commands in these, write files.
         for_host: also with the tools that act on the host as this process's user: they start programs, change keys, name remotes.
     """
-    return _serving(settings, _tools(settings, for_host=for_host))
+    return _serving(settings, _tools(settings, acts=acts or for_host, for_host=for_host))
 
 
 def make_both_servers(settings: Settings) -> tuple[MCPServer, MCPServer]:
-    """Without and with the tools for the host. They share the others: to make all takes a third of a second of CPU."""
-    tools = _tools(settings, for_host=True)
+    """Without and with the tools for the host, both with those that act: a token's scopes have said so. They share the others: to
+    make all takes a third of a second of CPU.
+    """
+    tools = _tools(settings, acts=True, for_host=True)
     acting_on_host = {
         one.tool_name
         for one in OPERATIONS.values()
@@ -70,14 +74,20 @@ def make_both_servers(settings: Settings) -> tuple[MCPServer, MCPServer]:
     return _serving(settings, plain), _serving(settings, tools)
 
 
-def _tools(settings: Settings, *, for_host: bool) -> list[Tool]:
+def _tools(settings: Settings, *, acts: bool, for_host: bool) -> list[Tool]:
     at_once = anyio.CapacityLimiter(_AT_ONCE)
-    acting_tools = [
-        make_tool(tool_of(one, settings, at_once), _HINTS[face.effect], face.about)
+    of_operations = [
+        make_tool(
+            tool_of(one, settings, at_once, () if acts else face.acting_fields),
+            _HINTS[face.effect],
+            face.about,
+        )
         for one in OPERATIONS.values()
-        if isinstance(face := one.faces.mcp, ToolFace) and (for_host or not face.is_for_host)
+        if isinstance(face := one.faces.mcp, ToolFace)
+        and (for_host or not face.is_for_host)
+        and (acts or not face.is_acting)
     ]
-    return [*looking_tools(settings), *acting_tools, *_stopping_tools(settings)]
+    return [*looking_tools(settings), *of_operations, *(_stopping_tools(settings) if acts else [])]
 
 
 def _serving(settings: Settings, tools: list[Tool]) -> MCPServer:
@@ -98,7 +108,11 @@ class _Server(MCPServer):
         """As the SDK's."""
         if self._tool_manager.get_tool(name) is None:
             raise refusal(
-                name, NotFound(f"there is no tool {name!r}", remedy="the list of tools has their names")
+                name,
+                NotFound(
+                    f"there is no tool {name!r}",
+                    remedy="the list of tools has their names; `relive mcp --act` and `--host` have more",
+                ),
             )
         return await super().call_tool(name, arguments, context)
 
@@ -164,6 +178,6 @@ def _add_prompts(server: MCPServer) -> None:
             "had written what was read.\n"
             "3. `replay` it three times. If it is reproduced, the state and the request are enough to explain it; if it "
             "diverged, the first difference is the place to look; `same-answer` proves nothing: read `unseen`.\n"
-            "4. If you need to look closer, `restore` the commit before, use `exec` in the branch, and stop it afterwards.\n"
+            "4. If you need to look closer, go back line by line: `debug` with `step`, `logpoint`, `who_wrote`, `why`.\n"
             "Answer with: what failed, the cause, the evidence (frame, timeline row, verdict), and what would mend it."
         )

@@ -181,6 +181,7 @@ EXEC = Operation(
         mcp=Tool(
             Effect.DESTROYS,
             "Run a command inside a branch: look at its files, send its service requests. Only the branch is changed.",
+            is_acting=True,
         ),
     ),
     look_up=_look_up,

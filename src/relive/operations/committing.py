@@ -133,6 +133,7 @@ COMMIT = Operation(
         mcp=Tool(
             Effect.ADDS,
             "Commit the live state of a service, which runs on; it stands still for milliseconds.",
+            is_acting=True,
         ),
         only=(
             Only(

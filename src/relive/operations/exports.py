@@ -162,7 +162,11 @@ EXPORT = Operation(
     Faces(
         cli=("export",),
         rest=("POST /exports", "GET /exports/{export}/file"),
-        mcp=Tool(Effect.ADDS, "Write a commit to one file, which `relive import` takes in on another host."),
+        mcp=Tool(
+            Effect.ADDS,
+            "Write a commit to one file, which `relive import` takes in on another host.",
+            is_acting=True,
+        ),
         only=(
             Only(
                 ("file", "key_file", "force"),

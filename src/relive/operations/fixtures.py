@@ -124,7 +124,9 @@ FIXTURE = Operation(
         cli=("fixture",),
         rest=("POST /fixtures", "GET /fixtures/{task}/{name}"),
         mcp=Tool(
-            Effect.ADDS, "Make a small database in which the incident's queries give the rows that they gave."
+            Effect.ADDS,
+            "Make a small database in which the incident's queries give the rows that they gave.",
+            is_acting=True,
         ),
         only=(
             Only(

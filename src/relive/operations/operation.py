@@ -119,12 +119,17 @@ class Tool:
 
     Attributes:
         is_for_host: it acts on the host as the server's user, and is there only where that is asked for.
+        is_acting: what it makes or changes stays: commits, branches, files. There only where that is asked for; the others
+            look, and go back to what was recorded, in branches that are gone when they answer.
+        acting_fields: fields of the wish that only one of those takes which act.
         name: where it is not the operation's with underscores.
     """
 
     effect: Effect
     about: str
     is_for_host: bool = False
+    is_acting: bool = False
+    acting_fields: tuple[str, ...] = ()
     name: str = ""
 
 

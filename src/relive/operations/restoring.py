@@ -220,6 +220,7 @@ RESTORE = Operation(
         mcp=Tool(
             Effect.ADDS,
             "Bring a commit to life as a branch in a sealed sandbox; the original is not touched.",
+            is_acting=True,
         ),
     ),
     look_up=look_up_commit,

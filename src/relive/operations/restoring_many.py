@@ -256,6 +256,7 @@ RESTORE_MANY = Operation(
             Effect.ADDS,
             "Bring a commit to life as many branches side by side, each in a sealed sandbox of its own; `branches` are in "
             "the order of their numbers, each with `branch` or `error`.",
+            is_acting=True,
         ),
     ),
     look_up=look_up_commit,

@@ -209,6 +209,7 @@ ROLLBACK = Operation(
             Effect.DESTROYS,
             "Put a branch back to its commit, or to another commit of the same life: it keeps its id, name and published ports, "
             "and all that happened in it is gone. Only the branch is changed.",
+            is_acting=True,
         ),
     ),
     look_up=_look_up,

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from relive.config import Settings
-from relive.errors import UsageError
+from relive.errors import PatchUnfit, UsageError
 from relive.incidents.incidents import Incidents
 from relive.incidents.report.masking import Mask
 from relive.incidents.report.outcomes import masked_run
@@ -216,10 +216,14 @@ def _patches(fixes: Sequence[str]) -> list[tuple[str, str]]:
             continue
         if len(text) > PATCH_MOST:
             raise UsageError("a patch is too long", cause=f"it has over {PATCH_MOST} characters")
-        paths = paths_of_patch(text)
-        found.append(
-            (f"patch {len(found) + 1} ({', '.join(path.rpartition('/')[2] for path in paths[:3])})", text)
-        )
+        number = len(found) + 1
+        try:
+            paths = paths_of_patch(text)
+        except PatchUnfit as error:
+            raise PatchUnfit(
+                f"patch {number} cannot be applied", cause=error.cause, remedy=error.remedy
+            ) from error
+        found.append((f"patch {number} ({', '.join(path.rpartition('/')[2] for path in paths[:3])})", text))
     return found
 
 

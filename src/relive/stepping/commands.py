@@ -129,6 +129,7 @@ class DebuggerCommands:
             raise UsageError(
                 f"{text!r} is no line of a file", remedy="break FILE:LINE, or break FILE:LINE if EXPRESSION"
             )
+        self.session.check_place(found["file"], int(found["line"]))
         if found["when"] is not None:
             self.session.check(found["when"], is_watched=False)
         self.session.breakpoints.append(Breakpoint(found["file"], int(found["line"]), found["when"]))

@@ -151,8 +151,17 @@ class DapAdapter:
             for one in given.get("breakpoints") or []
         ]
         others = [one for one in self._session.breakpoints if one.file != path]
-        self._session.breakpoints[:] = [*others, *wanted]
-        yield {"breakpoints": [{"verified": True, "line": one.line} for one in wanted]}
+        found, verified = [], []
+        for one in wanted:
+            try:
+                self._session.check_place(one.file, one.line)
+            except PlaceUnfit as error:
+                verified.append({"verified": False, "line": one.line, "message": str(error)})
+            else:
+                found.append(one)
+                verified.append({"verified": True, "line": one.line})
+        self._session.breakpoints[:] = [*others, *found]
+        yield {"breakpoints": verified}
 
     def _do_setFunctionBreakpoints(self, _given: Message) -> Iterator[Any]:
         yield {"breakpoints": []}

@@ -130,11 +130,13 @@ class Following:
     Attributes:
         points: where they are, in the order in which they were given.
         first: the watched value as it was, by the process, as the branch numbers it; of those that know it.
+        left_out: Python processes of the branch that are not followed.
     """
 
     points: list[PointPlace]
     first: dict[int, str] = field(default_factory=dict)
     processes: list[Followed] = field(default_factory=list)
+    left_out: int = 0
 
     def hits(self) -> tuple[list[HitRecord], bool]:
         """(in the order of each process, whether there was no room for more)."""
@@ -205,12 +207,14 @@ def follow(
     most: int,
     session: Mapping[str, Any] | None = None,
     limit: float = _LIMIT,
+    only: int = 0,
 ) -> Following:
     """Follow the branch's Python processes from now on; up to ``most`` records of each are kept.
 
     Args:
         limit: seconds for one process, in which a watched expression is evaluated for the first time; from 5 to 30.
         session: of a debugger, as the program in the process takes it.
+        only: the process that the branch numbers so, if there is one; 0: all.
 
     Raises:
         PlaceUnfit: no process of it is Python, or none has such a line or name, or an expression is none.
@@ -233,9 +237,10 @@ def follow(
             cause="none of its processes runs a CPython whose functions can be found",
             remedy="`relive debug` opens a debugger on native processes",
         )
-    found, refusals = Following([]), []
+    chosen = [pid for pid in pids if only and procfs.innermost_pid(pid) == only] or pids
+    found, refusals = Following([], left_out=len(pids) - len(chosen)), []
     try:
-        for pid in pids:
+        for pid in chosen:
             reply = _asked(pid, question, min(max(limit, _LEAST), _LIMIT))
             if "refused" in reply:
                 refusals.append(reply["refused"])

@@ -21,7 +21,9 @@ from relive.errors import DebuggerSilent, PlaceUnfit
 from relive.model.value import Value
 from relive.replay.debug.outcome import DebugOutcome
 from relive.replay.debug.session import restore_for, send_in
+from relive.replay.debug.steering import hold_parents, leave_to, stands_alone
 from relive.replay.debug.watching import BranchWatch
+from relive.replay.plan import ReplayPlan
 from relive.replay.replay import ReplayOptions, answers_for
 from relive.replay.replay_input import ReplayInput
 from relive.stepping.following import follow, refused
@@ -100,12 +102,21 @@ class LiveRequest:
             self._held.callback(self.branch.stop)
             pid, number = case.inside if case.inside is not None else (0, 0)
             asked = {"pid": pid, "request": number, **_target_fields(target, breakpoints, watches)}
-            self.following = self._held.enter_context(closing(follow(self.branch, [], None, 0, asked)))
-            self._sending = send_in(self.branch, case, watch, stage)
+            self.following = self._held.enter_context(
+                closing(follow(self.branch, [], None, 0, asked, only=pid))
+            )
+            self._sending = send_in(self.branch, case, watch, stage, lambda: self._steer(case.plan, pid))
             self._asked = self.following.processes[0].commands
         except BaseException:
             self._held.close()
             raise
+
+    def _steer(self, plan: ReplayPlan, pid: int) -> None:
+        """Have the worker of the recording get the request, and nobody end it while it stands."""
+        if pid and stands_alone(plan):
+            leave_to(self.branch.facts.root, pid)
+        elif pid:
+            hold_parents(self.branch.facts.root, pid)
 
     def close(self) -> None:
         """End the branch. May be called again."""
@@ -113,7 +124,8 @@ class LiveRequest:
 
     def is_elsewhere(self) -> bool:
         """No line ran for the request where it ran in the recording: of several workers another one may have got it."""
-        return self.following.came_to() == (0, 0) and len(self.following.processes) > 1
+        several = len(self.following.processes) + self.following.left_out > 1
+        return several and self.following.came_to() == (0, 0)
 
     def wait(self, limit: float) -> Stop | None:
         """Until it stops; None: the request has ended.

@@ -4,7 +4,8 @@ Back means again: a fresh branch from the commit before the request, replayed up
 summed up (``Stop.sum``): where a replay went another way than the one before it, that is told, and no place is shown for another.
 
 With ``is_ahead`` a second branch, a live checkpoint, is brought to where a step back would lead while nobody waits: then such a
-step is a change of branches. It is used up by that, and the next one is made. More than these two never live.
+step is a change of branches. It is used up by that, and the next one is made. More than these two never live, but for one that is
+just being ended: taking a branch down costs as much as bringing one up, and nobody has to wait for it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ __all__ = ["StackFrame", "SteppingSession", "Variable"]
 
 V = TypeVar("V", bound=Value)
 _FRAMES, _LOCALS = 200, 500
+_THREADS = 2  # one makes a checkpoint, one ends a branch
 _TRIES = 20  # replays for the worker of the recording to get the request: of four workers it does but for 3 in 1000 times
 
 
@@ -60,6 +62,11 @@ class _Evaluated(Value):
 
 class _Checked(Value):
     pass
+
+
+class _Place(Value):
+    file: str
+    line: int
 
 
 class _Found(Value):
@@ -109,7 +116,8 @@ class SteppingSession:
     _live: LiveRequest | None = None
     _sums: dict[int, int] = field(default_factory=dict)
     _spare: _Spare | None = None
-    _maker: ThreadPoolExecutor | None = None
+    _behind: ThreadPoolExecutor | None = None  # makes checkpoints and ends branches while nobody waits
+    _ending: Future[None] | None = None
 
     # -- going -----------------------------------------------------------------------------------------------------
 
@@ -246,10 +254,8 @@ class SteppingSession:
         places = [one for one in found if one is not None]
         if not places or (self._spare is not None and self._spare.position <= min(places)):
             return
-        if self._maker is None:
-            self._maker = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._drop_spare()
-        self._spare = _Spare(min(places), self._maker.submit(self._made, min(places)))
+        self._spare = _Spare(min(places), self._threads().submit(self._made, min(places)))
 
     def _made(self, position: int) -> tuple[LiveRequest, Stop]:
         live, stop = self._begun(StopTarget("position", position), [], [])
@@ -265,12 +271,21 @@ class SteppingSession:
                 spare.made.result()[0].close()
 
     def _let_go(self) -> None:
-        """End the branch that is looked at; where there is a maker of checkpoints it does so, while nobody waits."""
+        """End the branch that is looked at, while nobody waits; the one before it has ended then, so only one is ending ever."""
         live, self._live, self.stop = self._live, None, None
-        if live is not None and self._maker is not None:
-            self._maker.submit(live.close)
-        elif live is not None:
-            live.close()
+        if live is not None:
+            self._await_end()
+            self._ending = self._threads().submit(live.close)
+
+    def _await_end(self) -> None:
+        ending, self._ending = self._ending, None
+        if ending is not None:
+            ending.result()
+
+    def _threads(self) -> ThreadPoolExecutor:
+        if self._behind is None:
+            self._behind = ThreadPoolExecutor(_THREADS, thread_name_prefix="checkpoint")
+        return self._behind
 
     # -- looking ---------------------------------------------------------------------------------------------------
 
@@ -306,6 +321,11 @@ class SteppingSession:
         if self.stop is not None:
             self._ask("check", _Checked, expression=expression, is_watched=is_watched)
 
+    def check_place(self, file: str, line: int) -> None:
+        """Raises PlaceUnfit where no function has code there; nothing where no line is stood in to ask."""
+        if self.stop is not None:
+            self._ask("place", _Place, file=file, line=line)
+
     def outcome(self) -> DebugOutcome | None:
         """How the request ended, once, when it has."""
         return self._live.outcome() if self._live is not None and self.stop is None else None
@@ -332,9 +352,10 @@ class SteppingSession:
         """End the branches. May be called again."""
         self._let_go()
         self._drop_spare()
-        if self._maker is not None:
-            self._maker.shutdown()
-            self._maker = None
+        if self._behind is not None:
+            self._behind.shutdown()
+            self._behind = None
+        self._await_end()
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,12 +22,30 @@ _STRIPPED = (1, 0)  # directories in front of a patch's names: of git's own patc
 _NAMED = 5  # paths that an error names
 
 
-def paths_of_patch(patch: str, stripped: int = 1) -> list[str]:
+def paths_of_patch(patch: str) -> list[str]:
     """The files that it changes or makes, relative; raises PatchUnfit where it is none, ToolMissing."""
+    return _ways(patch)[0][1]
+
+
+def _ways(patch: str) -> list[tuple[int, list[str]]]:
+    """(directories in front, the files then), the likelier first; raises as ``paths_of_patch``."""
+    found, refusal = [], ""
+    for stripped in _STRIPPED:
+        paths, said = _paths(patch, stripped)
+        if paths:
+            found.append((stripped, paths))
+        refusal = refusal or said
+    if not found:
+        raise PatchUnfit("that is no patch that can be applied", cause=refusal, remedy=_REMEDY)
+    return found
+
+
+def _paths(patch: str, stripped: int) -> tuple[list[str], str]:
+    """(the files, what git says); raises PatchUnfit where one is outside."""
     with tempfile.TemporaryDirectory(prefix="relive-") as empty:
         done = _git(Path(empty), patch, "--numstat", "-z", f"-p{stripped}")
     if done.returncode != 0:
-        raise PatchUnfit("that is no patch that can be applied", cause=_said(done), remedy=_REMEDY)
+        return [], _said(done)
     fields = [line for line in done.stdout.decode("utf-8", "surrogateescape").split("\0") if line]
     paths = [line.split("\t", 2)[2] if line.count("\t") >= 2 else line for line in fields]
     found = [path for path in dict.fromkeys(paths) if path]
@@ -39,7 +57,7 @@ def paths_of_patch(patch: str, stripped: int = 1) -> list[str]:
             cause=", ".join(outside[:_NAMED]),
             remedy=_REMEDY,
         )
-    return found
+    return found, ""
 
 
 _REMEDY = "make it with `git diff` at the top of the service's files"
@@ -61,8 +79,7 @@ def apply_patch(
         raise PatchUnfit("the patch is too long", cause=f"it has over {PATCH_MOST} characters")
     tried = list(dict.fromkeys(roots))
     refusal: PatchUnfit | None = None
-    for stripped in _STRIPPED:
-        paths = paths_of_patch(patch, stripped)
+    for stripped, paths in _ways(patch):
         for root in tried:
             texts = {path: read(f"{root}/{path}") for path in paths}
             if any(text is not None for text in texts.values()):

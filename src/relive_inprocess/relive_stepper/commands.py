@@ -7,7 +7,7 @@ host decides what to do with it.
 import linecache
 
 from .expressions import compiled, outside_requests
-from .places import is_named
+from .places import Point, codes_by_file, is_named
 from .refusal import Refused
 from .values import TEXT_MOST, described_whole, text_of, type_name
 from .watch import WatchedExpression
@@ -64,6 +64,14 @@ def _check(session, follower, frame, wanted):
     return {}
 
 
+def _place(session, follower, frame, wanted):
+    """That there is code in a line of a file, before anything waits for it."""
+    place = Point(
+        0, {"file": wanted["file"], "line": wanted["line"], "expressions": [], "when": None}, codes_by_file()
+    )
+    return {"file": place.file, "line": place.line}
+
+
 def _find_back(session, follower, frame, wanted):
     """The last position before this one that a step back, or a breakpoint without a condition, leads to."""
     now = session.position_now - 1
@@ -111,5 +119,6 @@ COMMANDS = {
     "locals": _locals,
     "evaluate": _evaluate,
     "check": _check,
+    "place": _place,
     "find": _find_back,
 }

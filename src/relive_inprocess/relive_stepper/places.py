@@ -38,9 +38,11 @@ def codes_by_file():
     # What ``gc.freeze`` has put aside is not among the objects.
     for module in list(sys.modules.values()):
         for value in list(getattr(module, "__dict__", {}).values()):
-            if isinstance(value, types.FunctionType):
+            # By their types alone: the class of a proxy (celery's, Django's) is another object's, or is not there
+            # outside of requests.
+            if type(value) is types.FunctionType:
                 pending.append(value.__code__)
-            elif isinstance(value, type):
+            elif issubclass(type(value), type):
                 pending += [one.__code__ for one in vars(value).values() if type(one) is types.FunctionType]
     pending += [frame.f_code for frame in standing_frames()]
     found, seen = {}, set()
@@ -111,6 +113,8 @@ class Point:
 
 def _file_named(wanted, codes):
     found = sorted(one for one in codes if is_named(one, wanted) or is_named(os.path.realpath(one), wanted))
+    # Of a library and the service it is the service's; the library's needs more of its path.
+    found = [one for one in found if is_own(one)] or [one for one in found if not _is_ours(one)]
     if len(found) == 1:
         return found[0]
     if found:
@@ -140,5 +144,9 @@ def is_own(file):
     """The service's own: no part of Python, none that was installed, nothing made from a text."""
     if file.startswith(("<", *_FOREIGN)):
         return False
-    parts = ("/site-packages/", "/dist-packages/", "/relive_recorder/", "/relive_inprocess/")
-    return not any(part in file for part in parts)
+    return not (_is_ours(file) or any(part in file for part in ("/site-packages/", "/dist-packages/")))
+
+
+def _is_ours(file):
+    """Of what Relive has put into the process."""
+    return any(part in file for part in ("/relive_recorder/", "/relive_inprocess/", "/run/relive/inprocess/"))

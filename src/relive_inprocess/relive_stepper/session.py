@@ -21,13 +21,14 @@ from .watch import WatchedExpression
 
 
 class FrameTrace:
-    """A frame of the service's own code: its number, and how many such frames are above it."""
+    """A frame of the service's own code: its number, how many such frames are above it, and the position of its latest line."""
 
-    __slots__ = ("depth", "follower", "serial")
+    __slots__ = ("depth", "follower", "position", "serial")
 
     def __init__(self, follower, frame):
         self.follower = follower
         self.serial = follower.session.next_frame()
+        self.position = 0
         caller, left, self.depth = frame.f_back, FRAMES_MOST, 0
         while caller is not None and left:
             known = getattr(caller.f_trace, "__self__", None)
@@ -41,9 +42,9 @@ class FrameTrace:
         follower = self.follower
         if event == "line":
             if follower.session.is_for(follower.here()):
-                follower.session.at_line(follower, frame, self.serial, self.depth)
+                follower.session.at_line(follower, frame, self)
         elif event == "exception" and follower.session.is_for(follower.here()):
-            follower.session.at_exception(follower, argument)
+            follower.session.at_exception(follower, argument, self.position)
         return self.on_line
 
 
@@ -87,7 +88,8 @@ class Session:
         self.frames += 1
         return self.frames
 
-    def at_exception(self, follower, argument):
+    def at_exception(self, follower, argument, position):
+        """``position``: of the frame's line that raised, which may have called own functions since."""
         kind, _, traceback = argument
         if issubclass(kind, (StopIteration, StopAsyncIteration, GeneratorExit)):
             return
@@ -95,9 +97,10 @@ class Session:
             traceback = traceback.tb_next
             if follower.traced(traceback.tb_frame.f_code.co_filename) is not None:
                 return  # a frame below has told it
-        self.out.raised_at(self.position)
+        self.out.raised_at(position or self.position)
 
-    def at_line(self, follower, frame, serial, depth):
+    def at_line(self, follower, frame, trace):
+        serial, depth = trace.serial, trace.depth
         with self.standing:
             pass
         file, line = frame.f_code.co_filename, frame.f_lineno
@@ -108,7 +111,7 @@ class Session:
                 self.files.append(file)
             self.sum = hash((self.sum, file, line))
             self.position += 1
-            position = self.position
+            position = trace.position = self.position
             if position <= TRAIL_MOST:
                 self.trail.append((number, line, serial, depth, self.sum))
             self.out.came_to(position)

@@ -20,6 +20,7 @@ from relive.model.commit import CommitId
 from relive.model.incident import FailureKind, Incident
 from relive.recording.rings import RingMode
 from relive.replay.debug.outcome import Sending
+from relive.replay.debug.steering import hold_parents
 from relive.replay.debug.terminal import DebugLine
 from relive.replay.debug.watching import BranchWatch
 from relive.replay.replay import ReplayOptions, answers_for
@@ -80,6 +81,11 @@ def _commit_at(incident: Incident) -> CommitId:
     return incident.at
 
 
+def _process_of(throw: str) -> int:
+    """As the branch numbers it: ``throw-PID-N``."""
+    return int(throw.split("-")[1])
+
+
 @contextlib.contextmanager
 def at_failure(
     settings: Settings, store: Store, incident: Incident, *, keep: bool = False
@@ -118,6 +124,7 @@ def at_failure(
                 *(branch, open_request.manifest, open_request.plan, open_request.recorded, watch),
                 usual=open_request.usual,
             )
+        hold_parents(branch.facts.root, _process_of(throw))
         with _line(branch, branch.rings / f"{order}.sock", lambda: branch.is_alive) as line:
             yield Debugged(branch, line, sending)
 
@@ -141,6 +148,8 @@ def at_request(
         request = json.dumps({"method": subject.method, "target": subject.target})
 
         def lay_order() -> None:
+            if case.inside is not None:
+                hold_parents(branch.facts.root, case.inside[0])
             replace_file(order, request.encode(), durability=Durability.NONE, mode=0o644)
 
         sending = send_in(branch, case, watch, stage, lay_order)
