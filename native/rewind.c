@@ -35,6 +35,7 @@
 #include "tracker/userfault.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -118,14 +119,22 @@ static bool have_writes_noted(void)
 	return reason ? refuse("%s", reason) : begin_tracking_anew();
 }
 
+static bool write_what_was_seen(const char *directory)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof path, "%s/rewind.look", directory);
+	return write_look(path) || refuse("what was seen of it cannot be written");
+}
+
 /* All that is seen of it, and it is not changed by that but for its stack, which is put back. */
-static bool look_first(void)
+static bool look_first(const char *directory)
 {
 	const char *reason;
 
 	process.uffd = process.pagemap = process.pages = process.runs = -1;
 	process.handle = (int)syscall(SYS_pidfd_open, process.pid, 0);
-	if (process.handle < 0 || setns(process.handle, CLONE_NEWIPC))
+	if (process.handle < 0 || setns(process.handle, CLONE_NEWIPC) || !go_to_process())
 		return refuse("it is gone");
 	reason = find_what_is_borrowed(&process);
 	if (reason)
@@ -133,7 +142,7 @@ static bool look_first(void)
 	if (!find_gadget())
 		return refuse("no code in it keeps an answer");
 	return take_over() && take_stop_away() && has_no_ipc() && look() && copy_reference() && look_afterwards() &&
-	       (write_look("rewind.look") || refuse("what was seen of it cannot be written"));
+	       write_what_was_seen(directory);
 }
 
 static bool keep_reference(const char *directory)
@@ -167,7 +176,7 @@ static bool is_comparable(void)
 static bool stop_and_compare(void)
 {
 	for (int i = 0;; i++) {
-		if (stop_all() && is_comparable())
+		if (seize_all() && stop_all() && is_comparable())
 			return true;
 		let_go();
 		if (i == TRIES)
@@ -292,7 +301,7 @@ int main(int argc, char **argv)
 	setpriority(PRIO_PROCESS, 0, BEFORE_OTHERS); /* the service stands still for it */
 	if (chdir(argv[1]) || (listener = listen_here()) < 0)
 		return end_with("nothing can be made in the branch's directory");
-	if (!look_first() || (argc == 4 && !find_wall_clock(atoll(argv[3]))))
+	if (!look_first(argv[1]) || (argc == 4 && !find_wall_clock(atoll(argv[3]))))
 		return end_with(refusal);
 	puts("looked");
 	fflush(stdout);
