@@ -28,13 +28,13 @@ while True:
 
 
 def test_no_request_is_cut_off(relive: Relive) -> None:
-    """Of a new connection, and of two kept ones."""
-    listen, port = free_port(), free_port()
-    options = ["--every", "request", "--listen", f"127.0.0.1:{listen}", "--upstream", f"127.0.0.1:{port}"]
+    """Of a new connection, and of two kept ones; the proxy takes the service's own port."""
+    port = free_port()
+    options = ["--every", "request", "--listen", f"127.0.0.1:{port}"]
     relive("run", "--detach", "--name", "waits", *options, "--", str(PYTHON), "-c", SERVICE, str(port))
 
     def connection() -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", listen, timeout=30)
+        return http.client.HTTPConnection("127.0.0.1", port, timeout=30)
 
     def commits() -> int:
         return len([one for one in relive.commits("waits") if one["trigger"] == "request"])

@@ -44,9 +44,10 @@ class PacketSpool:
     Args:
         program: ``relive-capture``.
         directory: emptied.
+        network: a process in whose network namespace packets are taken; 0: this one's. That process may end, the namespace stays.
     """
 
-    def __init__(self, program: Path, directory: Path, port: int) -> None:
+    def __init__(self, program: Path, directory: Path, port: int, *, network: int = 0) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         for old in directory.glob("*.packets"):
             old.unlink()
@@ -61,7 +62,7 @@ class PacketSpool:
         self._progress = memoryview(self._map).cast("Q")
         try:
             self._process = subprocess.Popen(
-                [program, "/proc/self/ns/net", directory, str(port)],
+                [program, f"/proc/{network or 'self'}/ns/net", directory, str(port)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
             )
