@@ -4,10 +4,10 @@
         --capture FILE --relay FILE [--network PID] [--hang-after SECONDS] [--body-limit BYTES] [--keep-bytes BYTES]
         [--keep-seconds SECONDS]
 
-``--capture`` is ``relive-capture``, which takes the packets, ``--relay`` the library that follows the connections of plain HTTP/1
-(``_sights``); any other is followed by Python. ``--network`` is a process in whose network namespace they are taken. ``--upstream`` is where the service itself listens, and
-``--listen`` the same. The recording has the proxy's events, with the times of the packets. Nothing in the way of a request waits
-for this process, whatever becomes of it, so no request can be held.
+``--capture`` is ``relive-capture``, which takes the packets, in the network namespace of the process ``--network``, by default in
+its own. ``--relay`` is the library that follows the connections of plain HTTP/1 (``_sights``); any other is followed by Python.
+``--upstream`` is where the service itself listens, and ``--listen`` the same. The recording has the proxy's events, with the times
+of the packets. Nothing in the way of a request waits for this process, whatever becomes of it, so no request can be held.
 
 It records later than things happen: by less than 0.1 s where it keeps up. It runs at a lower priority than the service (``NICE``);
 while much waits for it, at the same. Where more comes than it can take, packets are lost, and a note in the recording says so at
@@ -51,6 +51,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from relive.errors import CapsuleStartFailed, ReliveError
+from relive.kernel.namespaces import Namespace, namespace_id
 from relive.proxies.control import ControlHub, ControlLink, error_reply
 from relive.proxies.ingress._observed_traffic import ObservedTraffic
 from relive.proxies.ingress._segments import Segment
@@ -58,7 +59,6 @@ from relive.proxies.ingress._sightings import ConnectionTable, Crossed, read_cro
 from relive.proxies.ingress._sights import Sights, Verdict
 from relive.proxies.ingress._spool import Block, PacketSpool
 from relive.proxies.ingress.options import ProxyOptions, parse_options
-from relive.kernel.namespaces import Namespace, namespace_id
 from relive.proxies.listeners import bind_control, split_address
 from relive.proxies.running import run
 from relive.recording.events import EventKind
