@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import socket
+
+import pytest
 
 from support.ports import free_port
 from support.waiting import eventually
@@ -58,5 +61,9 @@ def test_no_request_is_cut_off(relive: Relive) -> None:
         fresh.close()
     for one in kept:
         one.close()
+    with pytest.raises(
+        ConnectionRefusedError
+    ):  # it listens at one address, and so does who takes its connections
+        socket.create_connection(("127.0.0.2", port)).close()
     eventually(lambda: commits() >= before + 9, "commits")
     assert relive("incidents") == []
