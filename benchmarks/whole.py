@@ -202,9 +202,11 @@ class Running:
         """Wait until what records beside the way, at a lower priority, has recorded all; a proxy says so at once."""
         if self.life is None or not (self.life / "proxy.sock").exists():
             return
+        directory = os.open(self.life, os.O_PATH)  # its name may be too long for a socket's
         with socket.socket(socket.AF_UNIX) as line, line.makefile("rwb") as lines:
             line.settimeout(60)
-            line.connect(str(self.life / "proxy.sock"))
+            line.connect(f"/proc/self/fd/{directory}/proxy.sock")
+            os.close(directory)
             lines.write(b'{"op":"catch-up","id":"all"}\n')
             lines.flush()
             for said in lines:
