@@ -19,7 +19,7 @@ __all__ = ["Block", "PacketSpool"]
 _HEADER = struct.Struct("=IIII")  # magic, bytes, packets, lost
 _MAGIC = 0x4B4C4250
 _FILE_BYTES = 32 << 20  # a file that is larger is followed by the next
-_WRITTEN, _READ, _UNTIL = range(3)  # of struct progress
+_WRITTEN, _READ, _UNTIL, _ANEW = range(4)  # of struct progress
 _PROGRESS_BYTES = 4096
 _BLOCK_BYTES = 1 << 20
 
@@ -109,6 +109,8 @@ class PacketSpool:
     def blocks(self) -> Iterator[Block]:
         """Those that are there, each once; what is taken is deleted."""
         while self.waiting:
+            if self._progress[_ANEW] == self._progress[_READ]:
+                self._offset = 0
             if self._offset >= _FILE_BYTES:
                 os.close(self._file)
                 (self._directory / f"{self._number}.packets").unlink(missing_ok=True)
