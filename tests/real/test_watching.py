@@ -60,6 +60,9 @@ def test_failures_inside_are_seen_with_frames_and_committed_before_death(service
         one["kind"] for one in told["timeline"]["rows"]
     }
 
+    replayed = service("replay", str(raised["number"]), "--pace", "fast")
+    assert [run["verdict"]["kind"] for run in replayed["runs"]] == ["reproduced"], replayed
+
     def panicked() -> object:
         service.ask("/say?PANIC")
         return service.incidents("log")
