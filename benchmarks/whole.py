@@ -7,7 +7,7 @@ Sides, each a service of its own that is asked while the others have nothing to 
 
 - ``bare``: without Relive.
 - ``commits``: in a capsule that records nothing, a commit each ``--every`` seconds.
-- ``requests``: its requests recorded by the proxy before it.
+- ``requests``: its requests recorded, beside their way; ``proxy``: by a proxy in it.
 - ``egress``: what it asks of others recorded at its border (its clients pass there, too).
 - ``inside``: the recorder in its Python processes.
 - ``recorded``: these three at once.
@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import shutil
 import socket
@@ -48,6 +49,7 @@ from proxy import NODE_APP
 
 from relive.agent.control.client import ask_agent
 from relive.kernel.sockdiag import listening_ports
+from relive.model.capsule import CaptureWay
 
 _PYTHON = """
 import os, random, sqlite3, threading, time
@@ -82,10 +84,10 @@ _NAME = "whole"
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What is turned on. ``None`` for ``options``: without Relive."""
+    """What is turned on. ``None`` for ``options``: without Relive; for ``capture``: requests are not recorded."""
 
     options: tuple[str, ...] | None
-    proxy: bool = False
+    capture: CaptureWay | None = None
     commits: bool = False
 
 
@@ -93,11 +95,12 @@ _PLAIN, _EVERYTHING = ("--no-recorder",), ("--recorder", "--record-egress")
 _SIDES = {
     "bare": Side(None),
     "commits": Side(_PLAIN, commits=True),
-    "requests": Side(_PLAIN, proxy=True),
+    "requests": Side(_PLAIN, CaptureWay.BESIDE),
+    "proxy": Side(_PLAIN, CaptureWay.PROXY),
     "egress": Side((*_PLAIN, "--record-egress")),
     "inside": Side(("--recorder",)),
-    "recorded": Side(_EVERYTHING, proxy=True),
-    "all": Side(_EVERYTHING, proxy=True, commits=True),
+    "recorded": Side(_EVERYTHING, CaptureWay.BESIDE),
+    "all": Side(_EVERYTHING, CaptureWay.BESIDE, commits=True),
 }
 
 
@@ -195,6 +198,21 @@ class Running:
                 ticks += sum(int(word) for word in fields[11:15])
         return ticks / os.sysconf("SC_CLK_TCK")
 
+    def catch_up(self) -> None:
+        """Wait until what records beside the way, at a lower priority, has recorded all; a proxy says so at once."""
+        if self.life is None or not (self.life / "proxy.sock").exists():
+            return
+        directory = os.open(self.life, os.O_PATH)  # its name may be too long for a socket's
+        with socket.socket(socket.AF_UNIX) as line, line.makefile("rwb") as lines:
+            line.settimeout(60)
+            line.connect(f"/proc/self/fd/{directory}/proxy.sock")
+            os.close(directory)
+            lines.write(b'{"op":"catch-up","id":"all"}\n')
+            lines.flush()
+            for said in lines:
+                if json.loads(said).get("id") == "all":
+                    return
+
     def megabytes(self) -> float:
         """Memory of Relive's processes beside it (PSS)."""
         found = 0.0
@@ -223,9 +241,11 @@ def running(place: Lab, name: str, service: Service, side: Side) -> Iterator[Run
             process.wait()
         return
     words = ["--every", "never", *side.options, *(["--user", service.user] if service.user else [])]
-    if side.proxy:
+    if side.capture is CaptureWay.PROXY:
         port = free_port()
-        words += ["--listen", f"127.0.0.1:{port}", "--upstream", str(inner)]
+        words += ["--upstream", str(inner)]
+    if side.capture is not None:
+        words += ["--listen", f"127.0.0.1:{port}"]
     relive(place, "run", "--detach", "--name", name, *words, "--", *service.command(inner))
     try:
         wait_until(lambda: _answers(service, port), f"{name} answers")
@@ -282,8 +302,10 @@ class Commits:
 
 
 def _bytes_in(directory: Path) -> int:
+    """But for packets that wait for their recorder, which are removed when it has read them."""
     found = 0
-    for where, _, names in os.walk(directory):
+    for where, below, names in os.walk(directory):
+        below[:] = [name for name in below if name != "packets"]
         for name in names:
             with contextlib.suppress(FileNotFoundError):
                 found += (Path(where) / name).stat().st_size
@@ -307,6 +329,7 @@ def _one(
         seen = service.ask(
             there.port, answer, connections, options.every if side.commits else options.seconds
         )
+    there.catch_up()
     p50, p99, longest = seen.percentiles(0.5, 0.99, 1.0)
     recorded, stored = _bytes_in(home.capsules) - recorded, _bytes_in(home.store) - stored
     return {
@@ -333,11 +356,11 @@ def measure(place: Lab, name: str, service: Service, options: argparse.Namespace
             tuple[object, ...], Running
         ] = {}  # sides that differ by their commits alone have the same
         for number, side in enumerate(sides.values()):
-            if (side.options, side.proxy) not in started:
+            if (side.options, side.capture) not in started:
                 made = running(place, f"{_NAME}-{name}-{number}", service, side)
-                started[side.options, side.proxy] = stack.enter_context(made)
+                started[side.options, side.capture] = stack.enter_context(made)
         for side in sides.values():
-            there = started[side.options, side.proxy]
+            there = started[side.options, side.capture]
             if side.commits:  # the first holds all memory
                 with Commits(there, 0.2).taken():
                     service.ask(there.port, "small", 1, 0.3)
@@ -345,7 +368,7 @@ def measure(place: Lab, name: str, service: Service, options: argparse.Namespace
         for _ in range(options.rounds):
             for case in cases:
                 for kind, side in sides.items():
-                    there = started[side.options, side.proxy]
+                    there = started[side.options, side.capture]
                     found[case][kind].append(_one(place, service, there, side, case, options))
     return [
         _row(name, case, kind, rounds, of_case["bare"])

@@ -7,7 +7,8 @@
  *
  * The kernel puts packets into a ring of blocks (packet(7), TPACKET_V3). Each block that is full, or BLOCK_MS old, is appended to
  * DIRECTORY/N.packets behind a header (struct header), and one byte is written to standard output, without waiting. A file that is larger
- * than FILE_BYTES is followed by the next. Who reads them deletes them. In DIRECTORY/progress, which is shared memory (struct progress), the
+ * than FILE_BYTES is followed by the next. Who reads them deletes them. A block before which all was read begins its file anew, since
+ * pages that are cached cost less than further ones. In DIRECTORY/progress, which is shared memory (struct progress), the
  * reader says how far it is: while more than SPOOL_BYTES wait for it, blocks stay in the ring, and when that is full the kernel drops
  * packets. How many it dropped is in the header of the first block after them; if none comes, in that of an empty one.
  *
@@ -62,6 +63,7 @@ struct progress {
 	volatile uint64_t written; /* bytes since this process began, headers included */
 	volatile uint64_t read;    /* of them, by the reader */
 	volatile uint64_t until;   /* CLOCK_REALTIME [ns]: every packet before that is among those written, or was dropped */
+	volatile uint64_t anew;    /* as `written`: the block that follows there is the first of its file again */
 };
 
 static const char *directory;
@@ -207,6 +209,14 @@ static bool open_file(void)
 	return true;
 }
 
+static void begin_anew(void)
+{
+	if (file < 0 || !file_bytes || progress->read != progress->written || lseek(file, 0, SEEK_SET) < 0)
+		return;
+	file_bytes = 0;
+	progress->anew = progress->written;
+}
+
 static void tell(void)
 {
 	(void)!write(STDOUT_FILENO, "", 1);
@@ -219,6 +229,7 @@ static void append(const void *data, uint32_t bytes, uint32_t packets, uint32_t 
 	struct iovec parts[] = {{&header, sizeof header}, {(void *)data, bytes}};
 	ssize_t whole = (ssize_t)(sizeof header + bytes), done;
 
+	begin_anew();
 	if (!open_file() || (done = writev(file, parts, 2)) != whole) {
 		if (file >= 0 && ftruncate(file, (off_t)file_bytes) == 0)
 			lseek(file, (off_t)file_bytes, SEEK_SET);

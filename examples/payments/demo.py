@@ -124,8 +124,8 @@ def newest_incident(known: set[int], *, times: int) -> int:
 
 def play(times: int, every: str) -> int:
     """The whole story; returns the exit status."""
-    outer, inner = free_port(), free_port()
-    url = f"http://127.0.0.1:{outer}"
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
     data = Path("/var/tmp/relive-demo-payments")
     os.environ["PAYMENTS_DATA"] = str(data)
     shutil.rmtree(data, ignore_errors=True)
@@ -139,11 +139,11 @@ def play(times: int, every: str) -> int:
         "--app-dir",
         str(HERE),
         "--port",
-        str(inner),
+        str(port),
         "--log-level",
         "warning",
     ]
-    capsule = ["--name", NAME, "--every", every, "--listen", f"127.0.0.1:{outer}", "--upstream", str(inner)]
+    capsule = ["--name", NAME, "--every", every, "--listen", f"127.0.0.1:{port}"]
     run(relive(), "run", "--detach", *capsule, "--", *service)
     try:
         wait_until_ready(url)
@@ -171,7 +171,7 @@ def play(times: int, every: str) -> int:
     finally:
         run(relive(), "stop", NAME, ok=(0, 3, 9), show=False)
     say("The service is ended now. Its commits and the incident stay, and can be looked at:")
-    tell_what_next(number, inner)
+    tell_what_next(number, port)
     return min(verdict, 1)
 
 

@@ -118,7 +118,7 @@ def main() -> int:
         "--max-requests", type=int, default=15_000, help="give up after this many (default: %(default)s)"
     )
     parser.add_argument(
-        "--max-seconds", type=float, default=180, help="give up after this long (default: %(default)s)"
+        "--max-seconds", type=float, default=420, help="give up after this long (default: %(default)s)"
     )
     parser.add_argument("--stop-at-first-failure", action="store_true", help="stop at the first 5xx answer")
     parser.add_argument("--seed", type=int, help="make the same choices again (default: others each time)")

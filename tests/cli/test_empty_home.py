@@ -90,8 +90,8 @@ SNAPSHOTS = {
         "! Remedy: `relive log` lists commits, `relive tag` the tags\n"
         "= 3"
     ),
-    ("run", "--listen", "1:2", "--", "true"): (
-        "! Error: --listen and --upstream go together (usage)\n! Remedy: give both, or neither\n= 2"
+    ("run", "--upstream", "2", "--", "true"): (
+        "! Error: --upstream needs --listen (usage)\n! Remedy: say at which ADDR:PORT clients connect\n= 2"
     ),
     ("run", "--egress", "beside", "--", "true"): (
         "! Error: --egress beside needs --record-egress (usage)\n! Remedy: give both, or neither\n= 2"

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -115,6 +116,23 @@ def test_a_request_is_recorded_with_the_client_that_the_service_sees(
     (one,) = capture.exchanges()
     assert (one.request_head, one.status, one.answer_body()) == (GET, 200, b"ok")
     assert one.client == "{}:{}".format(*client.sock.getsockname())
+
+
+def test_packets_that_were_read_make_room_for_others_in_their_file(
+    played: PlayedService, capture: RunningCapture
+) -> None:
+    client = capture.client()
+    served = played.accept()
+    for number in range(5):
+        client.send(GET)
+        served.expect(GET)
+        served.send(OK)
+        client.expect(OK)
+        assert len(capture.exchanges()) == number + 1
+    packets = capture.directory.parent / "packets"
+    written = int.from_bytes((packets / "progress").read_bytes()[:8], sys.byteorder)
+    (file,) = packets.glob("*.packets")
+    assert 0 < file.stat().st_size < written
 
 
 def test_a_failing_answer_is_told(played: PlayedService, capture: RunningCapture) -> None:

@@ -70,7 +70,7 @@ def same_again(relive: Relive, *what: str) -> None:
 
 def run(relive: Relive, directory: Path, port: int) -> None:
     directory.mkdir()
-    options = ("--detach", "--name", "attended", "--every", "never", "--capture", "beside")
+    options = ("--detach", "--name", "attended", "--every", "never")
     listen = ("--listen", f"127.0.0.1:{port}")
     relive(
         "run", *options, *listen, "--", str(PYTHON), str(SERVICES / "attended.py"), str(port), str(directory)
@@ -143,10 +143,11 @@ def test_a_service_that_runs_is_recorded_from_the_middle_of_its_connections_on(
         stdout=subprocess.DEVNULL,
     )
     eventually(lambda: _answers(client.connection), "it answers")
-    options = ("--name", "attended", "--every", "never", "--capture", "beside", "--record", str(port))
+    options = ("--name", "attended", "--every", "never", "--record", str(port))
     begun = relive("watch", f"pid:{process.pid}", *options)
     request.addfinalizer(lambda: relive.say("stop", "attended"))
     assert begun["listen"] == f"0.0.0.0:{port}"
+    assert [one["capture"] for one in relive("ps")] == ["beside"]
 
     def is_recorded() -> bool:
         client("/kept")

@@ -46,7 +46,7 @@ def gateway(start: Callable[..., Process]) -> Callable[[float], dict[str, str]]:
 def test_the_second_try_asks_for_nothing_and_the_replay_shows_it_without_any_server(
     relive: Relive, servers: dict[str, str], gateway: Callable[[float], dict[str, str]]
 ) -> None:
-    outer, inner = free_port(), free_port()
+    port = free_port()
     options = [
         "--detach",
         "--name",
@@ -56,13 +56,13 @@ def test_the_second_try_asks_for_nothing_and_the_replay_shows_it_without_any_ser
         "--pause-share",
         "100",
         "--listen",
-        f"127.0.0.1:{outer}",
+        f"127.0.0.1:{port}",
     ]
-    service = [str(UVICORN), "app:app", "--app-dir", str(EXAMPLE), "--port", str(inner)]
+    service = [str(UVICORN), "app:app", "--app-dir", str(EXAMPLE), "--port", str(port)]
     environment = servers | gateway(0.1)
-    relive("run", *options, "--upstream", str(inner), "--", *service, environment=environment)
-    ask(outer, "/products")
-    command = [sys.executable, str(EXAMPLE / "traffic.py"), "--url", f"http://127.0.0.1:{outer}"]
+    relive("run", *options, "--", *service, environment=environment)
+    ask(port, "/products")
+    command = [sys.executable, str(EXAMPLE / "traffic.py"), "--url", f"http://127.0.0.1:{port}"]
     told = subprocess.run(command, capture_output=True, text=True, check=False)
     assert told.returncode == 1, told.stdout + told.stderr
     assert re.search(r"^500 after .*: POST /checkout/c\d+$", told.stdout, re.MULTILINE)

@@ -35,7 +35,7 @@ def test_the_older_plan_that_was_applied_last_is_found_and_comes_back(
     relive: Relive, store_port: int
 ) -> None:
     environment = {"PLANS_REDIS": str(store_port)}
-    outer, inner = free_port(), free_port()
+    port = free_port()
     options = [
         "--detach",
         "--name",
@@ -45,12 +45,12 @@ def test_the_older_plan_that_was_applied_last_is_found_and_comes_back(
         "--pause-share",
         "100",
         "--listen",
-        f"127.0.0.1:{outer}",
+        f"127.0.0.1:{port}",
     ]
-    service = [str(UVICORN), "app:app", "--app-dir", str(EXAMPLE), "--port", str(inner)]
-    relive("run", *options, "--upstream", str(inner), "--", *service, environment=environment)
-    ask(outer, "/endpoints")
-    command = [sys.executable, str(EXAMPLE / "traffic.py"), "--url", f"http://127.0.0.1:{outer}"]
+    service = [str(UVICORN), "app:app", "--app-dir", str(EXAMPLE), "--port", str(port)]
+    relive("run", *options, "--", *service, environment=environment)
+    ask(port, "/endpoints")
+    command = [sys.executable, str(EXAMPLE / "traffic.py"), "--url", f"http://127.0.0.1:{port}"]
     told = subprocess.run(command, capture_output=True, text=True, check=False)
     assert told.returncode == 1, told.stdout + told.stderr
     found = re.search(r"GET /resolve/(\S+)", told.stdout)

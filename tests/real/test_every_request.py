@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import socket
+
+import pytest
 
 from support.ports import free_port
 from support.waiting import eventually
@@ -28,13 +31,13 @@ while True:
 
 
 def test_no_request_is_cut_off(relive: Relive) -> None:
-    """Of a new connection, and of two kept ones."""
-    listen, port = free_port(), free_port()
-    options = ["--every", "request", "--listen", f"127.0.0.1:{listen}", "--upstream", f"127.0.0.1:{port}"]
+    """Of a new connection, and of two kept ones; the proxy takes the service's own port."""
+    port = free_port()
+    options = ["--every", "request", "--listen", f"127.0.0.1:{port}"]
     relive("run", "--detach", "--name", "waits", *options, "--", str(PYTHON), "-c", SERVICE, str(port))
 
     def connection() -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", listen, timeout=30)
+        return http.client.HTTPConnection("127.0.0.1", port, timeout=30)
 
     def commits() -> int:
         return len([one for one in relive.commits("waits") if one["trigger"] == "request"])
@@ -58,5 +61,9 @@ def test_no_request_is_cut_off(relive: Relive) -> None:
         fresh.close()
     for one in kept:
         one.close()
+    with pytest.raises(
+        ConnectionRefusedError
+    ):  # it listens at one address, and so does who takes its connections
+        socket.create_connection(("127.0.0.2", port)).close()
     eventually(lambda: commits() >= before + 9, "commits")
     assert relive("incidents") == []

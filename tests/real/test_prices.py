@@ -46,13 +46,12 @@ def servers() -> Iterator[dict[str, str]]:
 
 def started(relive: Relive, source: Path, servers: dict[str, str]) -> int:
     """Run the service; returns the port at which it is asked."""
-    outer, inner = free_port(), free_port()
+    port = free_port()
     options = ["--detach", "--name", "prices", "--record-egress", "--every", "1s", "--pause-share", "100"]
-    where = ["--listen", f"127.0.0.1:{outer}", "--upstream", str(inner)]
-    command = [str(NODE), str(source / "server.js"), str(inner)]
-    relive("run", *options, *where, "--", *command, environment=servers)
-    ask(outer, "/price/sku-40")
-    return outer
+    command = [str(NODE), str(source / "server.js"), str(port)]
+    relive("run", *options, "--listen", f"127.0.0.1:{port}", "--", *command, environment=servers)
+    ask(port, "/price/sku-40")
+    return port
 
 
 def asked_while_locked(port: int, sku: str, database: str) -> int:

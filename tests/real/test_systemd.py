@@ -127,10 +127,13 @@ def test_whoever_kills_the_command_kills_the_service_and_it_starts_again(host):
     host("stop", "again")
 
 
-def test_a_socket_of_systemd_reaches_the_service_and_a_commit(host):
+def test_a_socket_of_systemd_reaches_an_adopted_service_and_a_commit_and_is_recorded_beside_the_way(host):
     port = free_port()
     host.write("served.socket", f"[Unit]\nDefaultDependencies=no\n[Socket]\nListenStream=127.0.0.1:{port}\n")
-    host.under_relive("served", f"{PYTHON} {SERVICE}", "Type=notify", "UMask=0027", "LimitNOFILE=777")
+    host.unit("served", "Type=notify", "UMask=0027", "LimitNOFILE=777", f"ExecStart={PYTHON} {SERVICE}")
+    adopted = host.relive("adopt", "served", "--every", "never", "--listen", f"127.0.0.1:{port}")
+    assert adopted.returncode == 0, adopted.stderr
+    host("daemon-reload")
     host("start", "served.socket")
 
     def answer() -> str:
@@ -142,9 +145,13 @@ def test_a_socket_of_systemd_reaches_the_service_and_a_commit(host):
     assert answer() == "hello"
     assert host.relive("commit", "served").returncode == 0
     assert answer() == "hello"
+    eventually(lambda: "carried no HTTP/1" in host.relive("ps").stderr, "its connections are recorded")
+    (listed,) = json.loads(host.relive("ps", "--json").stdout)
+    assert (listed["capture"], listed["listen"]) == ("beside", f"127.0.0.1:{port}")
     given = json.loads(host.said("served")[0])
     assert (given["sockets"], given["umask"], given["nofile"]) == ("1", 0o027, [777, 777])
     host("stop", "served.socket", "served.service")
+    host.relive("release", "served")
 
 
 def test_a_service_that_tells_nothing_is_ready_when_it_was_executed(host):

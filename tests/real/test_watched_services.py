@@ -15,10 +15,11 @@ import pytest
 
 from relive.kernel import procfs
 from relive.kernel.sklookup import PASSED
+from relive.proxies.ingress.options import CAPTURE
 from support.ports import free_port
 from support.waiting import eventually
 
-from .harness import PYTHON, SERVICES, Load, Process, Refused, Relive, ask
+from .harness import PYTHON, SERVICES, TOOLS, Load, Process, Refused, Relive, ask
 
 Start = Callable[..., Process]
 
@@ -43,8 +44,10 @@ class Attended:
         eventually(lambda: self.ask("/"), "it answers")
         self.target = f"pid:{self.process.pid}"
 
-    def watch(self, *options: str, every: str = "never") -> dict[str, Any]:
-        return dict(self.relive("watch", self.target, "--name", "attended", "--every", every, *options))
+    def watch(self, *options: str, every: str = "never", **how: Any) -> dict[str, Any]:
+        return dict(
+            self.relive("watch", self.target, "--name", "attended", "--every", every, *options, **how)
+        )
 
     def ask(self, path: str, port: int | None = None) -> str:
         """The answer to a request on a connection of its own; raises OSError without one."""
@@ -147,7 +150,7 @@ def test_its_port_is_taken_in_the_middle_of_traffic_and_given_back(service: Atte
     before = http.client.HTTPConnection("127.0.0.1", service.port, timeout=20)
     assert answer_of(before, "/").split()[1] == "127.0.0.1"
     with contextlib.closing(before), Load(lambda: service.ask("/")) as load:
-        service.watch("--record", str(service.port))
+        service.watch("--record", str(service.port), "--capture", "proxy")
         eventually(lambda: load.last.split()[1] == PASSED, "new connections are recorded")
         assert answer_of(before, "/").split()[1] == "127.0.0.1"
         first = service.agent()
@@ -171,8 +174,18 @@ def test_its_port_is_taken_in_the_middle_of_traffic_and_given_back(service: Atte
     assert len(service.relive("log", "attended")) == 1
 
 
-def test_a_proxy_that_dies_leaves_the_port_to_the_service(service: Attended) -> None:
-    service.watch("--record", str(service.port))
+def test_a_proxy_that_dies_leaves_the_port_to_the_service(service: Attended, tmp_path: Path) -> None:
+    """Nobody asked for it: packets cannot be taken, as the program for that is not there. That is said."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for tool in TOOLS.iterdir():
+        if tool.name != CAPTURE:
+            (tools / tool.name).symlink_to(tool)
+    begun = service.watch("--record", str(service.port), environment={"RELIVE_TOOLS": str(tools)})
+    why = next(one for one in begun["missing"] if "recording proxy" in one)
+    assert CAPTURE in why
+    listed = service.relive("ps")[0]
+    assert (listed["capture"], listed["notes"]) == ("proxy", [why])
     eventually(lambda: service.ask("/").split()[1] == PASSED, "the port is taken")
     agent = service.agent()
     os.kill(agent, signal.SIGKILL)  # so that nobody starts another
@@ -299,7 +312,7 @@ def test_what_cannot_be_watched_is_refused_with_a_remedy(service: Attended) -> N
         ([service.target, "--every", "request"], "usage", "--record"),
         ([service.target, "--health-url", "ftp://x"], "usage", "400"),
         ([service.target, "--log", "/nowhere"], "usage", "existing"),
-        (["podman:x", "--record", "80"], "usage", "leave"),
+        (["podman:x", "--log", "/dev/null"], "usage", "leave"),
     ):
         with pytest.raises(Refused) as caught:
             service.relive("watch", *words)

@@ -87,7 +87,8 @@ def test_a_unit_is_followed_through_a_restart(host: Host) -> None:
         host.relive("watch", "unit:nobody.service")
     assert caught.value.code == "target-unknown"
     begun = host.relive(
-        "watch", f"unit:{UNIT}", "--every", "never", "--log-pattern", "PANIC", "--record", str(host.port)
+        *("watch", f"unit:{UNIT}", "--every", "never", "--log-pattern", "PANIC"),
+        *("--record", str(host.port), "--capture", "proxy"),
     )
     assert begun["target"] == f"unit:{UNIT}"
     eventually(lambda: host.ask("/").split()[1] == PASSED, "its port is taken")

@@ -27,17 +27,21 @@ def podman(podman_works: None) -> Iterator[WatchedPodman]:
 
 
 @pytest.fixture
-def service(relive: Relive, podman: WatchedPodman) -> Iterator[Service]:
-    made = Service(podman, relive, f"watched-{next(NUMBERS)}")
+def service(relive: Relive, podman: WatchedPodman, request: pytest.FixtureRequest) -> Iterator[Service]:
+    """In the host's network, or that of the parameter."""
+    network = getattr(request, "param", "host")
+    made = Service(podman, relive, f"watched-{next(NUMBERS)}", network=network)
     yield made
     # In this order: a watch that sees its container removed also removes the place of its rings.
     podman.ask("rm", "--force", "--time=0", made.name)
     eventually(lambda: relive("ps") == [], "the watch ends with its container")
 
 
+@pytest.mark.parametrize("service", ["none"], indirect=True)
 def test_failures_inside_are_seen_with_frames_and_committed_before_death(service: Service) -> None:
-    """GIVEN a Python container with the recorder, watched; WHEN a request raises, a line matches and the process reads address 0;
-    THEN each is an incident with the commit at it, and the next start of the container is watched too.
+    """GIVEN a Python container with the recorder and a network of its own, watched; WHEN a request raises, a line matches and the
+    process reads address 0; THEN each is an incident with the commit at it, and the next start of the container, which has another
+    network, is watched and recorded too.
     """
     service.start("--restart=on-failure:5", inside=True)
     begun = service.watch("--log-pattern", "PANIC", every="start")
@@ -55,6 +59,9 @@ def test_failures_inside_are_seen_with_frames_and_committed_before_death(service
     assert {"request-started", "handling-started", "failure"} <= {
         one["kind"] for one in told["timeline"]["rows"]
     }
+
+    replayed = service("replay", str(raised["number"]), "--pace", "fast")
+    assert [run["verdict"]["kind"] for run in replayed["runs"]] == ["reproduced"], replayed
 
     def panicked() -> object:
         service.ask("/say?PANIC")
@@ -76,6 +83,16 @@ def test_failures_inside_are_seen_with_frames_and_committed_before_death(service
         lambda: service.relive.commits(service.name)[0]["id"] not in (own["id"], died["at"]), "its commit"
     )
     assert service.incidents("exit") == []
+    before = service.recorded()
+    assert before["/null"] == 1
+
+    def is_recorded() -> bool:
+        return (
+            service.ask("/price?EUR").startswith("2 ")
+            and service.recorded()["/price?EUR"] > before["/price?EUR"]
+        )
+
+    eventually(is_recorded, "a request in its other network is recorded")
 
 
 def test_the_container_depends_on_neither_agent_nor_watch(service: Service) -> None:

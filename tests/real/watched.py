@@ -5,15 +5,21 @@ Their image has nothing in it: the host's ``/usr`` is mounted into each containe
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
 import shutil
+import socket
 import subprocess
 import tempfile
 import urllib.error
 import urllib.request
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from relive.kernel.namespaces import in_network_of
+from relive.recording import Exchanges, Recording
 from support.ports import free_port
 from support.waiting import eventually
 
@@ -87,10 +93,12 @@ class WatchedDocker:
 class Service:
     """``watched.py`` in a container, with a recording proxy before it once it is watched."""
 
-    def __init__(self, engine: WatchedPodman | WatchedDocker, relive: Relive, name: str) -> None:
+    def __init__(
+        self, engine: WatchedPodman | WatchedDocker, relive: Relive, name: str, *, network: str = "host"
+    ) -> None:
         self.engine, self.name = engine, name
         self.target = f"{engine.name}:{name}"
-        self.relive = relive
+        self.relive, self.network = relive, network
         self.port, self.proxy = free_port(), free_port()
         self.trigger = engine.directory / f"{name}.d" / "trigger"
         self.trigger.parent.mkdir()
@@ -106,12 +114,16 @@ class Service:
         mounts = ["/usr:/usr:ro", f"{SERVICES}:/service:ro", f"{self.trigger.parent}:/var:rw"]
         volumes = [word for mount in mounts for word in ("--volume", mount)]
         command = ["/usr/bin/python3", "-B", "/service/watched.py", str(self.port), "/var/trigger"]
-        how = ["--detach", f"--name={self.name}", "--network=host", *self.engine.options]
+        how = ["--detach", f"--name={self.name}", f"--network={self.network}", *self.engine.options]
         self.engine.run("run", *how, *volumes, *options, IMAGE, *command)
         eventually(lambda: self.ask("/say", port=self.port), f"{self.name} answers")
 
     def watch(self, *options: str, every: str = "never") -> dict[str, Any]:
-        """Begin the watch, with a proxy, and wait until that takes requests."""
+        """Begin the watch, with a proxy where the host reaches its port, and wait until its requests are recorded."""
+        if self.network != "host":
+            begun = self("watch", self.target, "--every", every, "--record", str(self.port), *options)
+            eventually(lambda: self.ask("/say") and self.recorded(), "requests are recorded")
+            return dict(begun)
         upstream = ["--listen", f"127.0.0.1:{self.proxy}", "--upstream", f"127.0.0.1:{self.port}"]
         begun = self("watch", self.target, "--every", every, *upstream, *options)
         eventually(lambda: self.ask("/say"), "the proxy takes requests")
@@ -119,6 +131,8 @@ class Service:
 
     def ask(self, path: str, *, port: int | None = None) -> str:
         """What it answers; by way of the proxy unless a port is given. Raises OSError when it does not answer."""
+        if self.network != "host":
+            return self._ask_within(path)
         address = f"http://127.0.0.1:{port or self.proxy}{path}"
         try:
             with urllib.request.urlopen(address, timeout=_LIMIT) as answer:
@@ -126,6 +140,24 @@ class Service:
         except urllib.error.HTTPError as error:
             with error:
                 return f"status {error.code}"
+
+    def _ask_within(self, path: str) -> str:
+        """In its own network, at its own port."""
+        pid = int(self.engine.state(self.name)["Pid"])
+        if not pid:
+            raise ConnectionRefusedError
+        asking = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_LIMIT)
+        asking.sock = in_network_of(pid, lambda: socket.create_connection(("127.0.0.1", self.port), _LIMIT))
+        with contextlib.closing(asking):
+            asking.request("GET", path)
+            answer = asking.getresponse()
+            body = answer.read().decode()
+        return body if answer.status == 200 else f"status {answer.status}"
+
+    def recorded(self) -> Counter[str]:
+        """How often each target of a request is in the recording."""
+        life = next(self.relive.home.glob(f"capsules/{self.name}/*"))
+        return Counter(one.target for one in Exchanges(Recording(life / "recording")).begun_in(0, 1 << 60))
 
     def incidents(self, kind: str) -> list[dict[str, Any]]:
         """Those of a kind, the oldest first."""

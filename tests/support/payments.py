@@ -49,10 +49,9 @@ def payments_home() -> Iterator[Payments]:
 
 
 def _failed(relive: Relive, data: Path) -> Payments:
-    outer, inner = free_port(), free_port()
-    url = f"http://127.0.0.1:{outer}"
-    proxied = ["--listen", f"127.0.0.1:{outer}", "--upstream", str(inner)]
-    service = [sys.executable, "-m", "uvicorn", "slowed_payments:app", "--port", str(inner)]
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    service = [sys.executable, "-m", "uvicorn", "slowed_payments:app", "--port", str(port)]
     relive(
         *(
             "run",
@@ -61,7 +60,7 @@ def _failed(relive: Relive, data: Path) -> Payments:
             "payments",
             "--every",
             "never",
-            *proxied,
+            *("--listen", f"127.0.0.1:{port}"),
             "--",
             *service,
         ),
@@ -76,7 +75,7 @@ def _failed(relive: Relive, data: Path) -> Payments:
         lambda: [one for one in relive.incidents() if one["exception"].startswith("KeyError")],
         "the failure is an incident",
     )
-    return Payments(relive, "payments", url, inner, found[-1]["number"])
+    return Payments(relive, "payments", url, port, found[-1]["number"])
 
 
 def _answers(customer: httpx.Client) -> bool:

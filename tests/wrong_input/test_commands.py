@@ -38,7 +38,7 @@ def taken_port() -> Iterator[int]:
         ("--memory", "-5M"),
         ("--name", "a/b"),
         ("--name", ".."),
-        ("--listen", "127.0.0.1:8000"),
+        ("--upstream", "8001"),
         ("--listen", "nowhere", "--upstream", "8001"),
         ("--listen", "127.0.0.1:99999", "--upstream", "8001"),
         ("--user", "nobody-of-that-name"),

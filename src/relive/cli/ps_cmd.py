@@ -47,6 +47,7 @@ def _target_value(one: RunningTarget) -> dict[str, object]:
         "name": one.called,
         "pid": one.pid,
         "listen": one.listen or "",
+        "capture": one.capture,
         "recording": one.recording,
         "command": one.command,
         "pace": one.pace.model_dump() if one.pace is not None else None,

@@ -5,14 +5,10 @@ from __future__ import annotations
 from relive.cli.terminal import AsJson, Terminal
 from relive.cli.wish_options import from_wish
 from relive.config import load_settings
-from relive.model.capsule import CaptureWay
 from relive.operations.watching import WatchWish
 from relive.operations.watching import watch as begin
 
 __all__ = ["watch"]
-
-
-_WHAT = {CaptureWay.PROXY: "new connections", CaptureWay.BESIDE: "requests"}
 
 
 @from_wish(WatchWish, arguments=("target",))
@@ -22,9 +18,9 @@ def watch(wish: WatchWish, as_json: AsJson = False) -> None:
     Returns at once; an agent of its own goes on watching, through restarts of a container or unit, and to the end of a process.
     What is watched depends on none of it. `relive stop` ends the watch, and it runs on.
 
-    `--record PORT` records a service's requests without pointing clients elsewhere: new connections to its port reach the recording
-    proxy, those that exist are left alone, and should the proxy end, connections reach the service again. With `--capture beside`
-    the port is not taken: its packets are read, also those of connections that exist.
+    `--record PORT` records its requests from the packets of its port, also on connections that exist; nobody is pointed elsewhere.
+    With `--capture proxy` or `--every request` new connections to a service's port reach a recording proxy instead, those that
+    exist are left alone, and should the proxy end, connections reach the service again.
     """
     terminal = Terminal(as_json=as_json)
     begun = begin(load_settings(), wish, terminal)
@@ -34,7 +30,7 @@ def watch(wish: WatchWish, as_json: AsJson = False) -> None:
         where = (
             f"; clients go to {begun.listen}"
             if wish.record is None
-            else f"; {_WHAT[wish.capture]} to {begun.listen} are recorded"
+            else f"; requests to {begun.listen} are recorded"
         )
     terminal.status(f"{begun.target} is watched{where}.")
     for sentence in begun.missing:

@@ -188,10 +188,10 @@ def check_name(name: str) -> str:
 
 
 class CaptureWay(StrEnum):
-    """How the requests of a service are recorded: by a proxy in their way, or from packets, beside it."""
+    """How the requests of a service are recorded: from packets, beside their way, or by a proxy in it."""
 
-    PROXY = "proxy"
     BESIDE = "beside"
+    PROXY = "proxy"
 
 
 class EgressWay(StrEnum):
@@ -213,7 +213,8 @@ class CapsuleSpec(Value):
         listen: where the recording proxy listens, and upstream: the service's own port; both or none. Where requests are recorded
             beside their way both are where the service itself listens.
         capture: how requests are recorded, if they are.
-        stands_in: the proxy takes connections to ``upstream`` itself (see ``proxies.ingress.takeover``); of a watched service only.
+        stands_in: the proxy takes connections to the service's own port, at ``listen`` (see ``proxies.ingress.takeover``).
+        hindrance: why there is a proxy that nobody asked for; None: there is none.
         hang_after: seconds without an answer after which a request counts as hanging; None: no limit.
         memory: bytes of memory the capsule may use; None: no limit.
         user: name of the user the service runs as; None: the caller.
@@ -237,6 +238,7 @@ class CapsuleSpec(Value):
     upstream: tuple[str, int] | None = None
     capture: CaptureWay = CaptureWay.PROXY
     stands_in: bool = False
+    hindrance: str | None = None
     hang_after: float | None = None
     memory: int | None = None
     user: str | None = None

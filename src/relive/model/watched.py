@@ -33,11 +33,12 @@ class WatchSpec(BaseModel):
     Attributes:
         listen: where the recording proxy listens, and upstream: where the container is reached from the host; both or none.
         capture: how requests are recorded, if they are; beside their way both are where the service itself listens.
+        hindrance: why there is a proxy that nobody asked for; None: there is none.
         hang_after: seconds without an answer after which a request counts as hanging; None: no limit.
         patterns: regular expressions; a line of output in which one is found is a failure.
         signals: fatal signals are waited for with ptrace.
         health: health checks that nobody runs in time are run by the watch.
-        stands_in: the recording proxy takes the service's own port (``upstream``) from within, and nobody is pointed elsewhere.
+        stands_in: the recording proxy takes the service's own port from within, at ``listen``; nobody is pointed elsewhere.
         health_url: of a service, asked again and again; None: it has no health check.
         log_files: of a service, read for its output beside where its standard streams lead.
         files: of a service, files and directories that each commit holds.
@@ -49,6 +50,7 @@ class WatchSpec(BaseModel):
     listen: tuple[str, int] | None = None
     upstream: tuple[str, int] | None = None
     capture: CaptureWay = CaptureWay.PROXY
+    hindrance: str | None = None
     hang_after: float | None = None
     patterns: list[Annotated[str, AfterValidator(check_pattern)]] = []
     signals: bool = True

@@ -9,13 +9,17 @@ from relive.errors import UsageError
 from relive.model.capsule import CaptureWay, EgressWay, Policy, parse_every
 from relive.operations.operation import Wish
 
-__all__ = ["EVERY", "LISTEN", "ObservedWish", "check_beside", "check_egress", "policy_of"]
+__all__ = ["CAPTURE", "EVERY", "LISTEN", "ObservedWish", "check_egress", "policy_of"]
 
 EVERY = (
     "When to commit: a time such as 30s or 10ms, or change (when it has done something), deploy (when its code has changed), "
     "request, start, never"
 )
-LISTEN = "ADDR:PORT at which a recording proxy listens for the service"
+LISTEN = "ADDR:PORT at which the service listens, or with --upstream a recording proxy for it"
+CAPTURE = (
+    "How its requests are recorded: from the packets of its port, beside their way, or by a proxy in it; default: beside, where "
+    "nothing has to hold them and this host can"
+)
 
 
 class ObservedWish(Wish):
@@ -41,10 +45,7 @@ class ObservedWish(Wish):
     )
     listen: str | None = Field(default=None, description=LISTEN)
     upstream: str | None = Field(default=None, description="Where the proxy reaches it")
-    capture: CaptureWay = Field(
-        default=CaptureWay.PROXY,
-        description="How its requests are recorded: by a proxy in their way, or from the packets of its port, beside it",
-    )
+    capture: CaptureWay | None = Field(default=None, description=CAPTURE)
     hang_after: float | None = Field(
         default=30.0, ge=0.1, description="Seconds without an answer that count as a hang"
     )
@@ -57,22 +58,6 @@ def check_egress(way: EgressWay, *, is_recorded: bool) -> None:
     """Raises UsageError where a way is said of what is not recorded."""
     if way is EgressWay.BESIDE and not is_recorded:
         raise UsageError("--egress beside needs --record-egress", remedy="give both, or neither")
-
-
-def check_beside(wish: ObservedWish) -> None:
-    """Raises UsageError where what is wished cannot be had of packets: they are not held back, nor do they change their goal."""
-    if wish.upstream is not None:
-        raise UsageError(
-            "--upstream is for --capture proxy",
-            cause="recorded beside their way, requests come to the service itself",
-            remedy="leave it out",
-        )
-    if parse_every(wish.every).each_request:
-        raise UsageError(
-            "--every request is for --capture proxy",
-            cause="it holds each request back until the service is committed",
-            remedy="use --capture proxy, or another --every",
-        )
 
 
 def policy_of(settings: Settings, wish: ObservedWish) -> Policy:

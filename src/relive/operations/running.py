@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import socket
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Event
 
@@ -25,16 +26,19 @@ from relive.model.capsule import (
     check_name,
     parse_address,
     parse_data,
+    parse_every,
 )
 from relive.model.limits import parse_limit
 from relive.model.signals import parse_signal
 from relive.model.text import is_number
 from relive.model.token_scope import Scope
 from relive.model.watched import check_pattern
-from relive.operations.observing import ObservedWish, check_beside, check_egress, policy_of
+from relive.operations.observing import ObservedWish, check_egress, policy_of
 from relive.operations.operation import Effect, Face, Faces, Only, Operation, Result, Route, Tool
 from relive.operations.progress import Progress
+from relive.operations.recording_way import RecordingWay, choose_way, told_hindrance
 from relive.operations.respawning import tend_capsules
+from relive.proxies.ingress.hindrance import packets_hindrance
 
 __all__ = [
     "RUN",
@@ -64,7 +68,8 @@ class ServiceWish(ObservedWish):
     )
     name: str | None = Field(default=None, description="Name of the capsule; default: the program's")
     upstream: str | None = Field(
-        default=None, description="The service's own port (or ADDR:PORT); needs --listen"
+        default=None,
+        description="The service's own port (or ADDR:PORT), where a proxy is to listen at --listen instead of it",
     )
     memory: str | None = Field(default=None, description="Most memory for the service, such as 512M")
     user: str | None = Field(default=None, description="User the service runs as; default: the caller")
@@ -92,7 +97,7 @@ class ServiceWish(ObservedWish):
     )
     ready: Ready | None = Field(
         default=None,
-        description="When it is ready: it says so (sd_notify), it was executed, or it listens at --upstream; default: it tells "
+        description="When it is ready: it says so (sd_notify), it was executed, or it listens at its port; default: it tells "
         "systemd itself, and with --detach it listens, or has run for 0.5 s where its port is not known",
     )
     wait: bool = Field(default=True, description="With --detach: return when the service is ready")
@@ -153,31 +158,41 @@ def run(settings: Settings, wish: RunWish, progress: Progress) -> Running:
 
 def check_ports(wish: ServiceWish) -> None:
     """Raises UsageError where what is said of ports cannot be meant."""
-    if wish.capture is CaptureWay.BESIDE:
-        check_beside(wish)
-        if wish.listen is None:
-            raise UsageError("--capture beside needs --listen", remedy="give the service's own ADDR:PORT")
-    elif (wish.listen is None) != (wish.upstream is None):
-        raise UsageError("--listen and --upstream go together", remedy="give both, or neither")
+    if wish.listen is None:
+        for given, option in ((wish.upstream, "--upstream"), (wish.capture, "--capture")):
+            if given is not None:
+                raise UsageError(f"{option} needs --listen", remedy="say at which ADDR:PORT clients connect")
+        if wish.ready is Ready.LISTENING:
+            raise UsageError("--ready listening needs --listen", remedy="give the service's own ADDR:PORT")
+    else:
+        _way(wish, lambda: None)
     check_egress(wish.egress, is_recorded=wish.record_egress)
-    if wish.ready is Ready.LISTENING and wish.listen is None:
-        raise UsageError("--ready listening needs --upstream", remedy="give --listen and --upstream")
+
+
+def _way(wish: ServiceWish, hindrance: Callable[[], str | None]) -> RecordingWay:
+    holds = parse_every(wish.every).each_request
+    return choose_way(wish.capture, has_upstream=wish.upstream is not None, holds=holds, hindrance=hindrance)
 
 
 def spec_of(
     settings: Settings, wish: ServiceWish, directory: Path, environment: Mapping[str, str]
 ) -> CapsuleSpec:
     """The capsule that is wished; raises UsageError."""
-    upstream = wish.listen if wish.capture is CaptureWay.BESIDE else wish.upstream
+    way, listen, upstream = RecordingWay(CaptureWay.PROXY), None, None
+    if wish.listen is not None:
+        way = _way(wish, lambda: packets_hindrance(settings.tools_path))
+        listen, upstream = _places(wish.listen, wish.upstream, way)
     return CapsuleSpec(
         name=check_name(wish.name or Path(wish.command[0]).name),
         command=wish.command,
         directory=str(directory),
         environment=dict(environment),
         policy=policy_of(settings, wish),
-        listen=parse_address(wish.listen) if wish.listen else None,
-        upstream=parse_address(upstream) if upstream else None,
-        capture=wish.capture,
+        listen=listen,
+        upstream=upstream,
+        capture=way.capture,
+        stands_in=way.stands_in,
+        hindrance=way.hindrance,
         hang_after=wish.hang_after,
         memory=_parse_size(wish.memory) if wish.memory else None,
         user=wish.user,
@@ -193,6 +208,31 @@ def spec_of(
     )
 
 
+def _places(listen: str, upstream: str | None, way: RecordingWay) -> tuple[tuple[str, int], tuple[str, int]]:
+    """Where clients connect, and where the service listens."""
+    if upstream is not None:
+        return parse_address(listen), parse_address(upstream)
+    host, port = parse_address(listen, default_host="0.0.0.0")  # whichever address it listens at
+    if not way.stands_in:
+        return (host, port), (host, port)
+    taken = _ipv4(host)
+    return (taken, port), ("127.0.0.1" if taken == "0.0.0.0" else taken, port)
+
+
+def _ipv4(host: str) -> str:
+    """At which connections can be taken, ``0.0.0.0`` for all; raises UsageError where there is none."""
+    if host == "::":
+        return "0.0.0.0"
+    try:
+        return str(socket.getaddrinfo(host, None, socket.AF_INET)[0][4][0])
+    except OSError as error:
+        raise UsageError(
+            f"no proxy can take connections to {host}",
+            cause="only those to an IPv4 address can be taken from a service that listens itself",
+            remedy="give an IPv4 address, or --upstream for a proxy at an address of its own",
+        ) from error
+
+
 def replace_umask() -> int:
     """The caller's, which is the service's; Relive's own files must be seen by whoever the service runs as."""
     return os.umask(0o022)
@@ -206,6 +246,8 @@ def report_start(progress: Progress, capsule: Capsule) -> str | None:
     progress.status(f"{facts.spec.name} runs as process {capsule.lead}, life {facts.life}.")
     if facts.spec.record_egress:
         progress.status(_EGRESS[facts.spec.egress])
+    if facts.spec.hindrance is not None:
+        progress.status(told_hindrance(facts.spec.hindrance))
     lacks = replay_lacks(facts.spec.command, inside=facts.spec.inside, border=facts.spec.record_egress)
     if lacks is not None:
         progress.status(lacks)

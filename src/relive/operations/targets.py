@@ -11,11 +11,12 @@ from relive.agent.control.client import ask_agent
 from relive.config import Settings
 from relive.errors import AgentUnreachable, RecordingError, TargetUnknown
 from relive.kernel import procfs
-from relive.model.capsule import LifePaths
+from relive.model.capsule import CaptureWay, LifePaths
 from relive.model.pace import PaceState
 from relive.model.protection import Trouble
 from relive.operations.operation import Result
 from relive.operations.progress import Progress
+from relive.operations.recording_way import told_hindrance
 from relive.operations.respawning import tend_capsules
 from relive.recording.layout import STATE_OFF, STATE_RECORDING
 from relive.recording.reader import Recording
@@ -35,7 +36,8 @@ class RunningTarget(Result):
     Attributes:
         kind: "capsule", "container", "process" or "unit".
         name: of a watch, its target; called: what its commits and incidents are filed under.
-        pid: of its service, on the host, 0 where it does not run; listen: HOST:PORT of its proxy, if it has one.
+        pid: of its service, on the host, 0 where it does not run; listen: HOST:PORT at which its clients are recorded, if they are.
+        capture: "beside" where their requests are recorded from packets, "proxy" where one is in their way, None: they are not.
         recording: "on"; "off" while there is no room on the disk, and requests are answered unrecorded; "no-proxy" while none runs;
             None: its requests are not recorded.
         pace: how often it is committed by the clock; None: it is not, or not yet.
@@ -49,6 +51,7 @@ class RunningTarget(Result):
     life: str
     pid: int
     listen: str | None
+    capture: CaptureWay | None = None
     recording: str | None = None
     command: list[str]
     started_wall_ns: int
@@ -72,7 +75,7 @@ def list_targets(settings: Settings, progress: Progress) -> list[RunningTarget]:
 
 def _capsule(one: Capsule) -> RunningTarget:
     facts, pace, status = one.facts, _pace(one.paths), _status(one.paths)
-    notes = _notes(facts.spec.name, pace, status)
+    notes = _notes(facts.spec.name, pace, facts.spec.hindrance, status)
     if len(one.strays) > 1:
         notes.append(
             f"Not committed: its first process has ended and left {len(one.strays)} daemons, and a commit is of one tree. "
@@ -84,6 +87,7 @@ def _capsule(one: Capsule) -> RunningTarget:
         life=one.paths.directory.name,
         pid=one.lead if procfs.exists(one.lead) else next(iter(one.heads()), 0),
         listen=_address(facts.spec.listen),
+        capture=facts.spec.capture if facts.spec.listen is not None else None,
         recording=_recording(one.paths) if facts.spec.listen is not None else None,
         command=list(facts.spec.command),
         started_wall_ns=facts.started_wall_ns,
@@ -144,12 +148,13 @@ def _watched(watch: Watch) -> RunningTarget:
         called=facts.name,
         life=facts.id,
         pid=int(status.get("pid", 0)),
-        listen=_address(facts.spec.upstream if facts.spec.stands_in else facts.spec.listen),
-        recording=_recording(watch.paths) if facts.spec.upstream is not None else None,
+        listen=_address(facts.spec.listen),
+        capture=facts.spec.capture if facts.spec.listen is not None else None,
+        recording=_recording(watch.paths) if facts.spec.listen is not None else None,
         command=facts.command,
         started_wall_ns=moment(facts.began),
         pace=pace,
-        notes=_notes(watch.target, pace, status),
+        notes=_notes(watch.target, pace, facts.spec.hindrance, status),
         troubles=_troubles(status),
     )
 
@@ -175,8 +180,10 @@ def _troubles(status: dict[str, Any]) -> tuple[Trouble, ...]:
     return tuple(Trouble.model_validate(one) for one in status.get("troubles", ()))
 
 
-def _notes(name: str, pace: PaceState | None, status: dict[str, Any]) -> list[str]:
+def _notes(name: str, pace: PaceState | None, hindrance: str | None, status: dict[str, Any]) -> list[str]:
     notes = pace.notes(name) if pace is not None else []
+    if hindrance is not None:
+        notes.append(told_hindrance(hindrance))
     if unframed := status.get("unframed"):
         those = f"{unframed} connection{'s' if unframed != 1 else ''} carried no HTTP/1: bytes are passed on as they come"
         notes.append(f"{those}, and no request is recorded, committed before, or becomes an incident.")

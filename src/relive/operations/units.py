@@ -14,12 +14,13 @@ from pydantic import Field
 from relive.config import Settings
 from relive.errors import HostIncapable, PermissionMissing, UnitUnfit, UsageError
 from relive.kernel.atomic_write import Durability, replace_file
-from relive.model.capsule import EgressWay, check_name, parse_address, parse_every
+from relive.model.capsule import CaptureWay, EgressWay, check_name, parse_address, parse_every
 from relive.model.limits import KINDS
 from relive.model.token_scope import Scope
-from relive.operations.observing import EVERY, LISTEN, check_egress
+from relive.operations.observing import CAPTURE, EVERY, LISTEN, check_egress
 from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool, Wish
 from relive.operations.progress import Progress
+from relive.operations.recording_way import choose_way
 from relive.units.dropin import DropInOptions, capsule_name, drop_in, is_untouched, remarks
 from relive.units.systemctl import load_unit, reload_and_restart, unit_name
 from relive.units.unitfile import read_service
@@ -46,8 +47,10 @@ class AdoptWish(UnitWish):
     every: str = Field(default="30s", description=EVERY)
     listen: str | None = Field(default=None, description=LISTEN)
     upstream: str | None = Field(
-        default=None, description="The service's own port (or ADDR:PORT); needs --listen"
+        default=None,
+        description="The service's own port (or ADDR:PORT), where a proxy is to listen at --listen instead of it",
     )
+    capture: CaptureWay | None = Field(default=None, description=CAPTURE)
     record_egress: bool = Field(
         default=False, description="Record at its border what the service asks of others"
     )
@@ -90,8 +93,7 @@ def adopt(settings: Settings, wish: AdoptWish, _progress: Progress) -> UnitChang
         UnitUnfit: its service cannot be run so, or somebody edited the drop-in.
         UsageError: an option has no meaning.
     """
-    if (wish.listen is None) != (wish.upstream is None):
-        raise UsageError("--listen and --upstream go together", remedy="give both, or neither")
+    _check_ports(wish)
     unit = unit_name(wish.unit)
     path = _path(unit)
     loaded = load_unit(unit)
@@ -132,6 +134,20 @@ def release(_settings: Settings, wish: ReleaseWish, _progress: Progress) -> Unit
         with contextlib.suppress(OSError):  # somebody else's drop-ins are there
             path.parent.rmdir()
     return _change(unit, path, present, None, [], restart=wish.restart, dry_run=wish.dry_run)
+
+
+def _check_ports(wish: AdoptWish) -> None:
+    if wish.listen is None:
+        for given, option in ((wish.upstream, "--upstream"), (wish.capture, "--capture")):
+            if given is not None:
+                raise UsageError(f"{option} needs --listen", remedy="say at which ADDR:PORT clients connect")
+        return
+    choose_way(
+        wish.capture,
+        has_upstream=wish.upstream is not None,
+        holds=parse_every(wish.every).each_request,
+        hindrance=lambda: None,  # that is asked at each start
+    )
 
 
 def _as_told(soft: int, hard: int) -> tuple[str, str]:
@@ -184,6 +200,8 @@ def _options(wish: AdoptWish) -> list[str]:
         if value is not None:
             parse_address(value)
             options += [name, value]
+    if wish.capture is not None:
+        options += ["--capture", wish.capture.value]
     check_egress(wish.egress, is_recorded=wish.record_egress)
     return [*options, "--record-egress", "--egress", wish.egress] if wish.record_egress else options
 

@@ -13,16 +13,18 @@ from relive.kernel import procfs
 from relive.model.capsule import CaptureWay, check_name, parse_address
 from relive.model.token_scope import Scope
 from relive.model.watched import WatchSpec, check_pattern
-from relive.operations.observing import ObservedWish, check_beside, policy_of
+from relive.operations.observing import ObservedWish, policy_of
 from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool
 from relive.operations.progress import Progress
+from relive.operations.recording_way import RecordingWay, choose_way, told_hindrance
 from relive.operations.targets import tend
+from relive.proxies.ingress.hindrance import packets_hindrance
 from relive.watching.engines import engine_named, engine_of
 from relive.watching.launch import begin_watch, upstream_of
 from relive.watching.life import living_watches
 from relive.watching.options import creation_options
 from relive.watching.processes.answering import check_url
-from relive.watching.processes.port import listening_place, place_of
+from relive.watching.processes.port import listening_place, place_of, taken_address
 from relive.watching.processes.running import is_python
 from relive.watching.state import ContainerState
 
@@ -48,7 +50,10 @@ class WatchWish(ObservedWish):
     signals: bool = Field(default=True, description="Commit at fatal signals, before the process dies")
     health: bool = Field(default=True, description="Run its health check where nobody does in time")
     record: int | None = Field(
-        default=None, ge=1, le=65535, description="A service's own port, whose new connections are recorded"
+        default=None,
+        ge=1,
+        le=65535,
+        description="Its own port, in its own network, whose requests are recorded",
     )
     log: list[Path] = Field(
         default=[],
@@ -105,24 +110,21 @@ def watch(settings: Settings, wish: WatchWish, progress: Progress) -> Watching:
         raise UsageError("--upstream is for --listen", remedy="give both, or neither")
     if wish.record is not None and wish.listen is not None:
         raise UsageError("--record and --listen are two ways to one recording", remedy="give one of them")
-    listen = parse_address(wish.listen) if wish.listen is not None else None
-    upstream = None
-    if listen is not None:
-        upstream = parse_address(wish.upstream) if wish.upstream is not None else upstream_of(state)
-    is_beside = wish.capture is CaptureWay.BESIDE
-    if is_beside:
-        check_beside(wish)
-        if wish.record is None:
-            raise UsageError("--capture beside needs --record", remedy="give the service's own port")
-        listen = upstream = listening_place(state, wish.record)
-    elif wish.record is not None:
-        listen, upstream = ("127.0.0.1", 0), place_of(state, wish.record)
     policy = policy_of(settings, wish)
-    if policy.each_request and listen is None:
+    if wish.listen is None and wish.record is None and policy.each_request:
         raise UsageError(
             "--every request is for --listen or --record",
             remedy="give --listen or --record, or another --every",
         )
+    if wish.record is None and (wish.capture is CaptureWay.BESIDE or (wish.capture and wish.listen is None)):
+        raise UsageError(f"--capture {wish.capture} needs --record", remedy="give the service's own port")
+    way = choose_way(
+        wish.capture,
+        has_upstream=wish.record is None,
+        holds=policy.each_request,
+        hindrance=lambda: packets_hindrance(settings.tools_path),
+    )
+    listen, upstream = _places(wish, state, way)
     spec = WatchSpec(
         policy=policy,
         listen=listen,
@@ -131,8 +133,9 @@ def watch(settings: Settings, wish: WatchWish, progress: Progress) -> Watching:
         patterns=[check_pattern(one) for one in wish.log_pattern],
         signals=wish.signals,
         health=wish.health,
-        capture=wish.capture,
-        stands_in=wish.record is not None and not is_beside,
+        capture=way.capture,
+        stands_in=way.stands_in,
+        hindrance=way.hindrance,
         health_url=check_url(wish.health_url) if wish.health_url is not None else None,
         log_files=[str(_there(path, "--log")) for path in wish.log],
         files=[str(_there(path, "--files")) for path in wish.files],
@@ -142,8 +145,9 @@ def watch(settings: Settings, wish: WatchWish, progress: Progress) -> Watching:
     begun = begin_watch(settings, engine, state, spec)
     missing = []
     if listen is None:
-        how = "--record PORT takes" if engine.name in _SERVICES else "--listen puts a recording proxy before"
-        missing.append(f"Requests are not recorded: {how} its port.")
+        missing.append("Requests are not recorded: --record PORT reads the packets of its port.")
+    if way.hindrance is not None:
+        missing.append(told_hindrance(way.hindrance))
     if engine.name in _SERVICES:
         missing += _not_seen(state)
     elif not state.has_recorder:
@@ -158,25 +162,41 @@ def watch(settings: Settings, wish: WatchWish, progress: Progress) -> Watching:
         target=begun.target,
         id=state.id,
         pid=state.pid,
-        listen="{}:{}".format(*(upstream if spec.stands_in and upstream is not None else listen))
-        if listen is not None
-        else None,
+        listen="{}:{}".format(*listen) if listen is not None else None,
         inside=state.has_recorder,
         missing=missing,
     )
 
 
-def _refuse_for_containers(wish: WatchWish) -> None:
-    if (
-        wish.name is not None
-        or wish.record is not None
-        or wish.log
-        or wish.health_url is not None
-        or wish.files
-    ):
+def _places(
+    wish: WatchWish, state: ContainerState, way: RecordingWay
+) -> tuple[tuple[str, int] | None, tuple[str, int] | None]:
+    """Where clients connect, and where the service listens; raises as ``watch``."""
+    if wish.listen is not None:
+        upstream = parse_address(wish.upstream) if wish.upstream is not None else upstream_of(state)
+        return parse_address(wish.listen), upstream
+    if wish.record is None:
+        return None, None
+    is_service = state.target is not None
+    if way.capture is CaptureWay.BESIDE:
+        if not is_service and not state.is_running:  # it will listen where it will have its network
+            return ("0.0.0.0", wish.record), ("0.0.0.0", wish.record)
+        place = listening_place(state, wish.record)
+        return place, place
+    if not is_service:
         raise UsageError(
-            "--name, --record, --log, --health-url and --files are for pid: and unit: targets",
-            cause="a container has a name, a log, a health check and its files; --listen puts a proxy before its port",
+            f"{state.name}: no proxy can take a container's own port",
+            cause=way.hindrance or "--capture proxy and --every request need one",
+            remedy="use --listen ADDR:PORT, and point clients there",
+        )
+    return taken_address(state, wish.record), place_of(state, wish.record)
+
+
+def _refuse_for_containers(wish: WatchWish) -> None:
+    if wish.name is not None or wish.log or wish.health_url is not None or wish.files:
+        raise UsageError(
+            "--name, --log, --health-url and --files are for pid: and unit: targets",
+            cause="a container has a name, a log, a health check and its files",
             remedy="leave them out",
         )
 

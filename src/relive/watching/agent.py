@@ -78,7 +78,13 @@ class ContainerAgent:
         has_port = service.facts.spec.has_front
         self._port = PublicPort(settings, service.facts.spec, paths) if has_port else None
         self._recorder = ProxySupervisor(
-            settings, service, self._committer, self._tasks, self._hear_proxy, has_front=has_port
+            settings,
+            service,
+            self._committer,
+            self._tasks,
+            self._hear_proxy,
+            has_front=has_port,
+            has_starts=True,
         )
         self._supervisor = Supervisor(settings, paths)
         self._bounding = Bounding([*paths.logs, paths.agent_log], settings.output_keep)
@@ -185,6 +191,7 @@ class ContainerAgent:
     async def _watch_start(self, state: ContainerState) -> ContainerState | None:
         """Watch one start to its end; returns how the container was after it, None when the watch is to end."""
         start = self._start = ContainerStart(self._common(), state)
+        await self._recorder.attend(state.pid)
         await asyncio.to_thread(self._dumper.begin, state.pid)
         self._keeper.learn()
         self._log.info("watching a start", pid=state.pid, started=state.started)
@@ -200,6 +207,7 @@ class ContainerAgent:
             return after
         finally:
             await start.close()
+            await self._recorder.leave()
 
     def _common(self) -> Common:
         look = self._drain.drain if self._drain is not None else None

@@ -107,6 +107,7 @@ def service_of(watch: Watch, state: ContainerState | None = None) -> Capsule:
         stands_in=spec.stands_in,
         upstream=spec.upstream,
         capture=spec.capture,
+        hindrance=spec.hindrance,
         hang_after=spec.hang_after,
         inside=watch.facts.rings is not None,
     )

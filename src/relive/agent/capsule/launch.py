@@ -43,7 +43,7 @@ def launch(
             remedy="run it with sudo",
         )
     _check_unused(settings, spec.name)  # its own port is taken then, which would hide the reason
-    if spec.listen is not None:
+    if spec.listen is not None and (spec.has_front or handed is None or not handed.sockets):
         check_port(spec.listen)
     with sole_start(settings.capsules / spec.name):
         return _launch(settings, spec, handed or InheritedDescriptors(), prepare)

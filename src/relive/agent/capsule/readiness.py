@@ -21,7 +21,7 @@ _POLL = 0.02  # [s]
 
 
 class Ready(StrEnum):
-    """When a service is ready: it says so itself (sd_notify), it was executed, or it listens at --upstream."""
+    """When a service is ready: it says so itself (sd_notify), it was executed, or it listens at its port."""
 
     SERVICE = "service"
     STARTED = "started"
@@ -33,7 +33,7 @@ def listens(capsule: Capsule) -> bool:
     spec, init = capsule.facts.spec, capsule.facts.init
     if spec.upstream is None or spec.upstream[1] not in listening_ports(init):
         return False
-    if spec.capture is CaptureWay.BESIDE:
+    if spec.stands_in or spec.capture is CaptureWay.BESIDE:
         return capsule.paths.proxy_socket.exists()
     return spec.listen is None or spec.listen[1] in listening_ports()
 

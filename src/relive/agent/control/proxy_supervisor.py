@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +17,7 @@ from relive.agent.commits.protection import retry_pause
 from relive.agent.control.background import BackgroundTasks
 from relive.agent.control.supervised_process import ProcessSupervisor
 from relive.config import Settings
+from relive.kernel.namespaces import Namespace, namespace_id
 from relive.model.capsule import CaptureWay
 from relive.model.commit import Trigger
 from relive.proxies.ingress.options import CAPTURE, RELAY
@@ -25,7 +25,6 @@ from relive.proxies.ingress.options import CAPTURE, RELAY
 __all__ = ["ProxySupervisor"]
 
 _DAY = 86400.0  # [s]
-_SOON = 0.5  # [s] somebody waits for the agent's state
 
 
 class ProxySupervisor:
@@ -34,6 +33,7 @@ class ProxySupervisor:
     Args:
         on_trouble: called with each message of the proxy about a failing request (see ``relive.proxies.ingress.proxy``).
         has_front: somebody keeps the public port, or soon will; None: if somebody does now.
+        has_starts: what is observed starts again and again, each time maybe in another network: see ``attend`` and ``leave``.
     """
 
     def __init__(
@@ -45,6 +45,7 @@ class ProxySupervisor:
         on_trouble: Callable[[dict[str, Any]], None],
         *,
         has_front: bool | None = None,
+        has_starts: bool = False,
     ) -> None:
         self._settings = settings
         self._capsule = capsule
@@ -58,8 +59,11 @@ class ProxySupervisor:
         self._not_before = 0.0
         self.proxy = committer.proxy = self._make_proxy()
         spec = capsule.facts.spec
+        self._begun = asyncio.Event()  # packets can be taken: it is known in which network
         if spec.capture is CaptureWay.BESIDE and spec.upstream is not None:
             committer.beside = spec.upstream[1]
+        if committer.beside is None or not has_starts:
+            self._begun.set()
 
     async def run(self) -> None:
         """Keep a proxy running as long as the capsule lives; returns at once when nothing is to be recorded."""
@@ -67,29 +71,58 @@ class ProxySupervisor:
             return
         if self._capsule.facts.spec.policy.each_request:
             self._tasks.start_guarded("requests", self._commit_before_requests)
-        await self.proxy.run(lambda: self._capsule.is_alive)
+        while self._capsule.is_alive:
+            await self._begun.wait()
+            await self.proxy.run(lambda: self._capsule.is_alive and self._begun.is_set())
+
+    async def attend(self, pid: int) -> None:
+        """A start of what is observed has begun, ``pid`` its first process: packets are taken in its network from now on.
+
+        A recorder that outlived an earlier agent, or an earlier start, goes on where it is in that network.
+        """
+        if self.proxy is None or self._committer.beside is None:
+            return
+        try:
+            network = namespace_id(pid, Namespace.NETWORK)
+        except OSError:  # it has ended
+            return
+        is_own = network == namespace_id("self", Namespace.NETWORK)
+        self.proxy.options = self._options() + ([] if is_own else ["--network", str(pid)])
+        if (await self.proxy.status()).get("network", network) != network:
+            await self.proxy.end()
+        self._begun.set()
+
+    async def leave(self) -> None:
+        """A start has ended: nobody stays in a network of its own, which would stay for that alone."""
+        if self.proxy is not None and "--network" in self.proxy.options:
+            self._begun.clear()
+            await self.proxy.end()
 
     def _make_proxy(self) -> ProcessSupervisor | None:
         spec, paths = self._capsule.facts.spec, self._capsule.paths
         if spec.listen is None:
             return None
-        assert spec.upstream is not None
         is_beside = spec.capture is CaptureWay.BESIDE
         return ProcessSupervisor(
             "the recorder of packets" if is_beside else "the recording proxy",
             "relive.proxies.ingress.capture" if is_beside else "relive.proxies.ingress.proxy",
-            self._common_options(spec.listen, spec.upstream)
-            + (self._capture_options() if is_beside else self._proxy_options()),
+            self._options(),
             paths.proxy_socket,
             paths.agent_log,
             self._heard,
             may_fork=self._settings.fork_server,
         )
 
-    def _common_options(self, listen: tuple[str, int], upstream: tuple[str, int]) -> list[str]:
+    def _options(self) -> list[str]:
+        is_beside = self._capsule.facts.spec.capture is CaptureWay.BESIDE
+        return self._common_options() + (self._capture_options() if is_beside else self._proxy_options())
+
+    def _common_options(self) -> list[str]:
         spec, paths = self._capsule.facts.spec, self._capsule.paths
+        assert spec.listen is not None
+        assert spec.upstream is not None
         options = [
-            *("--listen", written_address(listen), "--upstream", written_address(upstream)),
+            *("--listen", written_address(spec.listen), "--upstream", written_address(spec.upstream)),
             *("--recording", str(paths.recording), "--control", str(paths.proxy_socket)),
             *(
                 "--body-limit",
@@ -174,10 +207,7 @@ class ProxySupervisor:
 
         ``unframed``: connections that carried no HTTP/1; ``gaps``: places at which packets are missing.
         """
-        link, status = self.proxy.link if self.proxy is not None else None, {}
-        if link is not None:
-            with contextlib.suppress(ConnectionError, TimeoutError):
-                status = await link.ask("status", _SOON)
+        status = await self.proxy.status() if self.proxy is not None else {}
         return {"unframed": int(status.get("unframed", 0)), "gaps": int(status.get("gaps", 0))}
 
     async def end(self) -> None:

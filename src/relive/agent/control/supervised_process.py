@@ -25,6 +25,7 @@ from relive.forkserver.starting import ForkedProcess, fork_module, module_comman
 __all__ = ["ProcessSupervisor"]
 
 _TRIES = 100
+_SOON = 0.5  # [s] somebody waits for the agent's state
 _END_LIMIT = 12.0  # [s] it lets what is under way end first
 
 
@@ -126,6 +127,20 @@ class ProcessSupervisor:
                 stderr=log_file,
                 start_new_session=True,
             )
+
+    async def status(self) -> dict[str, Any]:
+        """What it says of itself, also one that outlived an earlier agent; nothing where none says so at once."""
+        has_own = self.link is not None and self.link.is_open
+        link = self.link if has_own else await self._connect(lambda _message: None)
+        if link is None:
+            return {}
+        try:
+            return await link.ask("status", _SOON)
+        except (ConnectionError, TimeoutError):
+            return {}
+        finally:
+            if not has_own:
+                await link.close()
 
     async def end(self) -> None:
         """End it; it lets what is under way end first."""

@@ -71,7 +71,7 @@ def _show_nothing(wish: IncidentsWish) -> None:
         return
     st.info(
         "Nothing has failed yet. Run a service under Relive, and what fails in it appears here:  \n"
-        "`relive run --name pay --listen 127.0.0.1:8000 --upstream 8001 -- uvicorn app:app --port 8001`",
+        "`relive run --name pay --listen 127.0.0.1:8000 -- uvicorn app:app --port 8000`",
         icon=":material/check_circle:",
     )
 

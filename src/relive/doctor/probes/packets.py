@@ -1,4 +1,4 @@
-"""Packets of a port taken from the kernel (AF_PACKET), by the program that ``--capture beside`` uses."""
+"""Packets of a port taken from the kernel (AF_PACKET), by the program that recording beside the way uses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["packets"]
 
 _WITHIN = 2.0  # [s]
 _SAID = b"a byte of which a copy is taken"
-_KERNEL = "use a kernel with CONFIG_PACKET, or leave out `--capture beside`: a proxy records as well"
+_KERNEL = "use a kernel with CONFIG_PACKET; without it a proxy in their way records requests"
 
 
 def packets(context: ProbeContext) -> ProbeResult:

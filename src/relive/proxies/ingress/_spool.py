@@ -19,7 +19,7 @@ __all__ = ["Block", "PacketSpool"]
 _HEADER = struct.Struct("=IIII")  # magic, bytes, packets, lost
 _MAGIC = 0x4B4C4250
 _FILE_BYTES = 32 << 20  # a file that is larger is followed by the next
-_WRITTEN, _READ, _UNTIL = range(3)  # of struct progress
+_WRITTEN, _READ, _UNTIL, _ANEW = range(4)  # of struct progress
 _PROGRESS_BYTES = 4096
 _BLOCK_BYTES = 1 << 20
 
@@ -44,9 +44,10 @@ class PacketSpool:
     Args:
         program: ``relive-capture``.
         directory: emptied.
+        network: a process in whose network namespace packets are taken; 0: this one's. That process may end, the namespace stays.
     """
 
-    def __init__(self, program: Path, directory: Path, port: int) -> None:
+    def __init__(self, program: Path, directory: Path, port: int, *, network: int = 0) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         for old in directory.glob("*.packets"):
             old.unlink()
@@ -61,7 +62,7 @@ class PacketSpool:
         self._progress = memoryview(self._map).cast("Q")
         try:
             self._process = subprocess.Popen(
-                [program, "/proc/self/ns/net", directory, str(port)],
+                [program, f"/proc/{network or 'self'}/ns/net", directory, str(port)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
             )
@@ -108,6 +109,8 @@ class PacketSpool:
     def blocks(self) -> Iterator[Block]:
         """Those that are there, each once; what is taken is deleted."""
         while self.waiting:
+            if self._progress[_ANEW] == self._progress[_READ]:
+                self._offset = 0
             if self._offset >= _FILE_BYTES:
                 os.close(self._file)
                 (self._directory / f"{self._number}.packets").unlink(missing_ok=True)

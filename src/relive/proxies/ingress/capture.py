@@ -1,13 +1,13 @@
 """The recorder beside the way: reads a service's requests off the packets of its port, and carries nothing.
 
     python -m relive.proxies.ingress.capture --listen ADDR:PORT --upstream ADDR:PORT --recording DIR --control UNIXSOCKET
-        --capture FILE --relay FILE [--hang-after SECONDS] [--body-limit BYTES] [--keep-bytes BYTES]
+        --capture FILE --relay FILE [--network PID] [--hang-after SECONDS] [--body-limit BYTES] [--keep-bytes BYTES]
         [--keep-seconds SECONDS]
 
-``--capture`` is ``relive-capture``, which takes the packets, ``--relay`` the library that follows the connections of plain HTTP/1
-(``_sights``); any other is followed by Python. ``--upstream`` is where the service itself listens, and
-``--listen`` the same. The recording has the proxy's events, with the times of the packets. Nothing in the way of a request waits
-for this process, whatever becomes of it, so no request can be held.
+``--capture`` is ``relive-capture``, which takes the packets, in the network namespace of the process ``--network``, by default in
+its own. ``--relay`` is the library that follows the connections of plain HTTP/1 (``_sights``); any other is followed by Python.
+``--upstream`` is where the service itself listens, and ``--listen`` the same. The recording has the proxy's events, with the times
+of the packets. Nothing in the way of a request waits for this process, whatever becomes of it, so no request can be held.
 
 It records later than things happen: by less than 0.1 s where it keeps up. It runs at a lower priority than the service (``NICE``);
 while much waits for it, at the same. Where more comes than it can take, packets are lost, and a note in the recording says so at
@@ -44,12 +44,14 @@ import contextlib
 import ipaddress
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from relive.errors import CapsuleStartFailed, ReliveError
+from relive.kernel.namespaces import Namespace, namespace_id
 from relive.proxies.control import ControlHub, ControlLink, error_reply
 from relive.proxies.ingress._observed_traffic import ObservedTraffic
 from relive.proxies.ingress._segments import Segment
@@ -90,8 +92,7 @@ class PacketRecorder:
         self.loop = loop
         self.hub = ControlHub(self)
         host, port = split_address(options.upstream)
-        address = ipaddress.ip_address(host)
-        own = None if address.is_unspecified else address.packed
+        own = _own_address(host)
         try:
             self.traffic = ObservedTraffic(options, loop, self.hub, on_trouble=_say)
             self.sights = Sights(
@@ -103,7 +104,10 @@ class PacketRecorder:
             ) from error
         self.writer = self.traffic.observed
         self.table = ConnectionTable(self.traffic, own, self.sights)
-        self._spool = PacketSpool(options.capture, options.recording.parent / "packets", port)
+        self._network = namespace_id(options.network or "self", Namespace.NETWORK)
+        self._spool = PacketSpool(
+            options.capture, options.recording.parent / "packets", port, network=options.network
+        )
         self._lost = 0
         self._begins_again = self.writer.last_seq > 0  # what came while there was none is missing
         self._stop = asyncio.Event()
@@ -244,6 +248,7 @@ class PacketRecorder:
             "gaps": self.table.gaps + self._begins_again,
             "waiting": self._spool.waiting,
             "capture": self._spool.pid,
+            "network": self._network,
         }
 
     # Life
@@ -404,6 +409,13 @@ class PacketRecorder:
             self.writer.flush_all()
             self.sights.look_for_hangs(round(limit * 1e9), round(now * 1e9))
             self.traffic.hear_relay()
+
+
+def _own_address(host: str) -> bytes | None:
+    """Where the service listens, packed; None for all addresses, and for a name of several."""
+    named = {info[4][0] for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+    address = ipaddress.ip_address(str(named.pop()).partition("%")[0])
+    return None if named or address.is_unspecified else address.packed
 
 
 def _be_nice(value: int) -> None:

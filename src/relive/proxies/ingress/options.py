@@ -25,10 +25,11 @@ class ProxyOptions:
         body_limit: bytes kept of each body, and of each direction of a stream.
         keep_bytes, keep_seconds: bounds of the recording's size and age; None keeps everything.
         logs: files whose sizes are recorded with requests; they need not exist yet.
-        stand_in: the upstream's own port is taken; ``listen`` then says nothing.
+        stand_in: the upstream's own port is taken; ``listen`` then says at which address, ``0.0.0.0``: at all of them.
         front: where the listener is given away (``native/init/front.h``); None: the proxy binds its own.
         relay: ``relay_library.so``, by which plain HTTP/1 is carried; None: all of it is carried by Python.
-        capture: ``relive-capture``, by which packets are taken; of ``capture`` only.
+        capture: ``relive-capture``, by which packets are taken; network: a process in whose network they are, 0: this one. Both of
+            ``capture`` only.
     """
 
     listen: str
@@ -46,6 +47,7 @@ class ProxyOptions:
     front: Path | None = None
     relay: Path | None = None
     capture: Path | None = None
+    network: int = 0
 
 
 def parse_options(arguments: Sequence[str]) -> ProxyOptions:
@@ -67,6 +69,7 @@ def parse_options(arguments: Sequence[str]) -> ProxyOptions:
     parser.add_argument("--front", type=Path, metavar="UNIXSOCKET")
     parser.add_argument("--relay", type=Path, metavar="FILE")
     parser.add_argument("--capture", type=Path, metavar="FILE")
+    parser.add_argument("--network", type=int, default=0, metavar="PID")
     parser.add_argument("--log", action="append", default=[], dest="logs", metavar="FILE")
     values = vars(parser.parse_args(arguments))
     return ProxyOptions(**values | {"logs": tuple(values["logs"])})

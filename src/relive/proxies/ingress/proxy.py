@@ -279,8 +279,9 @@ class Proxy:
                     listener.close()  # it is the same
 
     def _stand_in(self) -> StandIn:
-        host, port = split_address(self.options.upstream)
-        return StandIn((host, port), everywhere=host == "127.0.0.1")
+        host, _ = split_address(self.options.listen)
+        port = split_address(self.options.upstream)[1]
+        return StandIn((host, port), everywhere=host == "0.0.0.0")
 
     async def _drain(self) -> None:
         end = self.loop.time() + DRAIN_SECONDS

@@ -27,13 +27,14 @@ class StandIn:
         listeners: sockets to accept from; they stay open after ``give_back``, for what has come before.
 
     Args:
-        upstream: where the service listens: its address and port, ``127.0.0.1`` if it listens at all of them.
+        place: where the service listens: its IPv4 address and port.
+        everywhere: it listens at all addresses.
 
     Raises:
         HostIncapable: this kernel does not let anybody stand in.
     """
 
-    def __init__(self, upstream: tuple[str, int], *, everywhere: bool) -> None:
+    def __init__(self, place: tuple[str, int], *, everywhere: bool) -> None:
         self.listeners = [_listener(socket.AF_INET, "127.0.0.1")]
         six = None
         if everywhere:
@@ -41,14 +42,12 @@ class StandIn:
                 six = _listener(socket.AF_INET6, "::1")
                 self.listeners.append(six)
         try:
-            self._taking = Taking(
-                "0.0.0.0" if everywhere else upstream[0], upstream[1], self.listeners[0], six
-            )
+            self._taking = Taking("0.0.0.0" if everywhere else place[0], place[1], self.listeners[0], six)
         except OSError as error:
             for one in self.listeners:
                 one.close()
             raise HostIncapable(
-                f"the recording proxy cannot stand in for port {upstream[1]}",
+                f"the recording proxy cannot stand in for port {place[1]}",
                 cause=f"bpf: {error.strerror}"
                 + (" (Linux 5.9 is needed)" if error.errno == errno.EINVAL else ""),
                 remedy="use --listen ADDR:PORT --upstream ADDR:PORT, and point clients there",

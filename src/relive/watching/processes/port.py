@@ -15,7 +15,7 @@ from relive.kernel import procfs
 from relive.kernel.namespaces import Namespace, namespace_id
 from relive.watching.state import ContainerState
 
-__all__ = ["Listener", "listeners_of", "listening_place", "place_of"]
+__all__ = ["Listener", "listeners_of", "listening_place", "place_of", "shares_network", "taken_address"]
 
 _LISTENS = "0A"
 
@@ -47,6 +47,13 @@ def listeners_of(pid: int) -> list[Listener]:
     return found
 
 
+def taken_address(state: ContainerState, port: int) -> tuple[str, int]:
+    """The IPv4 address at which a proxy takes connections to a service, ``0.0.0.0`` for all: where it listens itself."""
+    addresses = {one.address for one in _own_listeners(state, port)}
+    place = place_of(state, port)
+    return ("0.0.0.0", port) if addresses & {"0.0.0.0", "::"} else place
+
+
 def place_of(state: ContainerState, port: int) -> tuple[str, int]:
     """(address, port) at which a proxy that has taken the port reaches the service.
 
@@ -55,6 +62,13 @@ def place_of(state: ContainerState, port: int) -> tuple[str, int]:
         HostIncapable: it listens in another network.
     """
     addresses = {one.address for one in _own_listeners(state, port)}
+    if not shares_network(state):
+        raise HostIncapable(
+            f"the port of {_named(state)} cannot be taken",
+            cause="it runs in a network namespace of its own",
+            remedy="use --listen ADDR:PORT --upstream ADDR:PORT, and point clients there; without --capture proxy and --every "
+            "request its packets are read",
+        )
     if addresses == {"::"} and _is_free(port):  # for IPv6 only
         addresses = {"::1"}
     if addresses & {"0.0.0.0", "::", "127.0.0.1"}:
@@ -63,35 +77,33 @@ def place_of(state: ContainerState, port: int) -> tuple[str, int]:
     if len(reachable) == 1 and len(addresses) == 1:
         return reachable[0], port
     raise UsageError(
-        f"no proxy can stand in for port {port} of {state.target}",
+        f"no proxy can stand in for port {port} of {_named(state)}",
         cause=f"it listens at {', '.join(sorted(addresses))}, and a proxy reaches it by one IPv4 address",
         remedy="use --listen ADDR:PORT --upstream ADDR:PORT, and point clients there",
     )
 
 
 def listening_place(state: ContainerState, port: int) -> tuple[str, int]:
-    """(address, port) at which a service listens; ``0.0.0.0`` for several addresses, or all.
+    """(address, port) at which a service listens; ``0.0.0.0`` for several addresses, or all, and in a network of its own.
 
     Raises:
         UsageError: it does not listen there, or not alone.
-        HostIncapable: it listens in another network.
     """
     addresses = {one.address for one in _own_listeners(state, port)}
-    only = addresses.pop() if len(addresses) == 1 else "::"
+    only = addresses.pop() if len(addresses) == 1 and shares_network(state) else "::"
     return ("0.0.0.0", port) if only == "::" else (only, port)
+
+
+def shares_network(state: ContainerState) -> bool:
+    """What runs is in the network namespace of this process."""
+    return namespace_id(state.pid, Namespace.NETWORK) == namespace_id("self", Namespace.NETWORK)
 
 
 def _own_listeners(state: ContainerState, port: int) -> list[Listener]:
     """Sockets of a service that listen at a port at which nobody else does."""
     if not state.is_running:
         raise UsageError(
-            f"{state.target} does not run", cause="its port is not known", remedy="start it first"
-        )
-    if namespace_id(state.pid, Namespace.NETWORK) != namespace_id("self", Namespace.NETWORK):
-        raise HostIncapable(
-            f"the port of {state.target} cannot be taken",
-            cause="it runs in a network namespace of its own",
-            remedy="use --listen ADDR:PORT --upstream ADDR:PORT, and point clients there",
+            f"{_named(state)} does not run", cause="its port is not known", remedy="start it first"
         )
     sockets = {inode for pid in procfs.tree_of(state.pid) for inode in _sockets(pid)}
     there = [one for one in listeners_of(state.pid) if one.port == port]
@@ -99,18 +111,22 @@ def _own_listeners(state: ContainerState, port: int) -> list[Listener]:
     if not own:
         known = sorted({one.port for one in listeners_of(state.pid) if one.inode in sockets})
         raise UsageError(
-            f"{state.target} does not listen at port {port}",
+            f"{_named(state)} does not listen at port {port}",
             cause=f"it listens at {', '.join(map(str, known))}" if known else "it listens at no TCP port",
             remedy="name a port that it listens at",
         )
     others = [one.address for one in there if one.inode not in sockets]
     if others:
         raise UsageError(
-            f"port {port} is not {state.target}'s alone",
+            f"port {port} is not {_named(state)}'s alone",
             cause=f"another process listens at {', '.join(others)}",
             remedy="use --listen ADDR:PORT --upstream ADDR:PORT, and point clients there",
         )
     return own
+
+
+def _named(state: ContainerState) -> str:
+    return state.target or state.name
 
 
 def _is_free(port: int) -> bool:
