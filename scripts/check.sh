@@ -15,6 +15,8 @@ check() {
     printf '[check] %s\n' "$name" >&2
     "$@" || failed+=("$name")
 }
+no_conflicts() { ! git grep -nE '^(<{7}|>{7}) '; }
+check "merged" no_conflicts # no marks of a merge that was not finished
 check "ruff check" $bin/ruff check --quiet "${folders[@]}"
 check "ruff format" $bin/ruff format --check --quiet "${folders[@]}"
 check "mypy --strict" $bin/mypy --strict
