@@ -10,7 +10,7 @@ from relive.model.quantities import size
 if TYPE_CHECKING:
     from relive.inspection.java.values import JavaState, JavaThread
     from relive.inspection.node.values import NodeState
-    from relive.inspection.python.values import PythonStacks
+    from relive.inspection.python.values import PythonStacks, PythonWait
     from relive.inspection.runtime_state import RuntimeState
 
 __all__ = ["runtime_lines", "stack_lines"]
@@ -30,7 +30,11 @@ def runtime_lines(told: RuntimeState) -> Iterator[str]:
 
 
 def stack_lines(stacks: PythonStacks) -> Iterator[str]:
-    """All threads and tasks of a Python process with locals, and globals."""
+    """Who waits for whom, all threads and tasks of a Python process with locals, and globals."""
+    if stacks.waits:
+        yield "who waits for whom"
+        yield from (f"  {_wait_words(one)}" for one in stacks.waits)
+        yield ""
     for thread in stacks.threads:
         number = f" ({thread.native})" if thread.native is not None else ""
         yield f"thread {thread.name}{number}"
@@ -39,15 +43,24 @@ def stack_lines(stacks: PythonStacks) -> Iterator[str]:
             yield from (f"    {name} = {value}" for name, value in frame.locals.items())
         yield ""
     for task in stacks.tasks:
-        waits = f", waits for {task.waits_for}" if task.waits_for is not None else ""
-        yield f"task {task.name}{waits}"
-        yield from (f"  {one}" for one in task.coroutines)
+        waits = ", ".join(task.awaits) or task.waits_for
+        yield f"task {task.name}, waits for {waits}" if waits is not None else f"task {task.name}"
+        for frame in task.frames:
+            yield f"  {frame.function}  {frame.file}:{frame.line}"
+            yield from (f"    {name} = {value}" for name, value in frame.locals.items())
         yield ""
     for module, names in stacks.globals.items():
         yield f"globals of {module}"
         yield from (f"  {name} = {value}" for name, value in list(names.items())[:_GLOBALS])
         if len(names) > _GLOBALS:
             yield f"  and {len(names) - _GLOBALS} more (--json)"
+
+
+def _wait_words(wait: PythonWait) -> str:
+    if wait.holders == [wait.what]:
+        return f"{wait.who} waits for the end of {wait.what}"
+    who = f"which {' and '.join(wait.holders)} has" if wait.holders else "held, by whom Python does not note"
+    return f"{wait.who} waits for {wait.expression} {wait.what}, {who}"
 
 
 def _named_lines(names: Mapping[str, str]) -> Iterator[str]:

@@ -5,8 +5,10 @@ import json
 from .evaluation import evaluate
 from .heap import census, largest, newest_entries
 from .holders import holders
-from .names import modules
+from .names import modules, own_globals
 from .stacks import stacks
+from .tasks import tasks
+from .waits import waits
 from .walk import dump, sum_up, tell_changed
 
 
@@ -19,9 +21,14 @@ def answer(question):
         return json.dumps({"failed": "{}: {}".format(type(error).__name__, error)}).encode()
 
 
+def _state(wanted):
+    told = {"threads": stacks(wanted), "tasks": tasks(), "waits": waits()}
+    return {**told, "globals": own_globals(wanted["most"])}
+
+
 _KINDS = {
     "evaluate": evaluate,
-    "stacks": stacks,
+    "stacks": _state,
     "modules": modules,
     "dump": dump,
     "sums": sum_up,

@@ -6,8 +6,8 @@ import threading
 import types
 
 from .parts_of_values import entries_in
-from .stacks import without_ours
-from .texts import name_of_type, type_of
+from .stacks import stack_of, without_ours
+from .texts import name_of_type, summary_of, type_of
 
 _LEVELS = 12  # of holders
 _ATTRIBUTES = ".__dict__"
@@ -26,15 +26,42 @@ def holders(wanted):
     return {name: holder_of(ones[len(ones) // 2], set(ours)) for name, ones in examples.items()}
 
 
-def holder_of(value, ours):
+def referrers_of(value, most, ours):
+    """(who refers to an object: the path through each, or the kind of one that nothing known holds; how many more there are).
+
+    ``ours``: as of ``holder_of``.
+    """
+    found, running = [], _running().get(id(value))
+    if running is not None:
+        found.append(running)
+    known = gc.get_referrers(value)
+    ours = {id(known), *ours}
+    known = [
+        one
+        for one in known
+        if id(one) not in ours and not isinstance(one, types.FrameType) and not is_ours(one)
+    ]
+    ours.add(id(known))
+    for holder in known[:most]:
+        path = holder_of(value, set(ours), through=holder)
+        found.append(path if path is not None else "{} that nothing known holds".format(summary_of(holder)))
+    return found, max(0, len(known) - most)
+
+
+def holder_of(value, ours, through=None):
     """Referrers of referrers, level by level, until a module, or a function that runs, is among them.
 
-    ``ours``: identities of what this program itself holds objects by.
+    ``ours``: identities of what this program itself holds objects by. ``through``: one of its referrers, of which it is told.
     """
     modules = {
         id(vars(one)): name for name, one in list(sys.modules.items()) if isinstance(one, types.ModuleType)
     }
     running, steps, level = _running(), {id(value): ()}, {id(value): value}
+    if through is not None:
+        steps[id(through)] = (_step(through, value), value)
+        level = {id(through): through}
+        if id(through) in modules:
+            return _of_module(modules[id(through)], steps[id(through)][0], value, steps)
     for _ in range(_LEVELS):
         for number, one in level.items():
             if number in running:
@@ -52,8 +79,7 @@ def holder_of(value, ours):
             steps[id(holder)] = step = (_step(holder, held), held)
             ours.add(id(step))
             if id(holder) in modules:
-                name = modules[id(holder)]
-                return _spelled(("" if name == "__main__" else name + ".") + _as_name(step[0]), held, steps)
+                return _of_module(modules[id(holder)], step[0], held, steps)
             above[id(holder)] = holder
             if len(above) >= LOOKED_INTO:
                 break
@@ -61,23 +87,21 @@ def holder_of(value, ours):
     return None
 
 
+def _of_module(name, step, held, steps):
+    return _spelled(("" if name == "__main__" else name + ".") + _as_name(step), held, steps)
+
+
 def _running():
     """Where each local of the functions that run stands, by its identity. No collector knows of them from 3.11 on."""
     found, own = {}, threading.get_ident()
     for ident, innermost in sys._current_frames().items():
-        for frame in _stack(without_ours(innermost) if ident == own else innermost):
+        for frame in stack_of(without_ours(innermost) if ident == own else innermost):
             code = frame.f_code
             if frame.f_locals is not frame.f_globals:
                 for name, value in list(frame.f_locals.items()):
                     where = "{}() {}:{}: {}".format(code.co_name, code.co_filename, frame.f_lineno, name)
                     found.setdefault(id(value), where)
     return found
-
-
-def _stack(frame):
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
 
 
 def _step(holder, held):

@@ -1,5 +1,7 @@
 """Which modules are the service's own, and which names an expression may use."""
 
+import builtins
+import os
 import sys
 import types
 
@@ -15,13 +17,33 @@ SKIPPED = (
 
 
 def usable_names(module):
-    """The names that an expression may use: those of a module; else of the program, and all modules by their names."""
+    """The names that an expression may use: those of a module; else of the program, all modules by their names, and beside these
+    what only one of the service's own modules calls so.
+    """
     if module is not None:
         found = sys.modules.get(module)
         return dict(vars(found)) if found is not None else None
-    names = {name: one for name, one in list(sys.modules.items()) if "." not in name}
+    names = {name: modules[0][1] for name, modules in _owners().items() if len(modules) == 1}
+    names.update((name, one) for name, one in list(sys.modules.items()) if "." not in name)
     names.update(vars(sys.modules["__main__"]))
     return names
+
+
+def where_named(name):
+    """The service's own modules that have something of this name."""
+    return [module for module, _ in _owners().get(name, ())]
+
+
+def _owners():
+    """By name, [(own module, value)] of the different things that are called so."""
+    found = {}
+    for module, one in own_modules():
+        for name, value in list(vars(one).items()):
+            if not str(name).startswith("__") and not hasattr(builtins, str(name)):
+                known = found.setdefault(name, [])
+                if not any(value is other for _, other in known):
+                    known.append((module, value))
+    return found
 
 
 def own_globals(most):
@@ -38,9 +60,11 @@ def own_globals(most):
 
 
 def modules(_wanted):
-    """How many of the service's own modules have anything in them that could be told."""
+    """How many of the service's own modules have anything in them that could be told; whether this is a ``multiprocessing`` one."""
     own = (vars(module) for _, module in own_modules())
-    return {"count": sum(any(not is_dull(*item) for item in list(names.items())) for names in own)}
+    count = sum(any(not is_dull(*item) for item in list(names.items())) for names in own)
+    made_by = sys.modules.get("multiprocessing.process")
+    return {"count": count, "is_helper": made_by is not None and made_by.parent_process() is not None}
 
 
 def own_modules():
@@ -49,10 +73,15 @@ def own_modules():
 
     paths = sysconfig.get_paths()
     foreign = tuple(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib") if name in paths)
-    found = []
+    found, installed = [], _installed_elsewhere()
     for name, module in sorted(dict(sys.modules).items(), key=by_name):
         path = getattr(module, "__file__", None)
+        if path is None and name == "__main__":  # of `python -c`
+            found.append((name, module))
+            continue
         if not isinstance(path, str) or path.startswith(foreign) or name.startswith("relive_"):
+            continue
+        if path.startswith(installed):
             continue
         if "/site-packages/" in path or "/dist-packages/" in path or name == "sitecustomize":
             continue
@@ -60,6 +89,29 @@ def own_modules():
             continue
         found.append((name, module))
     return found
+
+
+def _installed_elsewhere():
+    """Where packages lie that were installed into other directories of the path (``pip install --target``)."""
+    found = []
+    for directory in sys.path:
+        try:
+            distributions = [one for one in os.listdir(directory) if one.endswith(".dist-info")]
+        except OSError:
+            continue
+        for one in distributions:
+            found.extend(os.path.join(directory, name) for name in _recorded_names(directory, one))
+    return tuple(found)
+
+
+def _recorded_names(directory, distribution):
+    """The modules and packages that a distribution has installed: ``shop.py``, ``shop/``."""
+    try:
+        with open(os.path.join(directory, distribution, "RECORD"), encoding="utf-8") as record:
+            files = [line.split(",")[0].split("/") for line in record]
+    except (OSError, ValueError):
+        return set()
+    return {steps[0] + "/" if len(steps) > 1 else steps[0] for steps in files}
 
 
 def by_name(item):

@@ -1,9 +1,23 @@
 """What is in a value: entries of containers, attributes of objects."""
 
 import collections
+import enum
+import sys
 
 from .names import SKIPPED
 from .texts import PLAIN, TEXT_LENGTH, has_own_text, summary_of, text_of, type_of, whole_text
+
+_ATOMS = {}  # by type
+_MODULES_OF_ATOMS = (
+    "datetime",
+    "decimal",
+    "fractions",
+    "ipaddress",
+    "pathlib",
+    "pathlib._local",
+    "uuid",
+    "zoneinfo",
+)
 
 
 def leaves_of(root, path, depth, most, seen=None):
@@ -17,6 +31,9 @@ def leaves_of(root, path, depth, most, seen=None):
             return found, True
         if isinstance(value, PLAIN):
             found.append((at, whole_text(value)))
+            continue
+        if stands_for_itself(value):
+            found.append((at, text_of(value, TEXT_LENGTH)))
             continue
         if id(value) in seen:
             found.append((at, "the same as {}".format(seen[id(value)] or "the value")))
@@ -33,8 +50,20 @@ def leaves_of(root, path, depth, most, seen=None):
     return found, cut
 
 
+def stands_for_itself(value):
+    """It is told by its text, wherever it is met: what is in it is nobody's affair, and it never changes."""
+    kind = type(value)
+    known = _ATOMS.get(kind)
+    if known is None:
+        known = _ATOMS[kind] = issubclass(kind, enum.Enum) or kind.__module__ in _MODULES_OF_ATOMS
+    return known
+
+
 def parts_in(value):
-    """[(step of the path, value)]; None where it is no container and has no attributes."""
+    """[(step of the path, value)]; None where it is no container and has no attributes, or is an event loop."""
+    loops = sys.modules.get("asyncio.base_events")
+    if loops is not None and isinstance(value, loops.BaseEventLoop):
+        return None
     if isinstance(value, dict):
         return [("[{}]".format(text_of(key, TEXT_LENGTH)), one) for key, one in list(dict.items(value))]
     if isinstance(value, (list, tuple)):

@@ -6,7 +6,7 @@ import itertools
 import time
 
 from .names import roots
-from .parts_of_values import leaves_of, parts_in
+from .parts_of_values import leaves_of, parts_in, stands_for_itself
 from .texts import PLAIN, TEXT_LENGTH, has_own_text, summary_of, text_of, type_of, whole_text
 
 _PLAIN_TYPES, _HASHED_ONCE = frozenset(PLAIN), frozenset((str, bytes))
@@ -62,6 +62,9 @@ def _walk(depth):
             trail, mark, value, left = queue.popleft()
             if type(value) in _PLAIN_TYPES or isinstance(value, PLAIN):
                 yield trail, mark, _PLAIN_VALUE, value
+                continue
+            if stands_for_itself(value):
+                yield trail, mark, _TEXT_OF_IT, text_of(value, TEXT_LENGTH)
                 continue
             if id(value) in seen:
                 yield trail, mark, _TEXT_OF_IT, "the same as {}".format(_path(seen[id(value)]))

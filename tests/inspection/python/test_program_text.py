@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from relive.inspection.python.program_text import program_text
-from relive_inprocess import relive_chaos, relive_inspector, relive_stepper
+from relive_inprocess import relive_chaos, relive_stepper
 
 PARTS = Path(relive_stepper.__file__).parent
 
