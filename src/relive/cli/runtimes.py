@@ -9,7 +9,7 @@ from relive.model.quantities import size
 
 if TYPE_CHECKING:
     from relive.inspection.java.values import JavaState, JavaThread
-    from relive.inspection.node.values import NodeState
+    from relive.inspection.node.values import NodeState, NodeWorker
     from relive.inspection.python.values import PythonStacks, PythonWait
     from relive.inspection.runtime_state import RuntimeState
 
@@ -75,13 +75,7 @@ def _named_lines(names: Mapping[str, str]) -> Iterator[str]:
 def _node_lines(state: NodeState) -> Iterator[str]:
     yield f"process {state.process}: Node.js {state.version}"
     yield ""
-    if state.waits:
-        yield "no JavaScript runs: the event loop waits"
-    for frame in state.frames:
-        yield f"  {frame.function}  {frame.file}:{frame.line}"
-        yield from (f"    {name} = {value}" for name, value in frame.locals.items())
-    if state.frames_left_out:
-        yield f"  and {state.frames_left_out} more frames"
+    yield from _node_frame_lines(state)
     yield ""
     yield "the event loop has"
     kinds = [f"{count} {kind}" for kind, count in sorted(state.active.items(), key=lambda item: -item[1])]
@@ -94,6 +88,33 @@ def _node_lines(state: NodeState) -> Iterator[str]:
     yield f"  {', '.join(f'{name} {size(used)}' for name, used in spaces if used)}"
     yield f"  beside it {size(heap.external)}, of which {size(heap.array_buffers)} array buffers"
     yield f"  the process has {size(heap.resident)}"
+    yield from _node_module_lines(state)
+    for worker in state.workers:
+        yield ""
+        yield from _worker_lines(worker)
+
+
+def _worker_lines(worker: NodeWorker) -> Iterator[str]:
+    yield f"{worker.title}  {worker.file}"
+    if worker.is_silent or worker.heap is None:
+        yield "it does not answer: it is in native code, or waits without its event loop"
+        return
+    yield from _node_frame_lines(worker)
+    yield f"heap: {size(worker.heap.used)} used of {size(worker.heap.total)}, at most {size(worker.heap.limit)}"
+    yield from _node_module_lines(worker)
+
+
+def _node_frame_lines(state: NodeState | NodeWorker) -> Iterator[str]:
+    if state.waits:
+        yield "no JavaScript runs: the event loop waits"
+    for frame in state.frames:
+        yield f"  {frame.function}  {frame.file}:{frame.line}"
+        yield from (f"    {name} = {value}" for name, value in frame.locals.items())
+    if state.frames_left_out:
+        yield f"  and {state.frames_left_out} more frames"
+
+
+def _node_module_lines(state: NodeState | NodeWorker) -> Iterator[str]:
     for file, names in state.modules.items():
         yield ""
         yield f"names of {file}"

@@ -63,6 +63,14 @@ def _show_node(found: NodeState) -> None:
     _table(["handle", "of what"], [[one.kind, one.about] for one in found.handles if one.about])
     for file, names in found.modules.items():
         _show_names(file, names)
+    for worker in found.workers:
+        st.markdown(f"**{label(worker.title)}**")
+        if worker.is_silent:
+            st.info("It does not answer: it is in native code, or waits without its event loop.")
+        rows = [[f"{one.function}  {one.file}:{one.line}", _joined(one.locals)] for one in worker.frames]
+        _table(["frame", "locals"], rows)
+        for file, names in worker.modules.items():
+            _show_names(file, names)
 
 
 def _show_java(found: JavaState) -> None:
