@@ -156,6 +156,22 @@ def test_another_state_takes_another_way_and_the_first_event_is_named(racy: Racy
     assert first["kind"] == "way" and first["before"]["kind"] == "query"
 
 
+def test_what_two_runs_did_beside_their_answers_is_compared(racy: Racy) -> None:
+    for words in ((), ("--set", "racy.remembered = None")):
+        (run,) = racy.replay("--measure", *words)["runs"]
+        assert run["measured"]["troubles"] == [] and run["measured"]["figures"]["processes"] == 1
+        assert sum(run["measured"]["system_calls"].values()) > 0
+    newest = racy.newest()
+    told = racy.relive.commands(
+        ["diff", f"run/{newest - 1}", f"run/{newest}"], racy.relive.environment
+    ).stdout
+    assert "system calls: " in told and "racy.py:" in told.partition("allocations, bytes by line: ")[2]
+    told = racy.relive.commands(
+        ["diff", f"run/{newest}.recorded", f"run/{newest}"], racy.relive.environment
+    ).stdout
+    assert "not measured of both" in told
+
+
 def test_a_value_is_set_before_anything_is_sent(racy: Racy) -> None:
     key = racy.replay()["runs"][0]["outcome"]["body"]
     assert "place" in key
