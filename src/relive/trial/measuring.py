@@ -7,7 +7,6 @@ Python, is measured without what cannot be had, and ``Measured.troubles`` says s
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import os
 import re
@@ -20,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import relive_inprocess.relive_allocations as allocations_program
 from relive.errors import ReliveError, ToolMissing
 from relive.inspection.python.asking import ask, is_python
 from relive.inspection.python.calling import CallDied, CallLate
@@ -34,14 +34,6 @@ _POLL = 0.01  # [s]
 _MOST = 60  # lines that allocate
 _TICK_MS = 1000 // os.sysconf("SC_CLK_TCK")
 _ROW = re.compile(r"\s*[\d.]+\s+[\d.]+\s+\d+\s+(?P<count>\d+)\s+(?:\d+\s+)?(?P<name>[a-z_]\w*)$")
-# Not ``tracemalloc``, which would be imported: that reads files, and may wait for a lock that another thread has.
-_BEGIN = "__import__('_tracemalloc').start(1) or 0"
-_END = (
-    "(lambda found: [found.__setitem__(one[2][0], found.get(one[2][0], 0) + one[1])"
-    " for one in __import__('_tracemalloc')._get_traces()]"
-    " and sorted(((file, line, size) for (file, line), size in found.items() if not file.startswith('<')), key=lambda one: -one[2])"
-    f"[:{_MOST}])({{}})"
-)
 
 
 def require_strace() -> None:
@@ -67,7 +59,7 @@ class BranchMeter:
         self._root, self._troubles = branch.facts.root, list[str]()
         self._file = Path(tempfile.mkdtemp(prefix="relive-strace-")) / "calls"
         self._traced = [
-            pid for pid in self._pids() if is_python(pid) and self._asked(pid, _BEGIN) is not None
+            pid for pid in self._pids() if is_python(pid) and self._asked(pid, is_end=False) is not None
         ]
         self._before = _figures(self._pids())
         self._strace: subprocess.Popen[bytes] | None = None
@@ -79,9 +71,8 @@ class BranchMeter:
         calls = self._detached()
         lines: Counter[str] = Counter()
         for pid in self._traced:
-            for file, line, size in self._asked(pid, _END) or ():
-                if not file.startswith("<"):
-                    lines[f"{file}:{line}"] += size
+            for file, line, size in self._asked(pid, is_end=True) or ():
+                lines[f"{file}:{line}"] += size
         return Measured(
             system_calls=calls,
             allocations=dict(lines.most_common(_MOST)),
@@ -100,17 +91,19 @@ class BranchMeter:
     def _pids(self) -> list[int]:
         return procfs.tree_of(self._root)
 
-    def _asked(self, pid: int, expression: str) -> Sequence[tuple[str, int, int]] | None:
-        """The value of an expression in a Python process; None where it gives none."""
-        question = {"kind": "evaluate", "expression": expression, "module": None, "depth": 0, "most": 1}
+    def _asked(self, pid: int, *, is_end: bool) -> Sequence[tuple[str, int, int]] | None:
+        """Have a Python process begin to count, or tell what it counted; None where it does not."""
         try:
-            text = ask(pid, question, _LIMIT).get("text")
-            return None if text is None else ast.literal_eval(f"[{text}]")[0] or ()
-        except (CallDied, CallLate, ReliveError, OSError, ValueError, SyntaxError) as error:
+            told = ask(pid, {"end": is_end, "most": _MOST}, _LIMIT, allocations_program)
+        except (CallDied, CallLate, ReliveError, OSError, ValueError) as error:
+            told = {"failed": type(error).__name__}
+        if "failed" in told:
             self._troubles.append(
-                f"allocations of process {procfs.innermost_pid(pid)} are not known: {type(error).__name__}"
+                f"allocations of process {procfs.innermost_pid(pid)} are not known: {told['failed']}"
             )
             return None
+        lines: Sequence[tuple[str, int, int]] = told.get("lines", ())
+        return lines
 
     def _attached(self, pids: Iterable[int]) -> subprocess.Popen[bytes] | None:
         options = ["-f", "-c", "-S", "calls", "-o", str(self._file)]
