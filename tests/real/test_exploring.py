@@ -144,6 +144,7 @@ def test_another_clock_is_a_time_only(racy: Racy) -> None:
     refs = [f"run/{racy.newest()}.recorded", f"run/{racy.newest()}"]
     told = racy.relive.commands(["diff", *refs], racy.relive.environment).stdout
     assert "a time only" in told and '"at":' in told
+    assert "not measured of both" in told
     refused = racy.relive.say("diff", refs[0], racy.commit)
     assert refused.returncode == 2 and "a commit and a run" in refused.stdout
 
@@ -154,22 +155,6 @@ def test_another_state_takes_another_way_and_the_first_event_is_named(racy: Racy
     found = racy.divergence(f"{racy.newest()}.recorded", str(racy.newest()))
     first = found["divergences"][0]
     assert first["kind"] == "way" and first["before"]["kind"] == "query"
-
-
-def test_what_two_runs_did_beside_their_answers_is_compared(racy: Racy) -> None:
-    for words in ((), ("--set", "racy.remembered = None")):
-        (run,) = racy.replay("--measure", *words)["runs"]
-        assert run["measured"]["troubles"] == [] and run["measured"]["figures"]["processes"] == 1
-        assert sum(run["measured"]["system_calls"].values()) > 0
-    newest = racy.newest()
-    told = racy.relive.commands(
-        ["diff", f"run/{newest - 1}", f"run/{newest}"], racy.relive.environment
-    ).stdout
-    assert "system calls: " in told and "racy.py:" in told.partition("allocations, bytes by line: ")[2]
-    told = racy.relive.commands(
-        ["diff", f"run/{newest}.recorded", f"run/{newest}"], racy.relive.environment
-    ).stdout
-    assert "not measured of both" in told
 
 
 def test_a_value_is_set_before_anything_is_sent(racy: Racy) -> None:
