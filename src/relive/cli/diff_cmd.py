@@ -104,7 +104,7 @@ def _lines(found: CommitDifference, *, is_whole: bool = False) -> Iterator[str]:
         yield ""
         count = len(found.python.changes)
         yield (
-            f"Python values of process {found.python.process}: {count} differ, {found.python.compared} compared"
+            f"Python values of process {found.python.process or '?'}: {count} differ, {found.python.compared} compared"
             + ("; there are more than are compared" if found.python.cut else "")
         )
         most = count if is_whole else _VALUES

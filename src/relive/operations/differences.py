@@ -53,10 +53,10 @@ class DiffWish(Wish):
 class PythonChanges(Result):
     """Values by their path; None: there is none. ``compared``: values that both have; ``cut``: there are more.
 
-    ``process``: whose values they are, the number inside.
+    ``process``: whose values they are, the number inside; None in results that were kept before it was told.
     """
 
-    process: int
+    process: int | None = None
     changes: list[FieldChange]
     compared: int
     cut: bool

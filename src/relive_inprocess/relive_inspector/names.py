@@ -60,11 +60,22 @@ def own_globals(most):
 
 
 def modules(_wanted):
-    """How many of the service's own modules have anything in them that could be told; whether this is a ``multiprocessing`` one."""
+    """How many of the service's own modules have anything in them that could be told; whether it only looks after others."""
     own = (vars(module) for _, module in own_modules())
     count = sum(any(not is_dull(*item) for item in list(names.items())) for names in own)
-    made_by = sys.modules.get("multiprocessing.process")
-    return {"count": count, "is_helper": made_by is not None and made_by.parent_process() is not None}
+    return {"count": count, "is_master": _is_master()}
+
+
+def _is_master():
+    """Of gunicorn: a worker was forked within the same loop, and went on from there."""
+    files = set()
+    for innermost in sys._current_frames().values():
+        frame = innermost
+        while frame is not None:
+            files.add(frame.f_code.co_filename)
+            frame = frame.f_back
+    is_within = any(file.endswith("/gunicorn/arbiter.py") for file in files)
+    return is_within and not any("/gunicorn/workers/" in file for file in files)
 
 
 def own_modules():

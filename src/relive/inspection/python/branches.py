@@ -254,32 +254,30 @@ def most_informed(pids: Sequence[int], busy: Mapping[int, int] = MappingProxyTyp
     """Of processes that run Python the one that has loaded most of the service's own modules.
 
     The master of a server with workers, as gunicorn's, runs Python and has loaded nothing of the service, or as much as they
-    (``--preload``), and serves nobody. So of equals one is taken that has no child and is none of ``multiprocessing``, which is a
-    helper of what serves; of those the busiest, of those the first. A process that does not tell counts as one that has loaded
-    none; a single one is not asked.
+    (``--preload``), and serves nobody. So of equals one is taken that is no such master; of those the busiest, of those the first,
+    which made the others and mostly serves. A process that does not tell counts as one that has loaded none; a single one is not
+    asked.
 
     Args:
         busy: how much happened in each, by its number inside.
     """
     if len(pids) == 1:
         return pids[0]
-    known = set(pids)
 
     def rank(pid: int) -> tuple[int, bool, int]:
-        count, is_helper = _loaded(pid)
-        is_last = not is_helper and known.isdisjoint(procfs.children_of(pid))
-        return count, is_last, busy.get(procfs.innermost_pid(pid) or 0, 0)
+        count, is_master = _loaded(pid)
+        return count, not is_master, busy.get(procfs.innermost_pid(pid) or 0, 0)
 
     return max(pids, key=rank)
 
 
 def _loaded(pid: int) -> tuple[int, bool]:
-    """How many of the service's own modules a process has loaded, and whether it is one of ``multiprocessing``."""
+    """How many of the service's own modules a process has loaded, and whether it only looks after others."""
     try:
         told = ask(pid, {"kind": "modules"}, _KNOWS)
     except (CallLate, CallDied):
         return 0, False
-    return int(told.get("count", 0)), bool(told.get("is_helper", False))
+    return int(told.get("count", 0)), bool(told.get("is_master", False))
 
 
 def asked_python(asked: Questioned, pid: int, mask: Mask) -> AskedBranch:
