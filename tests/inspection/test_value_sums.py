@@ -11,6 +11,7 @@ import pytest
 
 from relive.inspection.python.values import BUCKETS
 from relive_inprocess import relive_inspector as inspector
+from relive_inprocess.relive_inspector import walk
 
 _ALL = {"depth": 12, "most": 10_000, "buckets": BUCKETS, "seconds": 60.0, "summed": 10_000}
 
@@ -28,7 +29,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     """What the service's modules lead to."""
     held: dict[str, Any] = {f"key {number}": Held(number) for number in range(300)}
     held["again"] = held["key 7"]
-    monkeypatch.setattr(inspector, "_roots", lambda: [("held", held), ("plain", 5)])
+    monkeypatch.setattr(walk, "roots", lambda: [("held", held), ("plain", 5)])
     yield held
     gc.enable()
 

@@ -144,6 +144,7 @@ def test_another_clock_is_a_time_only(racy: Racy) -> None:
     refs = [f"run/{racy.newest()}.recorded", f"run/{racy.newest()}"]
     told = racy.relive.commands(["diff", *refs], racy.relive.environment).stdout
     assert "a time only" in told and '"at":' in told
+    assert "not measured of both" in told
     refused = racy.relive.say("diff", refs[0], racy.commit)
     assert refused.returncode == 2 and "a commit and a run" in refused.stdout
 

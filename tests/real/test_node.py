@@ -40,6 +40,10 @@ def _tells_of_itself(relive: Relive, commit: Commit, port: int) -> None:
     assert f"listens on 127.0.0.1:{port}" in [one["about"] for one in state["handles"]]
     (names,) = state["modules"].values()
     assert names["fs"].startswith("{")
+    (worker,) = state["workers"]
+    assert worker["title"].endswith("helper") and worker["waits"] and worker["frames"] == []
+    assert [one["looked"] for one in worker["modules"].values()] == ["7"]
+    assert relive("eval", commit.id, "looked + 1", "--module", "helper")["text"] == "8"
     assert relive("eval", commit.id, "count + 1")["text"] == str(int(names["count"]) + 1)
     ended = relive.say("eval", commit.id, "process.exit(3)")
     assert (ended.returncode, json.loads(ended.stdout)["outcome"]) == (1, "died")

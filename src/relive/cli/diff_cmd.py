@@ -103,8 +103,9 @@ def _lines(found: CommitDifference, *, is_whole: bool = False) -> Iterator[str]:
     if found.python is not None:
         yield ""
         count = len(found.python.changes)
-        yield f"Python values: {count} differ, {found.python.compared} compared" + (
-            "; there are more than are compared" if found.python.cut else ""
+        yield (
+            f"Python values of process {found.python.process or '?'}: {count} differ, {found.python.compared} compared"
+            + ("; there are more than are compared" if found.python.cut else "")
         )
         most = count if is_whole else _VALUES
         yield from (f"  {_change(one)}" for one in found.python.changes[:most])

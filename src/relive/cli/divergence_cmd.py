@@ -39,6 +39,18 @@ def layers(found: RunsDifference) -> Iterator[str]:
         yield ""
         yield f"{name}: {'differs' if changes else 'the same, as far as it is known of both'}"
         yield from (f"  {line}" for line in changes)
+    yield ""
+    if not found.is_measured:
+        yield "system calls, allocations, figures: not measured of both (`relive replay --measure`)"
+        return
+    measured = {
+        "system calls": found.system_calls,
+        "allocations, bytes by line": found.allocations,
+        "figures": found.figures,
+    }
+    for name, counts in measured.items():
+        yield f"{name}: {f'{len(counts)} differ' if counts else 'the same'}"
+        yield from (f"  {one.name}: {one.before or 0} -> {one.after or 0}" for one in counts)
 
 
 def _lines(found: RunsDifference) -> Iterator[str]:

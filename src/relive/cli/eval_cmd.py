@@ -33,6 +33,9 @@ def eval_(
     depth: Annotated[
         int, typer.Option(help="Tell what is in the value, too, so many levels deep", min=0, max=20)
     ] = 0,
+    referrers: Annotated[
+        int, typer.Option(help="Of Python: tell so many of those who refer to the value, too", min=0, max=100)
+    ] = 0,
     limit: Annotated[float, typer.Option(help="Seconds after which it is given up", max=300)] = 10.0,
     as_json: AsJson = False,
 ) -> None:
@@ -43,7 +46,13 @@ def eval_(
     """
     terminal = Terminal(as_json=as_json)
     wish = EvaluateWish(
-        ref=ref, expression=expression, module=module, process=process, depth=depth, limit=limit
+        ref=ref,
+        expression=expression,
+        module=module,
+        process=process,
+        depth=depth,
+        referrers=referrers,
+        limit=limit,
     )
     show_value(terminal, evaluate(load_settings(), wish, terminal))
 
@@ -63,8 +72,20 @@ def _lines(found: Evaluated) -> list[str]:
     match found.outcome:
         case "value":
             parts = [f"{one.path or found.type} = {one.text}" for one in found.parts]
-            return [found.text, *parts, *(["... (there is more)"] if found.cut else [])]
+            return [
+                found.text,
+                *parts,
+                *(["... (there is more)"] if found.cut else []),
+                *_referrer_lines(found),
+            ]
         case "raised":
             return [found.traceback.rstrip() or f"{found.type}: {found.text}"]
         case _:
             return [f"There is no value: {found.text}."]
+
+
+def _referrer_lines(found: Evaluated) -> list[str]:
+    if not found.referrers:
+        return []
+    more = [f"  and {found.referrers_left_out} more"] if found.referrers_left_out else []
+    return ["referred to by", *(f"  {one}" for one in found.referrers), *more]

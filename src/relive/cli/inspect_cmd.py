@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["inspect"]
 
 _REGIONS = 8
+_DEPTH = 3
 _MATCHES, _OBJECTS = 100, 20
 _TEXT = 60  # characters of an object that nobody known holds
 
@@ -66,6 +67,18 @@ def inspect(
             "--python", help="Stacks of all Python threads with locals, and the service's own globals"
         ),
     ] = False,
+    depth: Annotated[
+        int | None,
+        typer.Option(
+            help="With an expression: tell what is in its value so many levels deep (without: 3)",
+            min=0,
+            max=20,
+        ),
+    ] = None,
+    referrers: Annotated[
+        int | None,
+        typer.Option(help="With an expression: tell so many of those who refer to its value", min=1, max=100),
+    ] = None,
     objects: Annotated[
         bool,
         typer.Option(
@@ -91,6 +104,11 @@ def inspect(
     settings = load_settings()
     if expression is not None and not python:
         raise UsageError("an expression is for --python", remedy="relive inspect REF --python EXPRESSION")
+    if expression is None and (depth is not None or referrers is not None):
+        raise UsageError(
+            "--depth and --referrers are about the value of an expression",
+            remedy="relive inspect REF --python EXPRESSION --depth 5",
+        )
     asked = [
         name
         for name, is_asked in (
@@ -109,12 +127,14 @@ def inspect(
         from relive.cli.eval_cmd import show_value
         from relive.operations.inspections import EvaluateWish, evaluate
 
-        show_value(
-            terminal,
-            evaluate(
-                settings, EvaluateWish(ref=ref, process=process, expression=expression, depth=3), terminal
-            ),
+        wanted = EvaluateWish(
+            ref=ref,
+            process=process,
+            expression=expression,
+            depth=_DEPTH if depth is None else depth,
+            referrers=referrers or 0,
         )
+        show_value(terminal, evaluate(settings, wanted, terminal))
     elif python:
         from relive.cli.runtimes import stack_lines
 

@@ -9,8 +9,8 @@ from relive.model.quantities import size
 
 if TYPE_CHECKING:
     from relive.inspection.java.values import JavaState, JavaThread
-    from relive.inspection.node.values import NodeState
-    from relive.inspection.python.values import PythonStacks
+    from relive.inspection.node.values import NodeState, NodeWorker
+    from relive.inspection.python.values import PythonStacks, PythonWait
     from relive.inspection.runtime_state import RuntimeState
 
 __all__ = ["runtime_lines", "stack_lines"]
@@ -30,7 +30,11 @@ def runtime_lines(told: RuntimeState) -> Iterator[str]:
 
 
 def stack_lines(stacks: PythonStacks) -> Iterator[str]:
-    """All threads and tasks of a Python process with locals, and globals."""
+    """Who waits for whom, all threads and tasks of a Python process with locals, and globals."""
+    if stacks.waits:
+        yield "who waits for whom"
+        yield from (f"  {_wait_words(one)}" for one in stacks.waits)
+        yield ""
     for thread in stacks.threads:
         number = f" ({thread.native})" if thread.native is not None else ""
         yield f"thread {thread.name}{number}"
@@ -39,15 +43,24 @@ def stack_lines(stacks: PythonStacks) -> Iterator[str]:
             yield from (f"    {name} = {value}" for name, value in frame.locals.items())
         yield ""
     for task in stacks.tasks:
-        waits = f", waits for {task.waits_for}" if task.waits_for is not None else ""
-        yield f"task {task.name}{waits}"
-        yield from (f"  {one}" for one in task.coroutines)
+        waits = ", ".join(task.awaits) or task.waits_for
+        yield f"task {task.name}, waits for {waits}" if waits is not None else f"task {task.name}"
+        for frame in task.frames:
+            yield f"  {frame.function}  {frame.file}:{frame.line}"
+            yield from (f"    {name} = {value}" for name, value in frame.locals.items())
         yield ""
     for module, names in stacks.globals.items():
         yield f"globals of {module}"
         yield from (f"  {name} = {value}" for name, value in list(names.items())[:_GLOBALS])
         if len(names) > _GLOBALS:
             yield f"  and {len(names) - _GLOBALS} more (--json)"
+
+
+def _wait_words(wait: PythonWait) -> str:
+    if wait.holders == [wait.what]:
+        return f"{wait.who} waits for the end of {wait.what}"
+    who = f"which {' and '.join(wait.holders)} has" if wait.holders else "held, by whom Python does not note"
+    return f"{wait.who} waits for {wait.expression} {wait.what}, {who}"
 
 
 def _named_lines(names: Mapping[str, str]) -> Iterator[str]:
@@ -62,13 +75,7 @@ def _named_lines(names: Mapping[str, str]) -> Iterator[str]:
 def _node_lines(state: NodeState) -> Iterator[str]:
     yield f"process {state.process}: Node.js {state.version}"
     yield ""
-    if state.waits:
-        yield "no JavaScript runs: the event loop waits"
-    for frame in state.frames:
-        yield f"  {frame.function}  {frame.file}:{frame.line}"
-        yield from (f"    {name} = {value}" for name, value in frame.locals.items())
-    if state.frames_left_out:
-        yield f"  and {state.frames_left_out} more frames"
+    yield from _node_frame_lines(state)
     yield ""
     yield "the event loop has"
     kinds = [f"{count} {kind}" for kind, count in sorted(state.active.items(), key=lambda item: -item[1])]
@@ -81,6 +88,33 @@ def _node_lines(state: NodeState) -> Iterator[str]:
     yield f"  {', '.join(f'{name} {size(used)}' for name, used in spaces if used)}"
     yield f"  beside it {size(heap.external)}, of which {size(heap.array_buffers)} array buffers"
     yield f"  the process has {size(heap.resident)}"
+    yield from _node_module_lines(state)
+    for worker in state.workers:
+        yield ""
+        yield from _worker_lines(worker)
+
+
+def _worker_lines(worker: NodeWorker) -> Iterator[str]:
+    yield f"{worker.title}  {worker.file}"
+    if worker.is_silent or worker.heap is None:
+        yield "it does not answer: it is in native code, or waits without its event loop"
+        return
+    yield from _node_frame_lines(worker)
+    yield f"heap: {size(worker.heap.used)} used of {size(worker.heap.total)}, at most {size(worker.heap.limit)}"
+    yield from _node_module_lines(worker)
+
+
+def _node_frame_lines(state: NodeState | NodeWorker) -> Iterator[str]:
+    if state.waits:
+        yield "no JavaScript runs: the event loop waits"
+    for frame in state.frames:
+        yield f"  {frame.function}  {frame.file}:{frame.line}"
+        yield from (f"    {name} = {value}" for name, value in frame.locals.items())
+    if state.frames_left_out:
+        yield f"  and {state.frames_left_out} more frames"
+
+
+def _node_module_lines(state: NodeState | NodeWorker) -> Iterator[str]:
     for file, names in state.modules.items():
         yield ""
         yield f"names of {file}"

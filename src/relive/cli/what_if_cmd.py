@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 import typer
 
@@ -11,7 +12,7 @@ from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.incidents.report.shown import shorten
 from relive.intervention.judging import counted, lacking_words
-from relive.model.intervention import Effect, Experiment, Tested
+from relive.model.intervention import Changeable, Effect, Experiment, Tested
 from relive.operations.interventions import WhatIfWish
 from relive.operations.interventions import what_if as run_experiment
 
@@ -19,6 +20,7 @@ __all__ = ["tested_lines", "what_if"]
 
 _STAYS, _CANNOT_TELL = 1, 10  # exit statuses
 _WIDTH = 90
+_READINGS = ("clock", "random")
 
 
 @from_wish(WhatIfWish, arguments=("incident",))
@@ -51,11 +53,23 @@ def _describe(result: Experiment) -> Iterator[str]:
     if result.tested is not None or result.afresh is not None:
         return
     yield "What can be changed (--answer CALL=VALUE, --without REQUEST):"
-    for one in result.changeable:
+    for alike in _alike(result.changeable):
+        one, last = alike[0], alike[-1]
         indent = "  " if one.kind == "request" else "    "
-        yield f"{indent}{one.name}  {shorten(one.what, _WIDTH)}  ->  {shorten(one.result, _WIDTH)}"
+        name = one.name if one is last else f"{one.name} to {last.name}"
+        results = shorten(one.result, _WIDTH)
+        if one.result != last.result:
+            results += f" to {shorten(last.result, _WIDTH)}"
+        yield f"{indent}{name}  {shorten(one.what, _WIDTH)}  ->  {results}"
     if result.changeable_count > len(result.changeable):
         yield f"  and {result.changeable_count - len(result.changeable)} more"
+
+
+def _alike(changeable: Sequence[Changeable]) -> Iterator[list[Changeable]]:
+    """Readings of the same clock, or of chance, that follow each other are one line: a framework may make hundreds."""
+    for (_, kind, _), found in groupby(changeable, key=lambda one: (one.request, one.kind, one.what)):
+        alike = list(found)
+        yield from [alike] if kind in _READINGS else ([one] for one in alike)
 
 
 def tested_lines(tested: Tested, told: Sequence[str]) -> Iterator[str]:

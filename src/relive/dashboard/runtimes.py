@@ -9,7 +9,7 @@ import streamlit as st
 from relive.dashboard.look import escape, label, table
 from relive.inspection.java.values import JavaState
 from relive.inspection.node.values import NodeState
-from relive.inspection.python.values import PythonStacks
+from relive.inspection.python.values import PythonFrame, PythonStacks
 from relive.inspection.runtime_state import RuntimeState
 from relive.model.quantities import size
 
@@ -30,12 +30,22 @@ def show_runtime(told: RuntimeState) -> None:
 
 def _show_python(found: PythonStacks) -> None:
     st.caption(f"Process {found.process} runs Python.")
+    waits = [[one.who, f"{one.expression} {one.what}", ", ".join(one.holders)] for one in found.waits]
+    _table(["who", "waits for", "which is held by"], waits)
     for thread in found.threads:
         st.markdown(f"**{label(thread.name)}**")
-        frames = [[f"{one.function}  {one.file}:{one.line}", _joined(one.locals)] for one in thread.frames]
-        _table(["frame", "locals"], frames)
+        _show_frames(thread.frames)
+    for task in found.tasks:
+        awaited = ", ".join(task.awaits) or task.waits_for
+        st.markdown(label(f"task {task.name}, waits for {awaited}" if awaited else f"task {task.name}"))
+        _show_frames(task.frames)
     for module, names in found.globals.items():
         _show_names(module, names)
+
+
+def _show_frames(frames: Iterable[PythonFrame]) -> None:
+    rows = [[f"{one.function}  {one.file}:{one.line}", _joined(one.locals)] for one in frames]
+    _table(["frame", "locals"], rows)
 
 
 def _show_node(found: NodeState) -> None:
@@ -53,6 +63,14 @@ def _show_node(found: NodeState) -> None:
     _table(["handle", "of what"], [[one.kind, one.about] for one in found.handles if one.about])
     for file, names in found.modules.items():
         _show_names(file, names)
+    for worker in found.workers:
+        st.markdown(f"**{label(worker.title)}**")
+        if worker.is_silent:
+            st.info("It does not answer: it is in native code, or waits without its event loop.")
+        rows = [[f"{one.function}  {one.file}:{one.line}", _joined(one.locals)] for one in worker.frames]
+        _table(["frame", "locals"], rows)
+        for file, names in worker.modules.items():
+            _show_names(file, names)
 
 
 def _show_java(found: JavaState) -> None:

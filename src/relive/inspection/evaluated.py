@@ -35,6 +35,7 @@ class Evaluated(Value):
         type, text: of the value, or of the exception; text is its representation or message, cut off where it is long.
         length: of a text or container.
         parts: what is in it, as far as was asked for; cut: there is more.
+        referrers: who refers to the value, as far as was asked for: paths; referrers_left_out: how many more there are.
         traceback: of an exception.
         ran_ms: how long the branch had run, at least, when it was asked: it goes on from the commit until then.
         refused: attempts to reach an address outside meanwhile; nothing leaves a branch.
@@ -47,6 +48,8 @@ class Evaluated(Value):
     length: int | None = None
     parts: list[ValuePart] = Field(default=[])
     cut: bool = False
+    referrers: list[str] = Field(default=[])
+    referrers_left_out: int = 0
     traceback: str = ""
     ran_ms: int = 0
     refused: int = 0

@@ -6,6 +6,7 @@ of one life cost what changed between them.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
@@ -52,6 +53,14 @@ class MemoryChanges(Value):
     dropped: int
     pages: int
     compared: int
+
+    def by_process(self) -> dict[int, int]:
+        """How many pages of each process differ, came or went."""
+        found: dict[int, int] = defaultdict(int)
+        for one in self.regions:
+            if one.pid is not None:
+                found[one.pid] += one.changed + one.added + one.dropped
+        return dict(found)
 
 
 def memory_changes(

@@ -61,6 +61,7 @@ def evaluate_in(
     module: str | None,
     depth: int,
     most: int,
+    referrers: int,
     limit: float,
 ) -> Evaluated:
     """The value of an expression of Python or JavaScript, whichever the process runs; raises as ``state_of``."""
@@ -72,10 +73,18 @@ def evaluate_in(
             remedy="`relive inspect REF --runtime` tells its threads, locks, classes and properties",
         )
     if runtime is Runtime.NODE:
+        if referrers:
+            raise UsageError(
+                "who refers to a value is told of Python only",
+                cause=f"process {procfs.innermost_pid(pid)} runs Node.js, whose protocol tells it by heap snapshots only",
+                remedy="ask without --referrers",
+            )
         node = AskedNode(asked, pid, mask)
         return node.evaluate(expression, module=module, depth=depth, most=most, limit=limit)
     python = asked_python(asked, pid, mask)
-    return python.evaluate(expression, module=module, depth=depth, most=most, limit=limit)
+    return python.evaluate(
+        expression, module=module, depth=depth, most=most, referrers=referrers, limit=limit
+    )
 
 
 def _chosen(asked: Questioned, process: int | None) -> tuple[int, Runtime]:

@@ -13,6 +13,7 @@ __all__ = [
     "End",
     "Fault",
     "InsideEvent",
+    "Measured",
     "Miss",
     "Outcome",
     "Replay",
@@ -262,12 +263,29 @@ class Steps(Value):
     compare: float
 
 
+class Measured(Value):
+    """What a branch did while its request was replayed, where that was asked for.
+
+    Attributes:
+        system_calls: how many of each, of all processes.
+        allocations: bytes that Python has allocated since and still holds, by ``FILE:LINE``.
+        figures: what the processes took, by name: CPU, page faults and switches of this time, the rest as it was at its end.
+        troubles: what could not be measured, in sentences.
+    """
+
+    system_calls: dict[str, int]
+    allocations: dict[str, int]
+    figures: dict[str, int]
+    troubles: list[str] = []
+
+
 class Run(Value):
     """One replay in one branch.
 
     Attributes:
         forwarded: requests sent again before and beside the failing one.
         outcome: None when the branch could not be restored; ``steps`` too.
+        measured: None where nobody asked for it.
     """
 
     number: int
@@ -277,6 +295,7 @@ class Run(Value):
     restore_us: int | None
     seconds: float
     steps: Steps | None = None
+    measured: Measured | None = None
 
 
 class Replay(Value):

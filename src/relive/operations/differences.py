@@ -51,8 +51,12 @@ class DiffWish(Wish):
 
 
 class PythonChanges(Result):
-    """Values by their path; None: there is none. ``compared``: values that both have; ``cut``: there are more."""
+    """Values by their path; None: there is none. ``compared``: values that both have; ``cut``: there are more.
 
+    ``process``: whose values they are, the number inside; None in results that were kept before it was told.
+    """
+
+    process: int | None = None
     changes: list[FieldChange]
     compared: int
     cut: bool
@@ -105,7 +109,9 @@ def diff(settings: Settings, wish: DiffWish, progress: Progress) -> CommitDiffer
         ],
         state=state_changes(old, new),
         memory=memory,
-        python=_python(settings, store, ids, wish, mask, is_one_life=is_one_life) if wish.python else None,
+        python=_python(settings, store, ids, wish, mask, memory, is_one_life=is_one_life)
+        if wish.python
+        else None,
     )
 
 
@@ -157,22 +163,23 @@ def _python(
     ids: Iterable[CommitId],
     wish: DiffWish,
     mask: Mask,
+    memory: MemoryChanges,
     *,
     is_one_life: bool,
 ) -> PythonChanges:
     from relive.inspection.python.branches import asked_branch
 
+    busy = memory.by_process()
     with contextlib.ExitStack() as stack:
         asked = [
-            stack.enter_context(asked_branch(settings, store, commit, wish.process, mask)) for commit in ids
+            stack.enter_context(asked_branch(settings, store, commit, wish.process, mask, busy))
+            for commit in ids
         ]
         return _values_of_one_life(asked, wish) if is_one_life else _values(asked, wish)
 
 
 def _values_of_one_life(asked: Sequence[AskedBranch], wish: DiffWish) -> PythonChanges:
     """All values, of which only those are told that differ, with some that happen to be among the same sums."""
-    from relive.inspection.state_changes import mapping_changes, near_first
-
     with ThreadPoolExecutor(len(asked)) as pool:  # each in a branch of its own
         before, after = pool.map(partial(_sums, limit=wish.limit), asked)
         if before.count != after.count and (before.cut or after.cut):  # as many of both
@@ -182,7 +189,8 @@ def _values_of_one_life(asked: Sequence[AskedBranch], wish: DiffWish) -> PythonC
         old, new = pool.map(partial(_values_among, among, limit=wish.limit), asked, (before, after))
     gone = old.values.keys() - new.values.keys()
     return PythonChanges(
-        changes=near_first(mapping_changes(old.values, new.values)),
+        process=new.process,
+        changes=_changes(old, new),
         compared=before.count - len(gone),
         cut=any(one.cut for one in (before, after, old, new)),
     )
@@ -197,11 +205,17 @@ def _values_among(among: list[int], one: AskedBranch, sums: PythonSums, *, limit
 
 
 def _values(asked: Sequence[AskedBranch], wish: DiffWish) -> PythonChanges:
-    from relive.inspection.state_changes import mapping_changes, near_first
-
     old, new = (one.values(depth=_DEPTH, most=_MOST_VALUES, limit=wish.limit) for one in asked)
     return PythonChanges(
-        changes=near_first(mapping_changes(old.values, new.values)),
+        process=new.process,
+        changes=_changes(old, new),
         compared=len(old.values.keys() & new.values.keys()),
         cut=old.cut or new.cut,
     )
+
+
+def _changes(old: PythonValues, new: PythonValues) -> list[FieldChange]:
+    from relive.inspection.aliases import with_moved_objects
+    from relive.inspection.state_changes import mapping_changes, near_first
+
+    return near_first(mapping_changes(*with_moved_objects(old.values, new.values)))

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, TypeVar
 
 from pydantic import Field
 
 from relive.config import Settings
 from relive.errors import NotFound, UsageError
 from relive.incidents.runs import Runs
+from relive.inspection.state_changes import FieldChange, mapping_changes
 from relive.model.divergence import Divergence
-from relive.model.outcome import InsideEvent, Outcome, Replay, Run
+from relive.model.outcome import InsideEvent, Measured, Outcome, Replay, Run
 from relive.model.reproduction import Attempt, Reproduction
 from relive.model.token_scope import Scope
 from relive.operations.grammars import each_written_as
@@ -51,6 +52,7 @@ class RunsDifference(Result):
         is_known: what happened inside is known of both, so that no divergence means that there is none.
         divergences: the first event that differs, then the first of each class that is not told by then.
         ended: how the two ended, where that differs.
+        system_calls, allocations, figures: what differs by name, where both were replayed with ``measure``.
         body, log, events: as ``diff -u``; empty where they are equal, or not known of both.
     """
 
@@ -63,6 +65,10 @@ class RunsDifference(Result):
     body: list[str]
     log: list[str]
     events: list[str]
+    is_measured: bool = False
+    system_calls: list[FieldChange] = Field(default=[])
+    allocations: list[FieldChange] = Field(default=[])
+    figures: list[FieldChange] = Field(default=[])
 
 
 def is_run_ref(text: str) -> bool:
@@ -97,6 +103,7 @@ class _Side:
     body: str | None
     log: list[str]
     events: list[InsideEvent] | None
+    measured: Measured | None = None
 
 
 def _compared(before: _Side, after: _Side, ignore: Collection[str]) -> RunsDifference:
@@ -113,7 +120,24 @@ def _compared(before: _Side, after: _Side, ignore: Collection[str]) -> RunsDiffe
         body=text_changes(_body_lines(before.body or ""), _body_lines(after.body or "")) if bodies else [],
         log=text_changes(before.log, after.log),
         events=text_changes(event_lines(one), event_lines(other)) if known else [],
+        **_measured_changes(before.measured, after.measured),
     )
+
+
+def _measured_changes(before: Measured | None, after: Measured | None) -> dict[str, Any]:
+    if before is None or after is None:
+        return {}
+    pairs = {
+        "system_calls": (before.system_calls, after.system_calls),
+        "allocations": (before.allocations, after.allocations),
+        "figures": (before.figures, after.figures),
+    }
+    changed = {name: mapping_changes(*map(_texts, pair)) for name, pair in pairs.items()}
+    return {"is_measured": True, **changed}
+
+
+def _texts(counts: Mapping[str, int]) -> dict[str, str]:
+    return {name: str(count) for name, count in counts.items()}
 
 
 def _body_lines(body: str) -> list[str]:
@@ -156,7 +180,7 @@ def _of_replay(name: str, detail: RunDetail, replay: Replay, part: str | None) -
             cause=run.verdict.difference or "its branch could not be restored",
             remedy="name another of its runs",
         )
-    return _of_outcome(name, detail, run.outcome)
+    return replace(_of_outcome(name, detail, run.outcome), measured=run.measured)
 
 
 def _of_outcome(name: str, detail: RunDetail, outcome: Outcome) -> _Side:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from relive.config import Settings
-from relive.errors import ToolMissing
+from relive.errors import ToolMissing, UsageError
 from relive.kernel import procfs
 from relive.model.commit import CommitId
 from relive.model.incident import FailureKind, Incident
@@ -36,6 +36,7 @@ __all__ = [
     "Stacks",
     "debug_native",
     "gdb_at",
+    "gdb_on",
     "is_native",
     "native_end",
     "restored_at",
@@ -125,6 +126,26 @@ def _no_stacks(pid: int, said: str) -> str:
     first = next((line for line in said.splitlines() if line.strip()), "py-spy said nothing")
     name = procfs.status_field(pid, "Name") or "gone"
     return f"process {pid} ({name}) shows no Python stacks: {first.removeprefix('Error: ')}"
+
+
+def gdb_on(branch: Branch, process: int | None) -> list[str]:
+    """The words of a gdb on a process of a branch, by its number inside; None: the first.
+
+    Raises:
+        UsageError: there is no such process. ToolMissing: there is no gdb.
+    """
+    pids = procfs.tree_of(branch.facts.root)
+    pid = next((one for one in pids if process in (None, procfs.innermost_pid(one))), None)
+    if pid is None:
+        raise UsageError(
+            f"the branch has no process {process}",
+            cause=f"there are {', '.join(str(procfs.innermost_pid(one)) for one in pids) or 'none'}",
+            remedy="name one of these, or leave --process out",
+        )
+    gdb = shutil.which("gdb")
+    if gdb is None:
+        raise ToolMissing("there is no gdb on this host", remedy="apt-get install gdb")
+    return [gdb, *GDB[1:], "-p", str(pid)]
 
 
 def gdb_at(incident: Incident, branch: Branch, ended: Path) -> list[str]:

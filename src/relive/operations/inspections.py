@@ -271,6 +271,12 @@ class EvaluateWish(StacksWish):
         default=0, ge=0, le=20, description="Levels of what is in the value that are told, too"
     )
     most: int = Field(default=1000, ge=1, le=100_000, description="At most so many parts of the value")
+    referrers: int = Field(
+        default=0,
+        ge=0,
+        le=100,
+        description="Of Python: so many of those who refer to the value are told, too",
+    )
 
 
 def evaluate(settings: Settings, wish: EvaluateWish, progress: Progress) -> Evaluated:
@@ -292,6 +298,7 @@ def evaluate(settings: Settings, wish: EvaluateWish, progress: Progress) -> Eval
             module=wish.module,
             depth=wish.depth,
             most=wish.most,
+            referrers=wish.referrers,
             limit=wish.limit,
         )
 

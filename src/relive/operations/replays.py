@@ -112,6 +112,11 @@ class ReplayWish(ReplayedMoment):
         default=[], max_length=100, description=WRITE_TEXT
     )
     module: str | None = Field(default=None, max_length=400, description=MODULE_TEXT)
+    measure: bool = Field(
+        default=False,
+        description="Count system calls (strace), Python's allocations by line, and what the processes take; for "
+        "`relive diff run/A run/B`",
+    )
 
 
 def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
@@ -141,6 +146,11 @@ def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
         sees=lambda root: mask.learn_environment(procfs.environment_of(root)),
         changes=changed_as_wished(wish.set, wish.write, wish.module, progress),
     )
+    if wish.measure:
+        from relive.trial.measuring import BranchMeter, require_strace  # few replays need it
+
+        require_strace()
+        wishes = replace(wishes, measures=BranchMeter)
     schedule = wished_schedule(wish.seed, wish.delay)
     if schedule is not None:
         wishes = replace(wishes, changes=varying(schedule, wishes.changes))

@@ -103,11 +103,15 @@ def as_far_as_recorded(recorded: Outcome, replayed: Outcome) -> Outcome:
     return replayed.model_copy(update={"log": lines})
 
 
-def missing_words(outcome: Outcome) -> list[str]:
-    """What the service in a branch wanted from others and did not get, since it was not recorded."""
+def missing_words(outcome: Outcome, *, is_fresh: bool = False) -> list[str]:
+    """What the service in a branch wanted from others and did not get, since it was not recorded.
+
+    Args:
+        is_fresh: of a process that was started anew, for which nobody stands in at the network, recorded or not.
+    """
+    why = "nobody answers for it in a fresh process" if is_fresh else "what it said there was not recorded"
     words = [
-        f"the service could not reach {one.to} ({_times(one.times)}); what it said there was not recorded"
-        for one in outcome.unreached
+        f"the service could not reach {one.to} ({_times(one.times)}); {why}" for one in outcome.unreached
     ]
     words += [
         f"the connection to {one} was open in the commit, was not recorded, and was closed when the service came to it"

@@ -11,12 +11,13 @@ import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from relive.config import Settings
 from relive.containers.restore.restoring import restore
 from relive.errors import RecordingError, ReliveError
 from relive.model.branch import Clock, unwritable_words
-from relive.model.outcome import End, Outcome, Replay, Run, Steps, Verdict, VerdictKind
+from relive.model.outcome import End, Measured, Outcome, Replay, Run, Steps, Verdict, VerdictKind
 from relive.recording.events import Event, EventKind
 from relive.recording.rings import RingMode
 from relive.replay.answers import AnswerFiles, Calls
@@ -55,6 +56,16 @@ _HANDLER_SETTLE = 1.0  # [s] after the answer, for the end of its handler
 _LOG_SETTLE = 0.05  # [s] after the answer, for log lines that follow it
 
 
+class Meter(Protocol):
+    """Measures a branch; ``close`` lets go of it, and may be called again."""
+
+    def end(self) -> Measured:
+        """What was measured until now; once."""
+
+    def close(self) -> None:
+        """Let go."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
     """How to replay.
@@ -70,6 +81,7 @@ class ReplayOptions:
         speed: recorded times, of requests and of stubs' answers, are divided by it.
         sees: told of the first process of each branch before it is stopped.
         changes: given each branch before anything is sent; what it raises ends the replay.
+        measures: makes what measures a branch from before its requests are sent; None: nobody does.
         hears: told how the requests beside the judged one ended in a branch, by their numbers.
         follows: told what the processes of a branch noted, and which calls of the border it was given: (dialogue, index).
     """
@@ -86,6 +98,7 @@ class ReplayOptions:
     speed: Speed = AS_RECORDED
     sees: Callable[[int], None] = lambda _root: None
     changes: Callable[[Branch], None] = lambda _branch: None
+    measures: Callable[[Branch], Meter] | None = None
     hears: Callable[[Mapping[int, Outcome]], None] = lambda _outcomes: None
     follows: Callable[[Sequence[Event], Collection[tuple[int, int]]], None] = lambda _events, _calls: None
 
@@ -185,6 +198,7 @@ async def _run(
     draining = asyncio.create_task(drain.run())
     network: Network | None = None
     deaths: Deaths | None = None
+    meter: Meter | None = None
     try:
         network = Network.of_branch(branch.facts.init, case.manifest, case.unrecorded)
         watched = Watched(branch.facts.root, branch.facts.init, branch.groups.oom_kills)
@@ -192,6 +206,7 @@ async def _run(
         wishes.sees(branch.facts.root)
         stage.open(branch, case.manifest)
         wishes.changes(branch)
+        meter = wishes.measures(branch) if wishes.measures is not None else None
         opened = time.monotonic()
         lived = await _live(branch, case, wishes, deaths)
         outcome = lived.outcome
@@ -201,6 +216,7 @@ async def _run(
         draining.cancel()
         drain.close()
         outcome = _with_events(outcome, drain, case, lived.port) if answers is not None else outcome
+        measured = meter.end() if meter is not None else None
         answered = time.monotonic()
         await stage.close()
         wishes.follows(drain.events, stage.given)
@@ -212,6 +228,8 @@ async def _run(
         sealed = time.monotonic()
     finally:
         draining.cancel()
+        if meter is not None:
+            meter.close()
         if deaths is not None:
             await deaths.close()
         await stage.close()
@@ -257,6 +275,7 @@ async def _run(
             request=answered - opened,
             compare=time.monotonic() - judged,
         ),
+        measured=measured,
     )
 
 

@@ -61,12 +61,34 @@ def serve():
 serve()
 """
 TASKS = """
-import asyncio, sys
-async def inner(): await asyncio.sleep(1000)
-async def outer(): await inner()
+import asyncio, threading, time
+first, second, free = threading.Lock(), threading.RLock(), threading.Lock()
+def has(lock, other):
+    with lock:
+        with other:
+            pass
+def passes():
+    with free:
+        time.sleep(1000)
+async def inner(depth):
+    await asyncio.sleep(1000)
+async def outer(): await inner(3)
+async def takes(lock):
+    async with lock:
+        await outer()
 async def main():
-    task = asyncio.get_running_loop().create_task(outer(), name='outer')
-    await asyncio.sleep(0)
+    second.acquire()
+    first.acquire()
+    made = [threading.Thread(target=has, args=(second, first), name='asks', daemon=True),
+            threading.Thread(target=passes, name='passes', daemon=True)]
+    for one in made: one.start()
+    lock = asyncio.Lock()
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(outer(), name='outer')
+    both = [loop.create_task(takes(lock), name=name) for name in ('left', 'right')]
+    async def gathers(): await asyncio.gather(*both)
+    more = loop.create_task(gathers(), name='gathers')
+    await asyncio.sleep(0.01)
     print('ready', flush=True)
     await task
 asyncio.run(main())
@@ -150,13 +172,35 @@ def test_what_a_process_holds_is_counted_and_who_holds_it_found(python, tmp_path
         )
 
 
-def test_tasks_are_told_with_what_they_wait_for():
-    with running(TASKS) as process:
-        tasks = ask(process.pid, {"kind": "stacks", "most": 100}, LIMIT)["tasks"]
-    (outer,) = [one for one in tasks if one["name"] == "outer"]
-    assert [text.split()[0] for text in outer["coroutines"]] == ["outer", "inner", "sleep"]
-    (main,) = [one for one in tasks if one["name"] != "outer"]
-    assert main["waits_for"] == "outer"
+@each_python
+def test_tasks_are_told_with_what_they_wait_for_and_who_has_a_lock(python, tmp_path):
+    file = tmp_path / "tasks.py"
+    file.write_text(TASKS)
+    with running(f"exec(compile(open({str(file)!r}).read(), {str(file)!r}, 'exec'))", python) as process:
+        told = ask(process.pid, {"kind": "stacks", "most": 100}, LIMIT)
+    tasks = {one["name"]: one for one in told["tasks"]}
+    assert [text.split()[0] for text in tasks["outer"]["coroutines"]] == ["outer", "inner", "sleep"]
+    assert tasks["outer"]["frames"][1]["locals"] == {"depth": "3"} and tasks["outer"]["awaits"] == []
+    assert tasks["gathers"]["awaits"] == ["left", "right"]
+    (main,) = [one for one in told["tasks"] if one["name"].startswith("Task-")]
+    assert main["waits_for"] == "outer" and main["awaits"] == ["outer"]
+    waits = {one["who"]: (one["expression"], one["holders"]) for one in told["waits"]}
+    assert waits == {"thread asks": ("lock", ["thread MainThread"]), "task right": ("lock", ["task left"])}
+
+
+def test_who_refers_to_a_value_is_told_and_names_of_the_services_modules_suffice(tmp_path):
+    (tmp_path / "shop.py").write_text("basket = {'tea': [1, 2]}\nseen = [basket['tea']]\n")
+    (tmp_path / "vendored.py").write_text("seen = 1\n")
+    (tmp_path / "vendored-1.dist-info").mkdir()
+    (tmp_path / "vendored-1.dist-info" / "RECORD").write_text("vendored.py,sha256=x,9\n")
+    program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import shop, vendored\n"
+    with running(program + "here = shop.seen\nprint('ready', flush=True); input()") as process:
+        question = {"kind": "evaluate", "module": None, "depth": 0, "most": 1, "referrers": 5}
+        found = ask(process.pid, {**question, "expression": "basket['tea']"}, LIMIT)
+        assert (found["text"], sorted(found["referrers"])) == ("[1, 2]", ["here[0]", "shop.basket['tea']"])
+        values = ask(process.pid, {"kind": "dump", "depth": 2, "most": 100}, LIMIT)["values"]
+        assert values["here"] == "list of 1" and values["shop.seen"] == "the same as here"
+        assert not any("vendored" in path for path in values)
 
 
 def test_what_an_expression_raises_is_told():

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from relive.inspection.python.program_text import program_text
-from relive_inprocess import relive_inspector, relive_stepper
+from relive_inprocess import relive_chaos, relive_stepper
 
 PARTS = Path(relive_stepper.__file__).parent
 
@@ -25,7 +25,7 @@ def _defined(tree: ast.Module) -> Iterator[str]:
 
 
 def test_a_module_is_its_own_text() -> None:
-    assert program_text(relive_inspector) == Path(relive_inspector.__file__).read_text()
+    assert program_text(relive_chaos) == Path(relive_chaos.__file__).read_text()
 
 
 def test_the_parts_of_a_package_define_each_name_once_and_know_each_other_by_it() -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from websockets.exceptions import ConnectionClosed, WebSocketException
@@ -28,7 +28,15 @@ from relive.kernel import procfs
 from relive.kernel.namespaces import in_network_of
 from relive.kernel.sockdiag import listening_ports
 
-__all__ = ["Inspector", "InspectorGone", "InspectorLate", "is_node", "named_port", "opened_inspector"]
+__all__ = [
+    "Conversation",
+    "Inspector",
+    "InspectorGone",
+    "InspectorLate",
+    "is_node",
+    "named_port",
+    "opened_inspector",
+]
 
 _NAMES = frozenset({"node", "nodejs"})
 _USUAL_PORT = 9229
@@ -56,6 +64,21 @@ def is_node(pid: int) -> bool:
     return any(PurePath(one.path).name.startswith("libnode.so") for one in procfs.read_maps(pid))
 
 
+class Conversation(Protocol):
+    """With a thread of a process in the Chrome DevTools Protocol; ``events``: what it told unasked, (method, params)."""
+
+    events: list[tuple[str, dict[str, Any]]]
+
+    def ask(self, method: str, **params: Any) -> dict[str, Any]:
+        """The result of a command; raises InspectorLate, InspectorGone, ValueError where it is refused."""
+
+    def send(self, method: str, **params: Any) -> int:
+        """Give a command whose result nobody awaits; its number."""
+
+    def await_event(self, method: str, ends: Callable[[], bool]) -> dict[str, Any] | None:
+        """The params of an event that comes, or has come; None once ``ends`` says so."""
+
+
 @dataclass(slots=True)
 class Inspector:
     """A conversation with one process.
@@ -78,18 +101,23 @@ class Inspector:
         Raises:
             InspectorLate, InspectorGone. ValueError: it refuses the command, or answers with no JSON.
         """
-        self._number += 1
-        message = {"id": self._number, "method": method, "params": params}
-        with _told_as_gone():
-            self.connection.send(json.dumps(message))
+        number = self.send(method, **params)
         while True:
-            told = self._next(self.until)
-            if told is not None and told.get("id") == self._number:
+            told = self.take(self.until)
+            if told is not None and told.get("id") == number:
                 break
         if "error" in told:
             raise ValueError(str(told["error"].get("message", "")))
         result: dict[str, Any] = told["result"]
         return result
+
+    def send(self, method: str, **params: Any) -> int:
+        """Give a command whose result nobody awaits; its number. Raises InspectorGone."""
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": params}
+        with _told_as_gone():
+            self.connection.send(json.dumps(message))
+        return self._number
 
     def await_event(self, method: str, ends: Callable[[], bool]) -> dict[str, Any] | None:
         """The params of an event that comes, or has come; None once ``ends`` says so. Raises as ``ask``."""
@@ -97,13 +125,10 @@ class Inspector:
             found = next((params for name, params in self.events if name == method), None)
             if found is not None or ends():
                 return found
-            if (
-                self._next(min(self.until, time.monotonic() + _POLL)) is None
-                and time.monotonic() > self.until
-            ):
+            if self.take(min(self.until, time.monotonic() + _POLL)) is None and time.monotonic() > self.until:
                 raise InspectorLate
 
-    def _next(self, until: float) -> dict[str, Any] | None:
+    def take(self, until: float) -> dict[str, Any] | None:
         """A message; events are put aside. None: none came until then, which raises InspectorLate at the very end."""
         try:
             with _told_as_gone():

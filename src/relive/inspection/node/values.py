@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from relive.model.value import Value
 
-__all__ = ["NodeFrame", "NodeHandle", "NodeHeap", "NodeState"]
+__all__ = ["NodeFrame", "NodeHandle", "NodeHeap", "NodeState", "NodeWorker"]
 
 
 class NodeFrame(Value):
@@ -35,6 +37,26 @@ class NodeHandle(Value):
     about: str
 
 
+class NodeWorker(Value):
+    """A worker thread (``worker_threads``) of a process; fields as of ``NodeState``.
+
+    Attributes:
+        title: what Node.js calls it; file: the script that it was started with.
+        is_silent: it did not answer, as one in native code does not; then nothing else is told.
+    """
+
+    title: str
+    file: str
+    is_silent: bool = False
+    waits: bool = False
+    frames: list[NodeFrame] = Field(default=[])
+    frames_left_out: int = 0
+    heap: NodeHeap | None = None
+    active: dict[str, int] = Field(default={})
+    modules: dict[str, dict[str, str]] = Field(default={})
+    modules_left_out: int = 0
+
+
 class NodeState(Value):
     """A process of Node.js as it was.
 
@@ -43,6 +65,7 @@ class NodeState(Value):
         frames: of the main thread; none while it waits.
         active: how many there are of each kind that keeps the event loop going, timers too.
         modules: variables and exports of the service's own modules, by file; ``modules_left_out``: how many more there are.
+        workers: its worker threads, the first of them.
         ran_ms: how long the branch had run, at least, when it was asked.
     """
 
@@ -56,4 +79,5 @@ class NodeState(Value):
     handles: list[NodeHandle]
     modules: dict[str, dict[str, str]]
     modules_left_out: int
+    workers: list[NodeWorker] = Field(default=[])
     ran_ms: int

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from relive.config import Settings
@@ -27,6 +29,7 @@ from relive.inspection.python.values import (
     PythonTask,
     PythonThread,
     PythonValues,
+    PythonWait,
 )
 from relive.kernel import procfs
 from relive.model.commit import CommitId
@@ -48,13 +51,13 @@ class AskedBranch:
     mask: Mask
 
     def evaluate(
-        self, expression: str, *, module: str | None, depth: int, most: int, limit: float
+        self, expression: str, *, module: str | None, depth: int, most: int, limit: float, referrers: int = 0
     ) -> Evaluated:
         """The value of an expression, or what else came of it; once, since it may have left anything behind.
 
         Args:
-            module: whose names it uses; None: the program's, and all modules by their names.
-            depth: levels of what is in the value; most: parts of it. limit: seconds.
+            module: whose names it uses; None: the program's, all modules by their names, and what only one own module calls so.
+            depth: levels of what is in the value; most: parts of it; referrers: as many of those who refer to it. limit: seconds.
         """
         question = {
             "kind": "evaluate",
@@ -62,6 +65,7 @@ class AskedBranch:
             "module": module,
             "depth": depth,
             "most": most,
+            "referrers": referrers,
         }
         ran_ms, refused = self.asked.ran_ms(), self.asked.refused()
         outcome, reply = EvalOutcome.VALUE, dict[str, Any]()
@@ -83,6 +87,8 @@ class AskedBranch:
             length=reply.get("length"),
             parts=masked_parts(self.mask, reply.get("parts", ())),
             cut=reply.get("cut", False),
+            referrers=[self.mask.sentence(one) for one in reply.get("referrers", ())],
+            referrers_left_out=reply.get("referrers_left_out", 0),
             traceback=self.mask.sentence(reply.get("traceback", "")),
             ran_ms=ran_ms,
             refused=max(0, self.asked.refused() - refused),
@@ -102,7 +108,11 @@ class AskedBranch:
                 )
                 for one in reply["threads"]
             ],
-            tasks=[PythonTask(**one) for one in reply["tasks"]],
+            tasks=[
+                PythonTask(**{**one, "frames": [self._frame(frame) for frame in one["frames"]]})
+                for one in reply["tasks"]
+            ],
+            waits=[PythonWait(**one) for one in reply["waits"]],
             globals={name: masked_names(self.mask, values) for name, values in reply["globals"].items()},
             ran_ms=ran_ms,
         )
@@ -217,36 +227,57 @@ def _death(error: CallDied) -> str:
 
 @contextlib.contextmanager
 def asked_branch(
-    settings: Settings, store: Store, commit: CommitId, process: int | None, mask: Mask
+    settings: Settings,
+    store: Store,
+    commit: CommitId,
+    process: int | None,
+    mask: Mask,
+    busy: Mapping[int, int] = MappingProxyType({}),
 ) -> Iterator[AskedBranch]:
     """A ``questioned_branch`` whose Python is asked.
 
     Args:
         process: number of a process inside; None: as ``most_informed`` chooses among those that run Python.
+        busy: as of ``most_informed``.
 
     Raises:
         UsageError: there is no such process, or none that runs Python.
         RefUnknown, StoreError, RestoreFailed: as ``questioned_branch``.
     """
+    best = partial(most_informed, busy=busy)
     with questioned_branch(settings, store, commit, mask) as asked:
-        pid = chosen_process(asked.branch, process, is_python, most_informed, _no_python())
+        pid = chosen_process(asked.branch, process, is_python, best, _no_python())
         yield asked_python(asked, pid, mask)
 
 
-def most_informed(pids: Sequence[int]) -> int:
-    """Of processes that run Python the one that has loaded most of the service's own modules, of equals the first.
+def most_informed(pids: Sequence[int], busy: Mapping[int, int] = MappingProxyType({})) -> int:
+    """Of processes that run Python the one that has loaded most of the service's own modules.
 
-    The master of a server with workers, as gunicorn's, runs Python and has loaded nothing of the service. A process that does not
-    tell counts as one that has loaded none; a single one is not asked.
+    The master of a server with workers, as gunicorn's, runs Python and has loaded nothing of the service, or as much as they
+    (``--preload``), and serves nobody. So of equals one is taken that is no such master; of those the busiest, of those the first,
+    which made the others and mostly serves. A process that does not tell counts as one that has loaded none; a single one is not
+    asked.
+
+    Args:
+        busy: how much happened in each, by its number inside.
     """
-    return pids[0] if len(pids) == 1 else max(pids, key=_own_modules)
+    if len(pids) == 1:
+        return pids[0]
+
+    def rank(pid: int) -> tuple[int, bool, int]:
+        count, is_master = _loaded(pid)
+        return count, not is_master, busy.get(procfs.innermost_pid(pid) or 0, 0)
+
+    return max(pids, key=rank)
 
 
-def _own_modules(pid: int) -> int:
+def _loaded(pid: int) -> tuple[int, bool]:
+    """How many of the service's own modules a process has loaded, and whether it only looks after others."""
     try:
-        return int(ask(pid, {"kind": "modules"}, _KNOWS).get("count", 0))
+        told = ask(pid, {"kind": "modules"}, _KNOWS)
     except (CallLate, CallDied):
-        return 0
+        return 0, False
+    return int(told.get("count", 0)), bool(told.get("is_master", False))
 
 
 def asked_python(asked: Questioned, pid: int, mask: Mask) -> AskedBranch:

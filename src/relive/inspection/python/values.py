@@ -13,6 +13,7 @@ __all__ = [
     "PythonTask",
     "PythonThread",
     "PythonValues",
+    "PythonWait",
 ]
 
 
@@ -40,21 +41,40 @@ class PythonTask(Value):
     """A task of asyncio that has not ended.
 
     Attributes:
-        coroutines: from the outermost in, each with file and line.
+        coroutines: from the outermost in, each with file and line; frames: the same with locals.
         waits_for: the task, or kind of future, that it awaits; None: it can run.
+        awaits: tasks whose ends it awaits: that one, or those of a ``gather``, a task group, a ``wait``.
     """
 
     name: str
     coroutines: list[str]
+    frames: list[PythonFrame]
     waits_for: str | None
+    awaits: list[str]
+
+
+class PythonWait(Value):
+    """A thread or task that waits for a lock that is held, or for a thread's end.
+
+    Attributes:
+        who: ``thread NAME`` or ``task NAME``.
+        expression: what the lock is called where it is waited for; what: its representation.
+        holders: who has it, as far as the source of what runs, or the lock, tells.
+    """
+
+    who: str
+    expression: str
+    what: str
+    holders: list[str]
 
 
 class PythonStacks(Value):
-    """All threads and tasks of a process, and its own modules' globals by module and name."""
+    """All threads and tasks of a process, who waits for whom, and its own modules' globals by module and name."""
 
     process: int
     threads: list[PythonThread]
     tasks: list[PythonTask]
+    waits: list[PythonWait]
     globals: dict[str, dict[str, str]]
     ran_ms: int
 

@@ -95,7 +95,7 @@ def judge(
         if same_failure(recorded, raised) is None and not _other_status(recorded_status, came):
             notes = [note for note in (_moved(recorded, raised), inside) if note]
             evidence = [f"the same exception at the same place: {_words(raised)}"]
-            missing = missing_words(came.outcome)
+            missing = missing_words(came.outcome, is_fresh=True)
             kind = ReproductionKind.SAME_ANSWER if missing else ReproductionKind.REPRODUCED
             return FreshJudgement(kind, None, notes, evidence, missing, raised)
     outcome, other = _outcome(recorded, recorded_status, came)
@@ -130,7 +130,7 @@ def judge_end(
     cause = find_cause(recorded, came.outcome, usual=usual)
     if cause.difference is not None:
         return FreshJudgement(ReproductionKind.DIVERGED, cause.difference, [inside] if inside else [])
-    unseen = missing_words(came.outcome) + (cause.unseen if not cause.evidence else [])
+    unseen = missing_words(came.outcome, is_fresh=True) + (cause.unseen if not cause.evidence else [])
     kind = ReproductionKind.SAME_ANSWER if unseen else ReproductionKind.REPRODUCED
     return FreshJudgement(kind, None, [inside] if inside else [], cause.evidence, unseen)
 

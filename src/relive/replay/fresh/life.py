@@ -230,7 +230,7 @@ class FreshLife:
         return Attempt(
             number=0,
             kind=made.kind,
-            missing=missing_words(came.outcome),
+            missing=missing_words(came.outcome, is_fresh=True),
             difference=made.difference,
             evidence=made.evidence,
             unseen=made.unseen,
@@ -287,7 +287,7 @@ class FreshLife:
         return Attempt(
             number=0,
             kind=ReproductionKind.COULD_NOT_START,
-            missing=missing_words(outcome),
+            missing=missing_words(outcome, is_fresh=True),
             difference=how,
             played=played_words(outcome, self.drain.events or None),
             unreached=outcome.unreached,

@@ -126,6 +126,12 @@ class ExpressionWish(Wish):
         default=0, ge=0, le=20, description="Levels of what is in the value that are told, too"
     )
     most: int = Field(default=1000, ge=1, le=10_000, description="At most so many parts of the value")
+    referrers: int = Field(
+        default=0,
+        ge=0,
+        le=100,
+        description="Of Python: so many of those who refer to the value are told, too",
+    )
     limit: float = Field(default=10.0, gt=0, le=60, description="Seconds after which it is given up")
 
 

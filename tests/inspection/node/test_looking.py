@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from relive.errors import UsageError
-from relive.inspection.node.asking import chosen_module, is_own, module_name
+from relive.inspection.node.looking import chosen_module, is_own, module_name
 
 
 def test_packages_and_node_itself_are_not_the_services_own():
