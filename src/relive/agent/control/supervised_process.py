@@ -52,6 +52,7 @@ class ProcessSupervisor:
     may_fork: bool = False
     link: ProxyLink | None = None
     _pid: int | None = None
+    _gone: asyncio.Event | None = None  # for ``run``: the line is closed
 
     async def run(self, is_wanted: Callable[[], bool]) -> None:
         """Have it run as long as it is wanted.
@@ -61,7 +62,7 @@ class ProcessSupervisor:
         """
         log = structlog.get_logger()
         while is_wanted():
-            gone = asyncio.Event()
+            gone = self._gone = asyncio.Event()
             try:
                 self.link = await self._reach(gone)
             except OSError as error:
@@ -153,6 +154,8 @@ class ProcessSupervisor:
             with contextlib.suppress(ProcessLookupError):
                 await _end_process(self._pid)
         await link.close()
+        if self._gone is not None:  # a line that was closed here may not have told any more
+            self._gone.set()
 
 
 async def _end_process(pid: int) -> None:
