@@ -12,6 +12,7 @@
 #define _GNU_SOURCE
 #include "tapped.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -23,7 +24,7 @@ enum { TAP_UP, TAP_DOWN, TAP_QUESTION, TAP_ANSWER, TAP_OWN, TAP_CLOSED };
 enum { FLAG_FIN = 1, FLAG_SYN = 2, FLAG_RST = 4, FLAG_ACK = 16, IS_CLOSED = 256 /* by the service, before it was sent */ };
 enum { AT_ONCE = 256, /* copies before the ring has room for as many again */ BUCKETS = 1024, DIALOGUES_MOST = 65536 };
 
-static const uint64_t AHEAD_MOST = 16ull << 20, ANSWERED_WITHIN_NS = 10000000000ull;
+static const uint64_t AHEAD_MOST = 16ull << 20, AHEAD_IN_ALL = 64ull << 20, ANSWERED_WITHIN_NS = 10000000000ull;
 static const uint32_t BUSY = 1u << 31, DISCARDED = 1u << 30;
 
 struct tap_counts {
@@ -61,6 +62,7 @@ API struct tap *tap_new(struct relay *relay, int ring, uint64_t size, int notes)
         free(made);
         return NULL;
     }
+    made->notes->is_idle = 0; /* who was killed while it waited is not to be woken */
     made->buckets = must(calloc(BUCKETS, sizeof *made->buckets));
     return made;
 }
@@ -82,6 +84,7 @@ static struct dialogue *begin(struct tap *tap, const struct tapped *of)
     if (tap->count == DIALOGUES_MOST) /* that it was closed has been lost */
         end_both(tap, tap->first, UP, of->mono_ns, "lost");
     struct dialogue *made = must(calloc(1, sizeof *made)), **bucket = &tap->buckets[of->who % BUCKETS];
+    made->lost_before = tap->lost_before;
     made->who = of->who, made->first = *of, made->in_bucket = *bucket, *bucket = made;
     made->previous = tap->last;
     *(tap->last ? &tap->last->next : &tap->first) = made;
@@ -99,18 +102,10 @@ static void drop(struct tap *tap, struct dialogue *one)
     *(one->previous ? &one->previous->next : &tap->first) = one->next;
     *(one->next ? &one->next->previous : &tap->last) = one->previous;
     tap->count--;
+    tap->ahead -= one->side[UP].ahead + one->side[DOWN].ahead;
     stream_free(&one->side[UP]), stream_free(&one->side[DOWN]);
+    free(one->early);
     free(one);
-}
-
-/* It stands. */
-static void stands(struct tap *tap, struct dialogue *one, const struct tapped *now)
-{
-    one->number = ++tap->relay->journal.numbers->connection;
-    one->connect_ns = now->mono_ns - one->first.mono_ns;
-    one->is_open = 1;
-    stream_begin(&one->side[UP], now->base[UP]), stream_begin(&one->side[DOWN], now->base[DOWN]);
-    tapped_opened(tap, one, one->first.mono_ns, NULL);
 }
 
 /* Nothing came of it. */
@@ -145,6 +140,7 @@ static struct dialogue *resume(struct tap *tap, const struct tapped *now)
     if (!(found = *at))
         return NULL;
     struct dialogue *made = begin(tap, now);
+    made->lost_before = UINT64_MAX; /* of what was missing then nothing is known */
     made->number = found->has.number, made->connect_ns = found->has.connect_ns;
     made->is_open = 1, made->is_encrypted = found->has.is_encrypted;
     for (int way = 0; way < 2; way++) {
@@ -163,21 +159,29 @@ static struct dialogue *find_or_resume(struct tap *tap, const struct tapped *now
     return one || !tap->known ? one : resume(tap, now);
 }
 
-/* Its beginning is not known, or what was said before is lost. */
-static struct dialogue *begin_in_middle(struct tap *tap, const struct tapped *now)
+/* Its beginning is not known, or what was said before is lost; then `before` says what stood where. */
+static struct dialogue *begin_in_middle(struct tap *tap, const struct tapped *now, const struct dialogue *before)
 {
     struct dialogue *made = begin(tap, now);
     int way = now->kind == TAP_DOWN;
     uint32_t next[2];
     next[way] = now->sequence, next[!way] = now->flags & FLAG_ACK ? now->acknowledged : now->base[!way];
     made->number = ++tap->relay->journal.numbers->connection, made->is_open = 1;
+    made->is_encrypted = before && before->is_encrypted;
     for (int each = 0; each < 2; each++) {
-        stream_begin(&made->side[each], now->base[each]);
-        made->side[each].place = (uint32_t)(next[each] - now->base[each]);
+        struct stream *stream = &made->side[each];
+        stream_begin(stream, now->base[each]);
+        stream->place = (uint32_t)(next[each] - now->base[each]);
+        if (before && before->has_ended[each])
+            stream->place = before->side[each].place; /* and FIN */
+        else if (before && stream_place_of(&before->side[each], next[each]) > stream->place)
+            stream->place = stream_place_of(&before->side[each], next[each]); /* there have been more than 4 GiB */
     }
     tapped_opened(tap, made, now->mono_ns, NULL);
-    tapped_note(tap, now->mono_ns, made->number, "what was said on a connection before is missing", 0);
-    tap->gaps++;
+    if (before || made->side[UP].place || made->side[DOWN].place) {
+        tapped_note(tap, now->mono_ns, made->number, "what was said on a connection before is missing", 0);
+        tap->gaps++;
+    }
     return made;
 }
 
@@ -220,13 +224,44 @@ static void give(void *who, const uint8_t *data, size_t size)
     tapped_said(tap, one, now->way, now->mono_ns, at, data, size);
 }
 
-static struct dialogue *lose(struct tap *tap, struct dialogue *one, const struct tapped *now)
+/* It stands. What was said with SYN (TCP Fast Open) is said again unless it was taken, which is no difference. */
+static void stands(struct tap *tap, struct dialogue *one, const struct tapped *now)
 {
-    end_both(tap, one, UP, now->mono_ns, "lost");
-    return begin_in_middle(tap, now);
+    one->number = ++tap->relay->journal.numbers->connection;
+    one->connect_ns = now->mono_ns - one->first.mono_ns;
+    one->is_open = 1;
+    stream_begin(&one->side[UP], now->base[UP]), stream_begin(&one->side[DOWN], now->base[DOWN]);
+    tapped_opened(tap, one, one->first.mono_ns, NULL);
+    if (one->early)
+        stream_add(&one->side[UP], now->base[UP], one->early->data, one->early->size, give, &(struct taking){tap, one, UP, now->mono_ns});
 }
 
-static void begins(struct tap *tap, const struct tapped *now)
+/* SYN is answered. What an earlier process took and recorded, and was killed before it had it out of the ring, is there again. */
+static void answered(struct tap *tap, struct dialogue *one, const struct tapped *now)
+{
+    if (tap->known) {
+        struct tapped first = one->first;
+        drop(tap, one);
+        one = resume(tap, now);
+        if (!one)
+            one = begin(tap, &first);
+    }
+    if (!one->is_open)
+        stands(tap, one, now);
+}
+
+static struct dialogue *lose(struct tap *tap, struct dialogue *one, const struct tapped *now)
+{
+    struct dialogue before = *one; /* of its streams only the places are looked at */
+    end_both(tap, one, UP, now->mono_ns, "lost");
+    one = begin_in_middle(tap, now, &before);
+    one->is_closed = before.is_closed;
+    if (before.has_ended[UP])
+        tapped_ended(tap, one, UP, now->mono_ns, "closed");
+    return one;
+}
+
+static void begins(struct tap *tap, const struct tapped *now, const uint8_t *data)
 {
     struct dialogue *one = find(tap, now->who);
     if (one && one->first.base[UP] == now->base[UP])
@@ -235,46 +270,76 @@ static void begins(struct tap *tap, const struct tapped *now)
         fails(tap, one, now->mono_ns, "ETIMEDOUT"), drop(tap, one);
     else if (one)
         end_both(tap, one, UP, now->mono_ns, "lost");
-    begin(tap, now);
+    one = begin(tap, now);
+    if (now->size)
+        one->early = piece_new(0, data, now->size);
 }
 
-static void observe(struct tap *tap, const struct tapped *now, const uint8_t *data)
+/* Bytes of the other way are acknowledged which have not come; FIN takes a number too, also one that is not copied any more. */
+static int lacks(const struct dialogue *one, const struct tapped *now)
 {
-    int way = now->kind == TAP_DOWN;
-    if (way == UP && (now->flags & (FLAG_SYN | FLAG_ACK)) == FLAG_SYN) {
-        begins(tap, now);
-        return; /* bytes that it has (TCP Fast Open) are sent again unless they were taken; then they are lost, which is noticed */
-    }
-    struct dialogue *one = find_or_resume(tap, now);
-    if (one && !one->is_open) {
-        if (way == DOWN && now->flags & FLAG_SYN) {
-            stands(tap, one, now);
-        } else if (now->flags & FLAG_RST) {
-            fails(tap, one, now->mono_ns, way == DOWN ? "ECONNREFUSED" : "ETIMEDOUT");
-            drop(tap, one);
-            return;
-        } else { /* the answer to SYN is lost */
-            drop(tap, one);
-            one = NULL;
-        }
-    }
-    if (now->flags & FLAG_SYN || (!one && now->flags & (FLAG_RST | IS_CLOSED)))
-        return;
-    if (!one)
-        one = begin_in_middle(tap, now);
-    else if (now->flags & FLAG_ACK && !(now->flags & FLAG_RST) && !one->has_ended[!way] &&
-             stream_lacks_before(&one->side[!way], now->acknowledged))
-        one = lose(tap, one, now);
+    int other = now->kind != TAP_DOWN ? DOWN : UP;
+    const struct stream *stream = &one->side[other];
+    if (!(now->flags & FLAG_ACK) || now->flags & FLAG_RST || (other == DOWN && one->is_closed && one->has_ended[DOWN]))
+        return 0;
+    int has_fin = stream_has_ended(stream) || one->has_ended[other] || now->flags & IS_CLOSED;
+    return stream_place_of(stream, now->acknowledged) > stream->place + !!has_fin;
+}
+
+/* No copy of its packets can be missing. */
+static int is_whole(const struct tap *tap, const struct dialogue *one)
+{
+    return __atomic_load_n(&tap->notes->lost, __ATOMIC_ACQUIRE) == one->lost_before;
+}
+
+/* More waits for those before them than can. */
+static int is_too_far(const struct tap *tap, const struct stream *stream, const struct tapped *now)
+{
+    uint64_t more = now->size + PIECE_COST;
+    return stream_place_of(stream, now->sequence) > stream->place &&
+           (stream->ahead + more > AHEAD_MOST || tap->ahead + more > AHEAD_IN_ALL);
+}
+
+static void add(struct tap *tap, struct dialogue *one, int way, const struct tapped *now, const uint8_t *data)
+{
     struct stream *stream = &one->side[way];
-    if (now->size && !one->has_ended[way])
-        stream_add(stream, now->sequence, data, now->size, give, &(struct taking){tap, one, way, now->mono_ns});
-    if (stream->ahead > AHEAD_MOST)
-        one = lose(tap, one, now), stream = &one->side[way];
+    tap->ahead -= stream->ahead;
+    stream_add(stream, now->sequence, data, now->size, give, &(struct taking){tap, one, way, now->mono_ns});
+    tap->ahead += stream->ahead;
+    if (stream->has_end && stream->place > stream->end)
+        stream->has_end = 0; /* the socket did not take that FIN: it took more */
+}
+
+static void reset(struct tap *tap, struct dialogue *one, int way, const struct tapped *now)
+{
+    const struct stream *stream = &one->side[way];
+    int64_t lacking = stream_place_of(stream, now->sequence) - stream->place;
+    end_both(tap, one, way, now->mono_ns, way == DOWN && lacking > 1 && !is_whole(tap, one) ? "lost" : "reset");
+}
+
+/* A segment of one that stands. */
+static void observe_said(struct tap *tap, struct dialogue *one, int way, const struct tapped *now, const uint8_t *data)
+{
+    if (lacks(one, now)) {
+        if (way == DOWN && is_whole(tap, one))
+            return; /* nothing is missing, so the service has not said that: its socket drops the segment as well */
+        one = lose(tap, one, now);
+    }
+    if (way == UP && now->flags & IS_CLOSED) {
+        tapped_ended(tap, one, DOWN, now->mono_ns, "closed");
+        one->is_closed = 1;
+    }
+    if (now->size && !one->has_ended[way]) {
+        if (is_too_far(tap, &one->side[way], now))
+            one = lose(tap, one, now);
+        add(tap, one, way, now, data);
+    }
+    struct stream *stream = &one->side[way];
     if (now->flags & FLAG_RST) {
-        end_both(tap, one, way, now->mono_ns, "reset");
+        reset(tap, one, way, now);
         return;
     }
-    if (now->flags & FLAG_FIN)
+    if (now->flags & FLAG_FIN && stream_place_of(stream, now->sequence + now->whole) >= stream->place)
         stream_end_at(stream, now->sequence + now->whole);
     if (stream_has_ended(stream))
         tapped_ended(tap, one, way, now->mono_ns, "closed");
@@ -282,19 +347,47 @@ static void observe(struct tap *tap, const struct tapped *now, const uint8_t *da
         drop(tap, one);
 }
 
-/* The service has closed it: it gets nothing more. What it has said last may still be on its way. A dialogue is kept until then, also one
- * that has ended both ways, since what was said may be said again. */
+static void observe(struct tap *tap, const struct tapped *now, const uint8_t *data)
+{
+    int way = now->kind == TAP_DOWN;
+    if (way == UP && (now->flags & (FLAG_SYN | FLAG_ACK)) == FLAG_SYN) {
+        begins(tap, now, data);
+        return;
+    }
+    struct dialogue *one = find_or_resume(tap, now);
+    if (!one && way == DOWN && (now->flags & (FLAG_SYN | FLAG_ACK)) == (FLAG_SYN | FLAG_ACK))
+        one = begin(tap, now); /* SYN was lost, or taken by a process that was killed then */
+    if (one && !one->is_open) {
+        if (way == DOWN && now->flags & FLAG_SYN) {
+            answered(tap, one, now);
+            return;
+        }
+        if (now->flags & FLAG_RST)
+            fails(tap, one, now->mono_ns, way == DOWN ? "ECONNREFUSED" : "ETIMEDOUT");
+        drop(tap, one); /* or the answer to SYN is lost */
+        one = NULL;
+    }
+    if (now->flags & FLAG_SYN || (!one && now->flags & (FLAG_RST | IS_CLOSED)))
+        return;
+    observe_said(tap, one ? one : begin_in_middle(tap, now, NULL), way, now, data);
+}
+
+/* The service has closed it: it gets nothing more. What it says last is still to come, and acknowledges what it got. A dialogue is kept
+ * until then, also one that has ended both ways, since what was said may be said again. */
 static void closed(struct tap *tap, const struct tapped *now)
 {
     struct dialogue *one = find_or_resume(tap, now);
     if (!one)
         return;
+    one->is_closed = 1;
     if (!one->is_open)
         fails(tap, one, now->mono_ns, "ETIMEDOUT");
-    tapped_ended(tap, one, DOWN, now->mono_ns, "closed");
-    one->is_closed = 1;
-    if (!one->is_open || one->has_ended[UP])
-        drop(tap, one);
+    if (one->is_open && !one->has_ended[UP])
+        return;
+    const struct stream *got = &one->side[DOWN];
+    int is_missing = got->waiting || (got->has_end && !stream_has_ended(got));
+    tapped_ended(tap, one, DOWN, now->mono_ns, is_missing ? "lost" : "closed");
+    drop(tap, one);
 }
 
 /* The ring */
@@ -337,8 +430,10 @@ static uint64_t take_some(struct tap *tap, uint64_t at, uint64_t until)
     for (int left = AT_ONCE; at < until && left;) {
         const uint8_t *place = tap->ring + (at & (tap->size - 1));
         uint32_t length = __atomic_load_n((const uint32_t *)place, __ATOMIC_ACQUIRE);
-        if (length & BUSY)
-            continue; /* another processor is at it, which takes no longer than a copy of some KiB */
+        if (length & BUSY) { /* another processor is at it, which takes no longer than a copy of some KiB, or its thread waits for this one */
+            sched_yield();
+            continue;
+        }
         if (!(length & DISCARDED))
             take(tap, (const void *)(place + 8), place + 8 + sizeof(struct tapped));
         at += ((length & ~(BUSY | DISCARDED)) + 8 + 7) / 8 * 8;
@@ -351,6 +446,7 @@ static uint64_t take_some(struct tap *tap, uint64_t at, uint64_t until)
  * CLOCK_MONOTONIC. Returns how many bytes that were in the ring. */
 API uint64_t tap_take(struct tap *tap, int64_t apart_ns)
 {
+    uint64_t lost = __atomic_load_n(&tap->notes->lost, __ATOMIC_ACQUIRE);
     uint64_t began = *tap->consumed, at = began, until = __atomic_load_n(tap->produced, __ATOMIC_ACQUIRE);
     tap->apart_ns = apart_ns;
     pthread_mutex_lock(&tap->relay->journal.lock);
@@ -362,6 +458,7 @@ API uint64_t tap_take(struct tap *tap, int64_t apart_ns)
         journal_flush(&tap->relay->journal);
         __atomic_store_n(tap->consumed, at, __ATOMIC_RELEASE);
     } while (at < until);
+    tap->lost_before = lost; /* what is taken next was copied later */
     pthread_mutex_unlock(&tap->relay->journal.lock);
     return until - began;
 }

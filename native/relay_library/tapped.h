@@ -26,8 +26,10 @@ struct notes {
 struct dialogue {
     struct dialogue *in_bucket, *next, *previous;
     uint64_t who, number, told_in, connect_ns;
+    uint64_t lost_before; /* copies that were lost before the first of these */
     struct tapped first;
     struct stream side[2];
+    struct piece *early; /* said with SYN */
     int is_open, is_encrypted, asks_for_tls, is_closed, has_ended[2];
 };
 
@@ -61,6 +63,7 @@ struct tap {
     struct tapped asked[QUESTIONS_MOST];
     size_t question_count;
     uint64_t count, gaps, taken;
+    uint64_t lost_before, ahead; /* as of a dialogue; what waits in all streams */
     uint8_t fields[2048];
 };
 

@@ -30,7 +30,7 @@ _FULL_SOCKET, _STORAGE, _RESERVE, _SUBMIT, _QUERY = 95, 107, 131, 132, 134
 # struct __sk_buff, struct bpf_sock
 _LENGTH, _IFINDEX, _SOCKET = 0, 40, 168
 _PROTOCOL, _SRC4, _SRC6, _SRC_PORT, _DST_PORT, _DST4, _DST6, _STATE = 12, 24, 28, 44, 48, 52, 56, 72
-_LISTENS, _LOOPBACK = 10, 1
+_CONNECTS, _LISTENS, _LOOPBACK = 2, 10, 1
 _FIN_SYN_RST, _SYN, _ACK = 0x07, 0x02, 0x10
 # struct tapped of tapped.c: what is before the bytes of each packet
 _MONO, _WHO, _SIZE, _KIND, _SEQUENCE, _ACKED, _FLAGS, _UP, _DOWN = 0, 8, 16, 20, 24, 28, 32, 36, 40
@@ -118,20 +118,22 @@ def _bytes_at(at: Step, size: int, to: int) -> list[Step | str]:
 def _find_head() -> list[Step | str]:
     """What is behind IP's head; behind extension headers only that of packets of more than 64 KiB (RFC 2675)."""
     return [
-        *_bytes_at((0xB7, 2, 0, 0, 0), 8, _HEADER),
+        *_bytes_at((0xB7, 2, 0, 0, 0), 12, _HEADER),
         (0x71, 1, 10, _HEADER, 0),
         (0xBF, 8, 1, 0, 0),
         (0x77, 1, 0, 0, 4),
         (0x63, 10, 1, _FRAME + _VERSION, 0),
+        (0x61, 2, 7, _PROTOCOL, 0),
         (0x55, 1, 0, "six", 4),
         (0x57, 8, 0, 0, 15),
         (0x67, 8, 0, 0, 2),
-        (0x05, 0, 0, "head", 0),
+        (0x71, 1, 10, _HEADER + 9, 0),
+        (0x1D, 1, 2, "head", 0),
+        (0x05, 0, 0, "pass", 0),  # the socket's packet within another one (IPsec)
         "six",
         (0xB7, 8, 0, 0, 40),
         (0x71, 1, 10, _HEADER + 6, 0),
-        (0x15, 1, 0, "head", int(socket.IPPROTO_UDP)),
-        (0x15, 1, 0, "head", int(socket.IPPROTO_TCP)),
+        (0x1D, 1, 2, "head", 0),
         (0x55, 1, 0, "pass", 0),
         (0xB7, 8, 0, 0, 48),
         *_bytes_at((0xB7, 2, 0, 0, 40), 2, _HEADER),
@@ -206,9 +208,11 @@ def _is_answered(maps: TapMaps) -> list[Step | str]:
         "known",
         *_look_for_kept(maps),
         (0x55, 1, 0, "pass", _OPEN),
+        (0x61, 1, 7, _STATE, 0),
+        (0x55, 1, 0, "kept", _CONNECTS),  # SYN that comes later is none of this connection
         (0x61, 1, 10, _FRAME + _FLAGS, 0),
-        (0x57, 1, 0, 0, _SYN | _ACK),
-        (0x55, 1, 0, "kept", _SYN | _ACK),
+        (0x57, 1, 0, 0, _SYN),
+        (0x15, 1, 0, "kept", 0),
         *_note_base(_KEPT_DOWN),
         "kept",
         *_put_kept(),

@@ -13,12 +13,16 @@ from relive.recording.reader import Recording
 
 __all__ = ["read_unfinished"]
 
+_AGAIN = 1024  # so many events ago a recorder can have recorded what it was killed before it had it out of the ring
 _SEGMENTS = 2  # each tells anew of every dialogue of which it has anything
 _WAYS = {EventKind.DIALOGUE_UP: Way.UP, EventKind.DIALOGUE_DOWN: Way.DOWN}
 
 
 def read_unfinished(directory: Path) -> list[Recorded]:
-    """Those on which more may be said, by the last segments; of a damaged one as far as it goes."""
+    """Those on which more may be said, or what was said may come again, by the last segments; of a damaged one as far as it goes.
+
+    Of several of one connection the last one is the last.
+    """
     found = _Unfinished()
     segments = Recording(directory).segments()[-_SEGMENTS:]
     if segments:
@@ -37,13 +41,16 @@ class _Dialogue:
     is_encrypted: bool
     places: dict[Way, int] = field(default_factory=lambda: dict.fromkeys(Way, 0))
     ended: set[Way] = field(default_factory=set)
+    ended_seq: int = 0
 
 
 class _Unfinished:
     def __init__(self) -> None:
         self._known: dict[int, _Dialogue] = {}
+        self._last_seq = 0
 
     def add(self, event: Event) -> None:
+        self._last_seq = event.seq
         if event.kind is EventKind.DIALOGUE_OPENED:
             self._open(event)
         known = self._known.get(event.connection)
@@ -53,7 +60,8 @@ class _Unfinished:
             known.places[_WAYS[event.kind]] = event.fields["at"] + len(event.data)
         elif event.kind is EventKind.DIALOGUE_ENDED:
             known.ended.add(Way(event.fields["way"]))
-            if event.fields["how"] != "closed":  # nothing comes after a reset, or what is lost
+            known.ended_seq = event.seq
+            if event.fields["how"] == "lost":  # it goes on as another one
                 del self._known[event.connection]
 
     def _open(self, event: Event) -> None:
@@ -79,5 +87,5 @@ class _Unfinished:
                 is_encrypted=one.is_encrypted,
             )
             for number, one in self._known.items()
-            if len(one.ended) < len(Way)
+            if len(one.ended) < len(Way) or one.ended_seq > self._last_seq - _AGAIN
         ]
