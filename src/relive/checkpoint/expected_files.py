@@ -3,7 +3,7 @@
 A copy that was made while the target ran is good where the file has the same times, size and identity once all stands still: each
 change moves its ctime, which nobody can set. Two changes in one tick of the clock have one time; so nothing is expected of a file
 that has changed so shortly before it was looked at (``CLOCK_GRAIN_NS``), nor of one that is written through a mapping. A call
-that writes moves the times when it begins, and may take long: so a copy counts only where no such call has ended since it was begun.
+that writes moves the times when it begins, and may take long: so a copy counts only where no such call has ended since its begin.
 """
 
 from __future__ import annotations
