@@ -144,9 +144,12 @@ static bool commit(const char *path)
 
 	well = read_mappings() && copy_ahead();
 	for (int tries = 0;; tries++) {
-		well = well && seize_all();
-		rehearse_memory();
-		rehearse();
+		well = well && find_threads();
+		if (well) {
+			rehearse_memory();
+			rehearse();
+		}
+		well = well && seize_all(); /* only now: a thread that is seized and gets a signal stands still until it is heard */
 		began = clock_ns(CLOCK_MONOTONIC);
 		well = well && stop_all() && look();
 		if (!well || is_as_base() || tries == LOOKS_MORE || paused + clock_ns(CLOCK_MONOTONIC) - began > LOOKED_MOST_NS)

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 
 enum {
 	NEAR = 12, /* [pages] so many are looked at sooner than the kernel is asked once more, where it has to look up each */
@@ -20,6 +21,32 @@ static struct run_list protected, written;
 static struct run_list own; /* in mappings of files: where there may be pages that are not the file's, by address */
 static struct run_list before; /* what was present right before the pause, when all that had been written was protected */
 static bool is_quick; /* `before` is of use */
+static bool can_be_quick;
+
+/* Whether the kernel tells of a page that is not there for a mark in its place, with the masks of `scan_changed`, that it was written. Some
+ * take a bit of such a mark, as of one that is swapped out, for that of the protection, and then what was written looks as if it was not. */
+static bool is_scan_right(void)
+{
+	enum { GUARD_INSTALL = 102 };
+	unsigned char *page = room_for(PAGE);
+	struct region found;
+	struct scan_arg scan = {
+		.size = sizeof scan,
+		.start = (uint64_t)page,
+		.end = (uint64_t)page + PAGE,
+		.vec = (uint64_t)&found,
+		.vec_len = 1,
+		.category_mask = IS_WRITTEN,
+		.return_mask = IS_WRITTEN,
+	};
+	const int own_pages = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	const bool is_right = own_pages >= 0 && !madvise(page, PAGE, GUARD_INSTALL) && ioctl(own_pages, SCAN, &scan) == 1;
+
+	if (own_pages >= 0)
+		close(own_pages);
+	munmap(page, PAGE);
+	return is_right;
+}
 
 void make_room_for_scans(void)
 {
@@ -27,6 +54,7 @@ void make_room_for_scans(void)
 
 	for (int i = 0; i < 4; i++)
 		all[i]->at = room_for_regions();
+	can_be_quick = is_scan_right();
 }
 
 bool open_pagemap(void)
@@ -246,7 +274,7 @@ bool find_present(struct run_list *list)
 {
 	bool well;
 
-	is_quick = before.count > 0;
+	is_quick = can_be_quick && before.count > 0;
 	well = scan_present(list) && has_room();
 	is_quick = false;
 	before.count = 0;
@@ -261,7 +289,7 @@ void rehearse_scan(struct run_list *list)
 	if (!scan_present(&all))
 		return;
 	before = all;
-	is_quick = true;
+	is_quick = can_be_quick;
 	(void)scan_present(list);
 	is_quick = false;
 }

@@ -19,6 +19,7 @@ from relive.checkpoint.expected_files import ExpectedFiles
 from relive.checkpoint.micro_record import FullCommitNeeded, read_record
 from relive.checkpoint.micro_tracker import MicroTracker
 from relive.config import load_settings
+from relive.kernel.procfs import write_calls
 from support.waiting import eventually
 
 from .test_micro_commits import PROGRAMS, Told
@@ -92,6 +93,7 @@ def test_it_waits_for_nobody_only_while_all_files_are_as_expected(waits: Told, t
         found.same(str(link), link.stat(), follow=True)
         found.absent(str(tmp_path / "absent"))
         found.word(str(held), 8, 0)
+        found.no_writing(write_calls(waits.pid) or 0)
         return found
 
     def with_one(*words: Any, kind: str, **options: Any) -> ExpectedFiles:
@@ -111,6 +113,10 @@ def test_it_waits_for_nobody_only_while_all_files_are_as_expected(waits: Told, t
         changed = good()
         held.chmod(0o640)
         assert is_waited_for(changed)
+        counted = good()
+        waits.ask("wait")
+        waits.ask("go on")
+        assert is_waited_for(counted)  # what it wrote may have been under way when it was counted
         assert not is_waited_for(good())
         for damaged in (good().encode()[:-4], b"p 1 2 /\0end\0", b"q\0end\0"):
             (tmp_path / "expected").write_bytes(damaged)

@@ -2,13 +2,13 @@
 
 A copy that was made while the target ran is good where the file has the same times, size and identity once all stands still: each
 change moves its ctime, which nobody can set. Two changes in one tick of the clock have one time; so nothing is expected of a file
-that has changed so shortly before it was looked at (``CLOCK_GRAIN_NS``), nor of one that is written through a mapping.
+that has changed so shortly before it was looked at (``CLOCK_GRAIN_NS``), nor of one that is written through a mapping. A call
+that writes moves the times when it begins, and may take long: so a copy counts only where no such call has ended since its begin.
 """
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -20,10 +20,9 @@ EXPECTED_MOST = 256
 """[paths] looked at in a pause; more are better looked at by whoever can tell what to do then."""
 
 
-def is_settled(facts: os.stat_result, looked_ns: int | None = None) -> bool:
-    """Whether what has the same facts later is the same; ``looked_ns``: when they were read (None: now)."""
-    changed_ns = max(facts.st_mtime_ns, facts.st_ctime_ns)
-    return changed_ns + CLOCK_GRAIN_NS < (time.time_ns() if looked_ns is None else looked_ns)
+def is_settled(facts: os.stat_result, looked_ns: int) -> bool:
+    """Whether what has the same facts later is the same; ``looked_ns``: the time just before they were read."""
+    return max(facts.st_mtime_ns, facts.st_ctime_ns) + CLOCK_GRAIN_NS < looked_ns
 
 
 @dataclass(slots=True)
@@ -40,6 +39,10 @@ class ExpectedFiles:
     def no_ipc(self) -> None:
         """The target's IPC namespace holds no System V objects."""
         self._texts.append(b"i")
+
+    def no_writing(self, calls: int) -> None:
+        """The target has made so many calls that write, to whatever, and none is under way that was when they were counted."""
+        self._texts.append(b"c %d" % calls)
 
     def absent(self, path: str) -> None:
         """Nothing is at a path."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -66,13 +67,15 @@ class OpenFiles:
         Raises:
             OSError: the disk is full.
         """
-        if shared_writable_paths(root):
+        calls, looked_ns = procfs.write_calls(root), time.time_ns()
+        if calls is None or shared_writable_paths(root):
             return None  # writing through a mapping does not move a file's times
         opened = _regular(root)
-        if len(opened) > EXPECTED_MOST or not all(is_settled(facts) for facts in opened.values()):
+        if len(opened) > EXPECTED_MOST or not all(is_settled(facts, looked_ns) for facts in opened.values()):
             return None
         self.collect(root, staging)
         found = ExpectedFiles(frozenset(opened))
+        found.no_writing(calls)
         for number, facts in opened.items():
             found.same(f"/proc/{root}/fd/{number}", facts, follow=True)
         return found if not self.left_out and self._expect_parents(found) else None
@@ -80,8 +83,8 @@ class OpenFiles:
     def _expect_parents(self, found: ExpectedFiles) -> bool:
         for path, entry in self.entries.items():
             if entry.kind is EntryKind.DIRECTORY:
-                facts = Path("/", path).stat()
-                if entry_of(path, EntryKind.DIRECTORY, facts) != entry or not is_settled(facts):
+                looked_ns, facts = time.time_ns(), Path("/", path).stat()
+                if entry_of(path, EntryKind.DIRECTORY, facts) != entry or not is_settled(facts, looked_ns):
                     return False
                 found.same(f"/{path}", facts, follow=True)
         return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ __all__ = [
     "terminal_of",
     "threads_of",
     "tree_of",
+    "write_calls",
 ]
 
 
@@ -234,6 +236,19 @@ class MemoryUse:
 
     private: int
     shared: int
+
+
+def write_calls(pid: int) -> int | None:
+    """How many calls that write a process has made, to files or anything else; one that is under way does not count yet.
+
+    None when there is no such process, or the kernel does not count them.
+    """
+    try:
+        text = Path(f"/proc/{pid}/io").read_text()
+    except OSError:
+        return None
+    found = re.search(r"^syscw: (\d+)$", text, re.MULTILINE)
+    return int(found[1]) if found else None
 
 
 def memory_of(pid: int) -> MemoryUse | None:
