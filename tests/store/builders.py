@@ -78,10 +78,11 @@ def commit(
     pages: bytes = b"page" * 1024,
     small: Mapping[str, bytes] = {"core-1.img": b"core", "files.img": b"files"},
     files: Mapping[str, bytes] = DEFAULT_FILES,
+    written: Callable[[], None] | None = None,
     **facts: object,
 ) -> StoredCommit:
     """Take a commit in as the engine does."""
-    return take_in(store, stage(store, pages=pages, small=small, files=files), files, **facts)
+    return take_in(store, stage(store, pages=pages, small=small, files=files), files, written, **facts)
 
 
 def stage(store: Store, *, pages: bytes, small: Mapping[str, bytes], files: Mapping[str, bytes]) -> Staging:
@@ -93,7 +94,13 @@ def stage(store: Store, *, pages: bytes, small: Mapping[str, bytes], files: Mapp
     return staging
 
 
-def take_in(store: Store, staging: Staging, files: Mapping[str, bytes], **facts: object) -> StoredCommit:
+def take_in(
+    store: Store,
+    staging: Staging,
+    files: Mapping[str, bytes],
+    written: Callable[[], None] | None = None,
+    **facts: object,
+) -> StoredCommit:
     """Make it durable; the staging directory is gone afterwards. With ``version=2`` as a Relive did before files lay in packs."""
     try:
         parents: list[CommitId] = facts.get("parents") or []  # type: ignore[assignment]
@@ -101,7 +108,7 @@ def take_in(store: Store, staging: Staging, files: Mapping[str, bytes], **facts:
             layer = take_layer(store, staging.files, files, as_objects=facts.get("version") == OLD)
             taken = store.ingest_images(staging.images)
             manifest = make_manifest(images=taken.images, layers=[layer], **facts)  # type: ignore[arg-type]
-            return store.add(manifest, taken)
+            return store.add(manifest, taken, written=written)
     finally:
         staging.discard()
 

@@ -64,8 +64,9 @@ def test_what_is_called_durable_was_synced_before_it_got_its_name_and_its_name_a
     """A power failure then loses nothing: neither bytes nor names."""
     ledger = Ledger(monkeypatch)
     moved_when_written: list[int] = []
-    store.written = lambda: moved_when_written.append(len(ledger.moved))
-    one = commit(store, files={"a": b"1", "b": b"2"})
+    one = commit(
+        store, files={"a": b"1", "b": b"2"}, written=lambda: moved_when_written.append(len(ledger.moved))
+    )
     store.tag("t", one.id)
     kinds = {
         path.parent.name if path.parent.name in ("manifests", "tags") else "pack" for path, _ in ledger.moved

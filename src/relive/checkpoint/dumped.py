@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from relive.checkpoint.archive_members import store_members
@@ -94,8 +95,13 @@ class Capture:
                 if content.object is None:
                     content.failure = failure
 
-    def store(self, store: Store, parents: list[CommitId]) -> StoredCommit:
+    def store(
+        self, store: Store, parents: list[CommitId], written: Callable[[], None] | None = None
+    ) -> StoredCommit:
         """Make it durable; the staging directory is gone afterwards, whatever happens.
+
+        Args:
+            written: as of ``Store.add``.
 
         Raises:
             DiskFull, StoreError: it could not be stored; nothing that was there before is touched.
@@ -106,7 +112,7 @@ class Capture:
                     self.memory.merge(self.staging.images)
             with store.taking_in(parents[0] if parents else None, self.advance):
                 manifest, taken = self._manifest(store, parents)
-                return store.add(manifest, taken, began_monotonic_ns=self.began_monotonic_ns)
+                return store.add(manifest, taken, began_monotonic_ns=self.began_monotonic_ns, written=written)
         except ReliveError as error:
             self._roll_back(error)
             raise

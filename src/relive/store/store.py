@@ -71,11 +71,7 @@ _ALL_COMMITS = CommitQuery()
 
 
 class Store:
-    """Open one per thread; processes may open the same directory at once.
-
-    Attributes:
-        written: called within ``add`` when all of a commit is written, and only the disk is waited for; it is not durable yet.
-    """
+    """Open one per thread; processes may open the same directory at once."""
 
     def __init__(self, directory: Path, keyring: Keyring | None = None) -> None:
         """Open the store, making it when there is none.
@@ -92,7 +88,6 @@ class Store:
         self._incoming = directory / "incoming"
         self._lock = StoreLock(directory / "lock")
         self._new_files = NewFiles(self.stage)
-        self.written: Callable[[], None] = lambda: None
         self._parent: CommitId | None = None
         self._renewed: list[CommitId] = []
         self._advance = Advance()
@@ -291,6 +286,7 @@ class Store:
         *,
         began_monotonic_ns: int | None = None,
         new_bytes: int | None = None,
+        written: Callable[[], None] | None = None,
     ) -> StoredCommit:
         """Make a commit durable, all of whose files were taken or are in the store already.
 
@@ -298,6 +294,7 @@ class Store:
             taken: the manifest's images as they were taken in; None if it has none.
             began_monotonic_ns: when the commit was asked for; its distance to now is the durable time.
             new_bytes: what is to be said of how much the store grew; None: what it is.
+            written: called when all of it is written, and only the disk is waited for; it is not durable yet.
 
         Raises:
             DiskFull, StoreError: it could not be written; the store is as it was.
@@ -315,7 +312,7 @@ class Store:
                 taken = self._open_intake = self._images.begin(self._parent)
             pages = None if taken is None else self._finish(taken, manifest.layers, listing)
             is_new = not self._manifests.has(commit_id)
-            size += self._publish(commit_id, data, pages)
+            size += self._publish(commit_id, data, pages, written)
             durable_us = (
                 (time.monotonic_ns() - began_monotonic_ns) // 1000 if began_monotonic_ns is not None else None
             )
@@ -337,7 +334,13 @@ class Store:
             self._images.remember(commit_id, taken, pages)
         return stored
 
-    def _publish(self, commit_id: CommitId, data: bytes, pages: IngestedPages | None) -> int:
+    def _publish(
+        self,
+        commit_id: CommitId,
+        data: bytes,
+        pages: IngestedPages | None,
+        written: Callable[[], None] | None,
+    ) -> int:
         """Put pack, placement and manifest at their places, durable on return; returns the bytes of the first two."""
         with contextlib.ExitStack() as stack:
             stored: list[tuple[FreshFile, Path]] = []
@@ -345,7 +348,8 @@ class Store:
                 stored.append(stack.enter_context(discarding(pages.pack)))
                 stored.append(stack.enter_context(discarding(self._images.place(commit_id, pages))))
             manifest = stack.enter_context(discarding(self._manifests.make(commit_id, data)))
-            self.written()
+            if written is not None:
+                written()
             publish_in_order([stored, [manifest]])
         return sum(fresh.size for fresh, _ in stored)
 

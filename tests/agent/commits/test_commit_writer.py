@@ -34,10 +34,12 @@ class PlayedCapture:
 
     facts: dict[str, Any] = field(default_factory=dict)
 
-    def store(self, store: Store, parents: list[CommitId]) -> StoredCommit:
+    def store(
+        self, store: Store, parents: list[CommitId], written: Callable[[], None] | None = None
+    ) -> StoredCommit:
         if self.facts.get("fails"):
             raise DiskFull("no space left")
-        return commit(store, parents=parents, **self.facts)
+        return commit(store, parents=parents, written=written, **self.facts)
 
 
 @pytest.fixture

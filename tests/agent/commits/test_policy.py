@@ -132,6 +132,55 @@ def test_a_clock_quicker_than_the_disk_takes_the_next_commit_while_that_is_waite
     assert committer.asked == [Trigger.START] + [Trigger.TIMER] * 3
 
 
+@pytest.mark.parametrize("why", ["unchanged", "held"])
+def test_a_commit_that_was_not_stored_is_told_of_and_taken_again_though_no_other_is_due(
+    monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    """A service that does nothing more has no next commit which would tell."""
+    policy, now = Policy(at_start=True, seconds=0.01, pause_share=None, on_change=why == "unchanged"), [0.0]
+    failures: list[Exception] = []
+
+    class Full(Played):
+        async def store(self, taken: Any, written: Any = None) -> Any:
+            number = len(self.asked)
+            now[0] += 1.0  # a slow disk
+            written()
+            await asyncio.to_thread(lambda: None)  # the loop goes on meanwhile
+            if number == 2:
+                raise DiskFull("no space left")
+            return await super().store(taken)
+
+        def failed(self, error: Exception, longest: float = 0.0) -> float:
+            failures.append(error)
+            return super().failed(error, longest)
+
+    async def sleep(seconds: float) -> None:
+        now[0] += seconds
+        if len(sleeps) > 20:
+            raise Over
+        sleeps.append(seconds)
+
+    sleeps: list[float] = []
+    committer = Full([None] * 3, Protection())
+    pace = CommitPace(policy, lambda: Footprint(1, 1_000_000), lambda: now[0])
+    usual = pace.state
+
+    def state() -> Any:  # the pause of the third would be too long, until it is told of the second
+        is_held = why == "held" and len(committer.asked) == 2 and not failures
+        return usual().model_copy(update={"is_held": is_held})
+
+    monkeypatch.setattr(pace, "state", state)
+    monkeypatch.setattr(room.asyncio, "sleep", sleep)
+    changes: Any = SimpleNamespace(committed=lambda: None, has_changed=lambda _look: len(committer.asked) < 2)
+    commits = PolicyCommits(
+        policy, committer, pace, Path("/dev/null/pace"), lambda: True, lambda: changes, lambda: now[0]
+    )
+    with pytest.raises(Over):
+        asyncio.run(commits.run())
+    assert [type(one) for one in failures] == [DiskFull]
+    assert len(committer.asked) == 3
+
+
 UNFORESEEN = FileNotFoundError(2, "No such file or directory", "stats-dump")
 
 

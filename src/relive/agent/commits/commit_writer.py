@@ -159,9 +159,9 @@ class CommitWriter:
         parent = store.latest_of_life(self._life)
         self._stored += 1
         is_to_thin = self._stored >= _THIN_EVERY and time.monotonic() >= self._thin_next
+        parents = [parent.id] if parent is not None else []
         # Dropping takes the processor, too: with the next one, which may be taken when this is told, it would contend for that.
-        store.written = _nobody if is_to_thin else written
-        stored = capture.store(store, [parent.id] if parent is not None else [])
+        stored = capture.store(store, parents, None if is_to_thin else written)
         if is_to_thin:
             self._stored = 0
             self._thin(store)

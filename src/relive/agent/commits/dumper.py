@@ -35,8 +35,10 @@ class DumpedCommit(Protocol):
     def pause_us(self) -> int:
         """Microseconds the target stood still."""
 
-    def store(self, store: Store, parents: list[CommitId]) -> StoredCommit:
-        """Make it durable; raises DiskFull or StoreError."""
+    def store(
+        self, store: Store, parents: list[CommitId], written: Callable[[], None] | None = None
+    ) -> StoredCommit:
+        """Make it durable; ``written`` as of ``Store.add``. Raises DiskFull or StoreError."""
 
 
 class Dumper(Protocol):

@@ -77,18 +77,18 @@ class PolicyCommits:
             self._changes = await asyncio.to_thread(self._begin_changes)
         trigger, interval = Trigger.START, self._policy.seconds
         while True:
-            pause = interval
-            if self._publish_state().is_held:
-                pause = max(interval, _HELD_LOOK) if interval is not None else None
+            pause, is_held, is_missing = interval, self._publish_state().is_held, False
+            try:
+                await (self._settle() if is_held else self._commit(trigger))
+            except Exception as error:
+                pause, is_missing = self._committer.failed(error, interval or _START_RETRY_MOST), True
             else:
-                try:
-                    await self._commit(trigger)
-                except Exception as error:
-                    pause = self._committer.failed(error, interval or _START_RETRY_MOST)
+                if is_held:
+                    pause = max(interval, _HELD_LOOK) if interval is not None else None
                 else:
                     trigger = Trigger.DEPLOY if self._policy.on_deploy else Trigger.TIMER
                     pause = interval if self._changes is not None or interval is None else 0.0
-                self._publish_state()
+            self._publish_state()
             self._committer.is_ready(True)
             if pause is None:
                 return
@@ -96,13 +96,14 @@ class PolicyCommits:
                 await asyncio.sleep(pause)
             while left := self._pace.wait_left():  # another commit may be taken meanwhile
                 await asyncio.sleep(left)
-            await self._wait_for_change(pause)
+            if not is_missing:  # what follows no change is in no commit as yet
+                await self._wait_for_change(pause)
 
     async def _commit(self, trigger: Trigger) -> None:
         """The next is begun when this one is durable: nothing piles up, and the two do not contend for the processor.
 
         With a clock that is quicker than the disk it is begun when this one is written, and only the disk is waited for. Of one
-        that was not stored after all the next call tells.
+        that was not stored after all the next call tells, or ``_settle``.
         """
         late, self._storing = self._storing, None
         is_quick = self._pace.is_quicker_than_the_store
@@ -120,7 +121,12 @@ class PolicyCommits:
             await written.wait()
             self._pace.written()
         if not is_quick or self._storing.done():
-            storing, self._storing = self._storing, None
+            await self._settle()
+
+    async def _settle(self) -> None:
+        """Wait until the clock's last commit is durable; raises what kept it from that."""
+        storing, self._storing = self._storing, None
+        if storing is not None:
             await storing
 
     async def _store(self, taken: DumpedCommit, begun: float, written: asyncio.Event) -> None:
