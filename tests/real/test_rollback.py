@@ -49,7 +49,9 @@ def scrambled() -> Iterator[Scrambled]:
     home, place = Path(tempfile.mkdtemp(prefix="relive-")), Path(tempfile.mkdtemp(dir="/var/tmp"))
     made, port = Relive(home, "rollback"), free_port()
     in_memory = Path(tempfile.mkdtemp(dir="/dev/shm"))
-    capsule = made.run(sys.executable, SERVICES / "scrambled.py", str(port), place / "kept", in_memory / "file")
+    capsule = made.run(
+        sys.executable, SERVICES / "scrambled.py", str(port), place / "kept", in_memory / "file"
+    )
     first = ask(port, "/")
     one = made.commit(capsule)
     second = scramble(port)
