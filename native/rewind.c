@@ -169,7 +169,7 @@ static bool give_registers(void)
 
 static bool is_comparable(void)
 {
-	return has_no_ipc() && look() && compare_seen() && plan_undo() && compare_files();
+	return has_no_ipc() && look() && compare_seen() && plan_undo() && compare_files() && (is_to_undo() || compare_hidden());
 }
 
 /* What is seen may be so for a moment only; then the process runs on for some, as for a commit. */
@@ -198,13 +198,14 @@ static bool undo_and_compare(void)
 {
 	if (!is_to_undo())
 		return true;
-	return undo() && look() && compare_seen() && plan_undo() && (!is_to_undo() || refuse("its mappings cannot be put back"));
+	return undo() && look() && compare_seen() && plan_undo() && (!is_to_undo() || refuse("its mappings cannot be put back")) &&
+	       compare_hidden();
 }
 
 static bool put_all_back(void)
 {
 	take_kept_contexts();
-	return die_with_us() && undo_and_compare() && compare_hidden() && put_files_back() && put_positions_back() && put_pages_back() &&
+	return die_with_us() && undo_and_compare() && put_files_back() && put_positions_back() && put_pages_back() &&
 	       put_wall_clock_back() && give_registers();
 }
 

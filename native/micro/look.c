@@ -47,7 +47,7 @@ static void say_status(struct thread *t)
 {
 	static const char *const wanted[] = { "Name",	"Umask",  "Uid",    "Gid",    "Groups",	    "NSpid",	"SigPnd",  "ShdPnd",
 					      "SigIgn", "SigCgt", "CapInh", "CapPrm", "CapEff",	    "CapBnd",	"CapAmb",  "NoNewPrivs",
-					      "Seccomp", "Seccomp_filters", "THP_enabled" };
+					      "Seccomp", "Seccomp_filters", "THP_enabled", "VmLck" };
 	static size_t sizes[sizeof wanted / sizeof *wanted]; /* strlen() of each for each line takes as long as all else here */
 	static char read_now[8192];
 	struct sched_param priority = { 0 };

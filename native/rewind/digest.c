@@ -15,7 +15,7 @@ static uint64_t kept_digest;
 /* struct rseq: cpu_id_start and cpu_id, rseq_cs, flags, node_id and mm_cid */
 enum { RSEQ_NUMBERS = 8, RSEQ_SECTION_END = 16, RSEQ_SIZE = 32 };
 
-static uint64_t mixed(uint64_t hash, const void *from, size_t size)
+uint64_t mixed(uint64_t hash, const void *from, size_t size)
 {
 	const unsigned char *at = from;
 	uint64_t word;

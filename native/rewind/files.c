@@ -4,17 +4,21 @@
 
 #include "../micro/base.h"
 #include "../micro/text.h"
+#include "digest.h"
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <time.h>
 
-enum { FILES_MOST = 64, DEPTH_MOST = 64, PLACES_MOST = 64 };
+enum { FILES_MOST = 64, DEPTH_MOST = 64, PLACES_MOST = 64, SOME_ENTRIES = 1 << 16 /* [bytes] */ };
 #define CONTENT_MOST (64LL << 20)
+#define IN_MEMORY_MOST (4LL << 20)
 
 static struct kept_file {
 	int fd;
@@ -34,34 +38,66 @@ static int place_count;
 static int own_places[2]; /* in which nothing may come or go; what is in them is put back */
 static int own_place_count;
 static char *kept_entries, *entries;
-static size_t entries_size, entries_room;
+static size_t kept_size, entries_size, entries_room;
+static off_t in_memory_size; /* of all files whose content is in the list */
 
 /* -- what may not change --------------------------------------------------------------------------------------------- */
 
-static bool note(const char *name, const struct stat *s)
+static bool note(const char *name, const struct stat *s, uint64_t content)
 {
 	const size_t room = strlen(name) + 256;
 
+	/* All stand still while files are listed: not as many as the service may have made. */
+	if (kept_entries && entries_size > 2 * kept_size + SOME_ENTRIES)
+		return refuse("files have come");
 	if (entries_size + room > entries_room) {
-		entries_room = 2 * (entries_room + room);
-		entries = realloc(entries, entries_room);
-		if (!entries)
+		char *more = realloc(entries, 2 * (entries_room + room));
+
+		if (!more)
 			return refuse("there is no room for the list of its files");
+		entries = more;
+		entries_room = 2 * (entries_room + room);
 	}
-	entries_size += (size_t)sprintf(entries + entries_size, "%s\t%llu %o %u %u %llu %llx %lld %lld.%09ld %lld.%09ld\n", name,
+	entries_size += (size_t)sprintf(entries + entries_size, "%s\t%llu %o %u %u %llu %llx %lld %lld.%09ld %lld.%09ld %llx\n", name,
 					(unsigned long long)s->st_ino, s->st_mode, s->st_uid, s->st_gid, (unsigned long long)s->st_nlink,
 					(unsigned long long)s->st_rdev, (long long)s->st_size, (long long)s->st_mtim.tv_sec,
-					s->st_mtim.tv_nsec, (long long)s->st_ctim.tv_sec, s->st_ctim.tv_nsec);
+					s->st_mtim.tv_nsec, (long long)s->st_ctim.tv_sec, s->st_ctim.tv_nsec, (unsigned long long)content);
 	return true;
+}
+
+/* A hash of what a file in memory (tmpfs) holds: a write by a shared mapping leaves no trace in its times. */
+static bool hash_content(int directory, const char *name, off_t size, uint64_t *hash)
+{
+	const int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NOATIME | O_CLOEXEC);
+	ssize_t got = -1;
+
+	in_memory_size += size;
+	if (in_memory_size > IN_MEMORY_MOST)
+		refuse("its files in memory are more than is compared, 4 MB");
+	else
+		while (fd >= 0 && (got = read(fd, buffer, (size_t)WINDOW * PAGE)) > 0)
+			*hash = mixed(*hash, buffer, (size_t)got);
+	if (fd >= 0)
+		close(fd);
+	return got == 0;
+}
+
+static bool is_in_memory(int directory)
+{
+	struct statfs s;
+
+	return !fstatfs(directory, &s) && (s.f_type == TMPFS_MAGIC || s.f_type == RAMFS_MAGIC);
 }
 
 /* All entries of a directory, which is closed; not those of other file systems. */
 static bool list(int directory, int depth)
 {
+	const bool has_content = is_in_memory(directory);
 	DIR *all = directory >= 0 && depth < DEPTH_MOST ? fdopendir(directory) : NULL;
 	struct dirent *entry;
 	struct stat own, s;
-	bool well = all && !fstat(directory, &own) && note("/", &own);
+	uint64_t content;
+	bool well = all && !fstat(directory, &own) && note("/", &own, 0);
 
 	while (well && (entry = readdir(all))) {
 		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
@@ -69,7 +105,9 @@ static bool list(int directory, int depth)
 		well = !fstatat(directory, entry->d_name, &s, AT_SYMLINK_NOFOLLOW);
 		if (!well || s.st_dev != own.st_dev)
 			continue;
-		well = note(entry->d_name, &s);
+		content = 0;
+		well = (!has_content || !S_ISREG(s.st_mode) || hash_content(directory, entry->d_name, s.st_size, &content)) &&
+		       note(entry->d_name, &s, content);
 		if (well && S_ISDIR(s.st_mode))
 			well = list(openat(directory, entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), depth + 1);
 	}
@@ -77,7 +115,7 @@ static bool list(int directory, int depth)
 		closedir(all);
 	else if (directory >= 0)
 		close(directory);
-	return well ? true : refuse("its files cannot be listed");
+	return well;
 }
 
 static bool list_places(void)
@@ -85,9 +123,11 @@ static bool list_places(void)
 	struct stat s;
 
 	entries_size = 0;
+	in_memory_size = 0;
+	refuse("its files cannot be listed"); /* unless something says more */
 	for (int i = 0; i < own_place_count; i++)
-		if (fstat(own_places[i], &s) || !note("a file of Relive's", &s))
-			return refuse("its files cannot be listed");
+		if (fstat(own_places[i], &s) || !note("a file of Relive's", &s, 0))
+			return false;
 	for (int i = 0; i < place_count; i++)
 		if (!list(openat(places[i], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), 0))
 			return false;
@@ -115,7 +155,9 @@ static bool add_mount(const char *point, char *behind, const char *directory)
 			return true; /* it cannot be written */
 		upper += strlen("upperdir=");
 		upper[strcspn(upper, ",")] = 0;
-		return strncmp(upper, directory, strlen(directory)) ? refuse("it writes elsewhere: %s", upper) : add_place(upper);
+		if (strncmp(upper, directory, strlen(directory)) || upper[strlen(directory)] != '/')
+			return refuse("it writes elsewhere: %s", upper);
+		return add_place(upper);
 	}
 	if (strncmp(behind, " - tmpfs ", 9) && strncmp(behind, " - mqueue ", 10))
 		return true;
@@ -289,6 +331,7 @@ bool keep_files(const char *directory)
 	if (!list_places())
 		return false;
 	kept_entries = strndup(entries, entries_size);
+	kept_size = entries_size;
 	wait_for_tick();
 	return kept_entries ? true : refuse("there is no room for the list of its files");
 }

@@ -6,8 +6,10 @@
 #include "../micro/connections.h"
 #include "../micro/round_trip.h"
 #include "../micro/text.h"
+#include "../tracker/userfault.h"
 
 #include <inttypes.h>
+#include <linux/kcmp.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <sched.h>
@@ -97,6 +99,22 @@ static bool say_what_connections_carried(void)
 	return !is_cut_off;
 }
 
+/* Who has the same parent: in a branch also a child's child whose parent has ended. */
+static void say_siblings(void)
+{
+	const int parent = (int)status_number(process.pid, "PPid", 0);
+	char path[64];
+
+	snprintf(path, sizeof path, "/proc/%d/task/%d/children", parent, parent);
+	say_file("siblings", path);
+}
+
+/* Whether a thread has the descriptors and the directories of all others (unshare(2)). */
+static bool shares(const struct thread *t, int kind)
+{
+	return !syscall(SYS_kcmp, process.pid, t->tid, kind, 0, 0);
+}
+
 /* What `look` leaves to be seen after a pause, as far as it can change and is told quickly. */
 static void say_limits(void)
 {
@@ -104,12 +122,15 @@ static void say_limits(void)
 
 	for (size_t i = 0; i < sizeof files_of_process / sizeof *files_of_process; i++)
 		say_file(files_of_process[i], of_process("%s", files_of_process[i]));
+	say_siblings();
 	for (int i = 0; i < thread_count; i++) {
 		cpu_set_t allowed;
 
 		CPU_ZERO(&allowed);
 		sched_getaffinity(threads[i].tid, sizeof allowed, &allowed);
-		say("thread %d io %ld allowed ", (int)threads[i].tid, syscall(SYS_ioprio_get, 1 /* of a thread */, threads[i].tid));
+		say("thread %d io %ld shares %d %d allowed ", (int)threads[i].tid,
+		    syscall(SYS_ioprio_get, 1 /* of a thread */, threads[i].tid), shares(&threads[i], KCMP_FILES),
+		    shares(&threads[i], KCMP_FS));
 		say_bytes(&allowed, sizeof allowed);
 		say("\n");
 	}

@@ -2,7 +2,7 @@
 # The C programs of native/, compiled into $RELIVE_TOOLS: NAME.c, with what lies in NAME/, becomes relive-NAME, a static program
 # that runs in any root file system; prlimit_shim.c becomes prlimit_shim.so, which CRIU is started with; quick_abi3.c becomes the recorder's
 # _quick.abi3.so, which lies beside its Python modules, since it goes with them into capsules;
-# what ends in _library is loaded by Relive's own Python processes; page_tree.c becomes _page_tree.so, beside the store's modules, which are
+# what ends in _library is loaded by Relive's own Python processes; page_tree.c becomes page_tree.library.so, beside the store's modules, which are
 # used without tools, too;
 # what ends in _plugin is one of CRIU's, in a directory of their own.
 . "$(dirname "$0")/prelude.sh"
@@ -31,7 +31,7 @@ for source in "$REPO"/native/*.c; do
         place=$REPO/src/relive_inprocess/relive_recorder target=_${name%_abi3}.abi3.so
         command=(gcc "${flags[@]}" -flto -shared -fPIC -nostdlib -fvisibility=hidden -fno-stack-protector -s "-I$python_headers" "${parts[@]}")
     elif [[ $name == page_tree ]]; then
-        place=$REPO/src/relive/store/pages target=_page_tree.so
+        place=$REPO/src/relive/store/pages target=page_tree.library.so
         command=(gcc "${flags[@]}" -shared -fPIC -fvisibility=hidden "$source")
     elif [[ $name == *_plugin ]]; then
         place=$RELIVE_TOOLS/plugins target=$name.so command=(gcc "${flags[@]}" -shared -fPIC "$source")

@@ -147,7 +147,7 @@ def test_a_service_is_started_and_stopped_with_the_environment_that_was_asked_fo
         assert "GREETING=hello" in environment
         assert SECRET not in environment and str(home.home / "tools") not in environment
         assert api.refused("POST", "/capsules", json=body) == (409, "capsule-exists")
-        assert api.refused("POST", "/capsules", json=body | {"listen": "127.0.0.1:1"}) == (422, "usage")
+        assert api.refused("POST", "/capsules", json=body | {"upstream": "1"}) == (422, "usage")
         (target,) = api.get("/targets")
         assert target["name"] == "sleeper"
         assert api.post("/stops", {"all_branches": True}) == {"stopped": []}

@@ -7,8 +7,9 @@ place. Else, and always at the first time:
    A rewinder keeps what it is, for the next time.
 2. The branch's ports pass to it, the branch ends, and its id passes over, too.
 
-Whatever fails before 2 leaves the branch as it is. Killed between its end and the passing of its id, neither is left: there is
-never one that is partly the one and partly the other.
+Whatever fails before 2 leaves the branch as it is, but for one whose service was killed in the middle of being put back in place
+(``Spoilt``): it has ended, and can be rolled back again. Killed between its end and the passing of its id, neither is left: there
+is never one that is partly the one and partly the other.
 """
 
 from __future__ import annotations

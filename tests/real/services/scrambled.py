@@ -19,7 +19,7 @@ import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
-SIZE, PAGE, CHANGED = 4 << 20, 4096, 400
+SIZE, PAGE, CHANGED, CLONE_FS = 4 << 20, 4096, 400, 0x200
 ballast = ctypes.create_string_buffer(os.urandom(SIZE), SIZE)
 more: list[object] = []
 libc = ctypes.CDLL(None, use_errno=True)
@@ -30,6 +30,8 @@ helper.start()
 pair = socket.socketpair()
 held = mmap.mmap(-1, 64 * PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 held.write(os.urandom(64 * PAGE))
+in_memory = Path(sys.argv[3])
+in_memory.write_bytes(bytes(PAGE))
 lent = mmap.mmap(-1, 64 * PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
@@ -75,6 +77,12 @@ def make_child() -> None:
         time.sleep(600)
 
 
+def write_by_mapping() -> None:
+    """No time of the file tells: its page is read before it is written."""
+    with in_memory.open("r+b") as file, mmap.mmap(file.fileno(), PAGE) as mapped:
+        mapped[0] = 1 + mapped[0]
+
+
 CHANGES = {
     "/churn": churn,
     "/pages": change_pages,
@@ -85,6 +93,9 @@ CHANGES = {
     "/thread": waits.set,
     "/pipe": lambda: pair[0].send(b"x"),
     "/unmapped": lent.close,
+    "/mapped": write_by_mapping,
+    "/locked": lambda: libc.mlock(ctypes.byref(ballast), PAGE),
+    "/directory": lambda: libc.unshare(CLONE_FS),
 }
 
 

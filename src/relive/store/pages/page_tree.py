@@ -22,7 +22,7 @@ from relive.store.pages.page_diff import Numbers, Pages
 __all__ = ["PageTree", "load_library"]
 
 _NODE = 32  # [bytes]
-_LIBRARY = Path(__file__).with_name("_page_tree.so")
+_LIBRARY = Path(__file__).with_name("page_tree.library.so")  # with two dots it is no module
 
 Nodes: TypeAlias = npt.NDArray[np.uint8]  # one row a node
 
