@@ -48,6 +48,7 @@ def _target_value(one: RunningTarget) -> dict[str, object]:
         "pid": one.pid,
         "listen": one.listen or "",
         "recording": one.recording,
+        "egress": one.egress,
         "command": one.command,
         "pace": one.pace.model_dump() if one.pace is not None else None,
         "notes": list(one.notes),

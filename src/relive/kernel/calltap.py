@@ -24,7 +24,16 @@ from relive.kernel.tapprograms import KEPT_BYTES, NOTES_BYTES, RING_BYTES, TapMa
 
 __all__ = ["Tap", "find_tap", "make_maps", "tap_group"]
 
-_MAP_CREATE, _PROG_ATTACH, _PROG_FD, _MAP_FD, _INFO, _PROG_QUERY, _BTF_LOAD = 0, 8, 13, 14, 15, 16, 18
+_MAP_CREATE, _MAP_UPDATE, _PROG_ATTACH, _PROG_FD, _MAP_FD, _INFO, _PROG_QUERY, _BTF_LOAD = (
+    0,
+    2,
+    8,
+    13,
+    14,
+    15,
+    16,
+    18,
+)
 _ALLOW_MULTI = 2
 _ARRAY, _SK_STORAGE, _RINGBUF = 2, 24, 27  # BPF_MAP_TYPE_*
 _NO_PREALLOC, _MMAPABLE = 1, 1 << 10
@@ -49,6 +58,7 @@ def make_maps() -> TapMaps:
     try:
         made.append(_make_map(_RINGBUF, 0, 0, RING_BYTES, 0))
         made.append(_make_map(_ARRAY, 4, NOTES_BYTES, 1, _MMAPABLE))
+        _have_first_wake(made[-1])
         types = _load_types()
         try:
             made.append(_make_map(_SK_STORAGE, 4, KEPT_BYTES, 0, _NO_PREALLOC, types))
@@ -107,6 +117,12 @@ def _make_map(kind: int, key: int, value: int, entries: int, flags: int, types: 
     of_key, of_value = (1, 2) if types else (0, 0)
     what = (kind, key, value, entries, flags, 0, 0, b"relive_tap", 0, types, of_key, of_value)
     return bpf(_MAP_CREATE, struct.pack("=7I16s4I", *what))
+
+
+def _have_first_wake(notes: int) -> None:
+    """Who waits for the ring is woken by what comes first; who reads it says what it wants itself."""
+    key, value = ctypes.c_uint32(0), ctypes.create_string_buffer(struct.pack("=QQQ", 0, 1, 0), NOTES_BYTES)
+    bpf(_MAP_UPDATE, struct.pack("=IIQQQ", notes, 0, ctypes.addressof(key), ctypes.addressof(value), 0))
 
 
 def _load_types() -> int:

@@ -31,7 +31,14 @@ from relive.model.signals import parse_signal
 from relive.model.text import is_number
 from relive.model.token_scope import Scope
 from relive.model.watched import check_pattern
-from relive.operations.observing import ObservedWish, check_beside, check_egress, policy_of
+from relive.operations.observing import (
+    EGRESS,
+    RECORD_EGRESS,
+    ObservedWish,
+    check_beside,
+    choose_egress,
+    policy_of,
+)
 from relive.operations.operation import Effect, Face, Faces, Only, Operation, Result, Route, Tool
 from relive.operations.progress import Progress
 from relive.operations.respawning import tend_capsules
@@ -69,16 +76,14 @@ class ServiceWish(ObservedWish):
     memory: str | None = Field(default=None, description="Most memory for the service, such as 512M")
     user: str | None = Field(default=None, description="User the service runs as; default: the caller")
     recorder: bool = Field(default=True, description="Record inside the service's Python processes, too")
-    record_egress: bool = Field(
-        default=False, description="Record at its border what the service asks of others, in any language"
-    )
-    egress: EgressWay = Field(
-        default=EgressWay.THROUGH,
-        description="With --record-egress: through a recorder, or from copies of the packets, beside their way",
+    record_egress: bool | None = Field(default=None, description=RECORD_EGRESS)
+    egress: EgressWay | None = Field(
+        default=None,
+        description=f"{EGRESS}; default: through with --record-egress, else beside",
     )
     tls: bool = Field(
         default=True,
-        description="With --record-egress: open TLS, with a certificate authority of the capsule's own",
+        description="With --egress through: open TLS, with a certificate authority of the capsule's own",
     )
     files: FilesWay = Field(
         default=FilesWay.HOST, description="Where what the service writes goes: to the host, or to an overlay"
@@ -159,7 +164,7 @@ def check_ports(wish: ServiceWish) -> None:
             raise UsageError("--capture beside needs --listen", remedy="give the service's own ADDR:PORT")
     elif (wish.listen is None) != (wish.upstream is None):
         raise UsageError("--listen and --upstream go together", remedy="give both, or neither")
-    check_egress(wish.egress, is_recorded=wish.record_egress)
+    choose_egress(wish.record_egress, wish.egress)
     if wish.ready is Ready.LISTENING and wish.listen is None:
         raise UsageError("--ready listening needs --upstream", remedy="give --listen and --upstream")
 
@@ -182,8 +187,7 @@ def spec_of(
         memory=_parse_size(wish.memory) if wish.memory else None,
         user=wish.user,
         inside=wish.recorder,
-        record_egress=wish.record_egress,
-        egress=wish.egress,
+        **choose_egress(wish.record_egress, wish.egress)._asdict(),
         tls=wish.tls,
         files=wish.files,
         data=parse_data(wish.data),
@@ -204,9 +208,11 @@ def report_start(progress: Progress, capsule: Capsule) -> str | None:
 
     facts = capsule.facts
     progress.status(f"{facts.spec.name} runs as process {capsule.lead}, life {facts.life}.")
-    if facts.spec.record_egress:
-        progress.status(_EGRESS[facts.spec.egress])
-    lacks = replay_lacks(facts.spec.command, inside=facts.spec.inside, border=facts.spec.record_egress)
+    if facts.egress is not None and not facts.spec.egress_if_possible:
+        progress.status(_EGRESS[facts.egress])
+    if facts.unrecorded is not None:
+        progress.status(f"What it asks of others is not recorded: {facts.unrecorded}.")
+    lacks = replay_lacks(facts.spec.command, inside=facts.spec.inside, border=facts.egress is not None)
     if lacks is not None:
         progress.status(lacks)
     return lacks

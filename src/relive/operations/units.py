@@ -17,7 +17,7 @@ from relive.kernel.atomic_write import Durability, replace_file
 from relive.model.capsule import EgressWay, check_name, parse_address, parse_every
 from relive.model.limits import KINDS
 from relive.model.token_scope import Scope
-from relive.operations.observing import EVERY, LISTEN, check_egress
+from relive.operations.observing import EGRESS, EVERY, LISTEN, RECORD_EGRESS, choose_egress
 from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool, Wish
 from relive.operations.progress import Progress
 from relive.units.dropin import DropInOptions, capsule_name, drop_in, is_untouched, remarks
@@ -48,12 +48,9 @@ class AdoptWish(UnitWish):
     upstream: str | None = Field(
         default=None, description="The service's own port (or ADDR:PORT); needs --listen"
     )
-    record_egress: bool = Field(
-        default=False, description="Record at its border what the service asks of others"
-    )
-    egress: EgressWay = Field(
-        default=EgressWay.THROUGH,
-        description="With --record-egress: through a recorder, or from copies of the packets, beside their way",
+    record_egress: bool | None = Field(default=None, description=RECORD_EGRESS)
+    egress: EgressWay | None = Field(
+        default=None, description=f"{EGRESS}; default: through with --record-egress, else beside"
     )
     unconfined: bool = Field(default=False, description="Let the service run without the unit's sandboxing")
 
@@ -184,8 +181,10 @@ def _options(wish: AdoptWish) -> list[str]:
         if value is not None:
             parse_address(value)
             options += [name, value]
-    check_egress(wish.egress, is_recorded=wish.record_egress)
-    return [*options, "--record-egress", "--egress", wish.egress] if wish.record_egress else options
+    choice = choose_egress(wish.record_egress, wish.egress)
+    if not choice.record_egress:
+        return [*options, "--no-record-egress"]
+    return options if choice.egress_if_possible else [*options, "--record-egress", "--egress", choice.egress]
 
 
 def _write(path: Path, text: str) -> None:
