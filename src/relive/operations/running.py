@@ -212,7 +212,12 @@ def report_start(progress: Progress, capsule: Capsule) -> str | None:
         progress.status(_EGRESS[facts.egress])
     if facts.unrecorded is not None:
         progress.status(f"What it asks of others is not recorded: {facts.unrecorded}.")
-    lacks = replay_lacks(facts.spec.command, inside=facts.spec.inside, border=facts.egress is not None)
+    lacks = replay_lacks(
+        facts.spec.command,
+        inside=facts.spec.inside,
+        border=facts.egress is not None,
+        tls=facts.spec.opens_tls,
+    )
     if lacks is not None:
         progress.status(lacks)
     return lacks
