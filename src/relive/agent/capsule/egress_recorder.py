@@ -115,6 +115,7 @@ class EgressSupervisor:
         self._recorder: ProcessSupervisor | None = None
         self._waiting: WaitingCalls | None = None
         self._rest: asyncio.Task[None] | None = None
+        self._has_ended = False
         border = capsule.facts.border
         if border is None:
             return
@@ -130,26 +131,26 @@ class EgressSupervisor:
         )
         if capsule.facts.egress is EgressWay.BESIDE:
             committer.border_has_begun = self._begun
-            if not Recording(paths.egress).segments():
-                self._waiting = WaitingCalls.of(Path(border.group))
+            self._waiting = WaitingCalls.of(Path(border.group))
 
     async def run(self) -> None:
         """Keep it running as long as the capsule lives; returns at once when there is none."""
         if self._recorder is None:
             return
-        if self._waiting is not None:
-            await self._waiting.first()
+        if self._waiting is not None and not Recording(self._capsule.paths.egress).segments():
+            await self._waiting.first()  # nobody is woken for what comes later, see ``beside``
         try:
             await self._recorder.run(lambda: self._capsule.is_alive)
         except CapsuleError:
             if self._capsule.is_alive:
-                raise  # else it has recorded what was left, and ended
+                raise
+            self._has_ended = True  # as it recorded what was left
 
     async def end(self) -> None:
         """End it; what the service said is recorded by then."""
         if self._recorder is not None:
             if self._recorder.link is None:
-                await self._record_the_rest()
+                await self._record_the_rest(may_be_under_way=not self._has_ended)
             await self._recorder.end()
         if self._waiting is not None:
             self._waiting.close()
@@ -165,9 +166,12 @@ class EgressSupervisor:
                 return
             await asyncio.sleep(_LOOK)
 
-    async def _record_the_rest(self) -> None:
-        """What a service that has ended said, where no recorder has begun on it."""
-        if self._waiting is None or self._capsule.is_alive or not self._waiting.are_there():
+    async def _record_the_rest(self, *, may_be_under_way: bool = False) -> None:
+        """What a service that has ended said, where no recorder has begun on it, or one that nobody waits for otherwise."""
+        if self._waiting is None or self._capsule.is_alive:
+            return
+        has_begun = may_be_under_way and Recording(self._capsule.paths.egress).segments()
+        if not self._waiting.are_there() and not has_begun:
             return
         if self._rest is None:
             self._rest = asyncio.create_task(asyncio.to_thread(self._record_at_the_end))

@@ -215,7 +215,6 @@ class BesideRecorder:
         """
         for number in (signal.SIGTERM, signal.SIGINT):
             self.loop.add_signal_handler(number, self._end)
-        self.tapped.wake(False)
         capsule = _handle_of(self.options.capsule)
         if capsule is None:
             self._begin()
@@ -243,6 +242,7 @@ class BesideRecorder:
         fields = {"pid": os.getpid(), "logs": [], "capture": "beside"}
         self.writer.append(EventKind.RECORDER_STARTED, fields=fields)
         self.writer.flush()
+        self.tapped.wake(False)
 
     def _finish(self, *, is_over: bool) -> None:
         self.take_all()  # what the service said last, if it has ended
