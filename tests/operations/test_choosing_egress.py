@@ -29,6 +29,11 @@ def test_only_without_a_word_may_the_service_start_without(is_recorded, way, cho
     assert _options(wish) == ["--every", "30s", *options]
 
 
+def test_beside_a_sealed_store_nothing_is_recorded_in_clear_without_a_word():
+    assert choose_egress(None, None, is_sealed=True) == (False, BESIDE, True)
+    assert choose_egress(None, BESIDE, is_sealed=True) == (True, BESIDE, False)
+
+
 def test_a_way_of_what_is_not_to_be_recorded_cannot_be_meant():
     with pytest.raises(UsageError, match="exclude each other"):
         choose_egress(False, BESIDE)

@@ -79,7 +79,7 @@ def test_redis_under_writes(relive: Relive, tmp_path: Path) -> None:
 
 
 def test_a_pool_of_connections_to_a_database(relive: Relive, tmp_path: Path) -> None:
-    """The original keeps talking to its Redis; in the branch those connections are closed, as if Redis had gone: nobody recorded them."""
+    """The original keeps talking to its Redis; in the branch those connections are closed, since nobody recorded them."""
     _, database = start_redis(relive, tmp_path)
     port = free_port()
     service = relive.run(

@@ -42,10 +42,20 @@ _LEAVES, _COMES, _CLOSES = (8, 1), (8, 0), (9, 34)
 
 
 class Tap(NamedTuple):
-    """Descriptors of the maps of a group's programs."""
+    """Descriptors of the maps of a group's programs.
+
+    Attributes:
+        size: bytes of the ring, which another version of Relive may have made.
+    """
 
     ring: int
     notes: int
+    size: int
+
+    def close(self) -> None:
+        """The group's programs keep what they have."""
+        os.close(self.ring)
+        os.close(self.notes)
 
 
 def make_maps() -> TapMaps:
@@ -139,6 +149,7 @@ def _load_types() -> int:
 def _maps_of(number: int) -> Tap | None:
     program = bpf(_PROG_FD, struct.pack("=I", number))
     found: dict[tuple[bytes, int], int] = {}
+    size = 0
     try:
         maps = (ctypes.c_uint32 * 8)()
         info = bytearray(64)
@@ -146,12 +157,13 @@ def _maps_of(number: int) -> Tap | None:
         count = struct.unpack_from("=I", _info(program, info), 52)[0]
         for one in maps[: min(count, len(maps))]:
             descriptor = bpf(_MAP_FD, struct.pack("=I", one))
-            kind, *_, name = struct.unpack_from("=6I16s", _info(descriptor, bytearray(40)))
+            kind, _, _, _, entries, _, name = struct.unpack_from("=6I16s", _info(descriptor, bytearray(40)))
+            size = entries if kind == _RINGBUF else size
             found[name.rstrip(b"\0"), kind] = descriptor
         ring, notes = found.pop((b"relive_tap", _RINGBUF), None), found.pop((b"relive_tap", _ARRAY), None)
         if ring is None or notes is None:
             return None
-        return Tap(ring, notes)
+        return Tap(ring, notes, size)
     finally:
         os.close(program)
         for descriptor in found.values():

@@ -14,7 +14,7 @@ from relive.kernel.bpf import Step
 
 __all__ = ["KEPT_BYTES", "NOTES_BYTES", "RING_BYTES", "TapMaps", "on_closing", "on_packet"]
 
-RING_BYTES = 4 << 20
+RING_BYTES = 8 << 20
 """What can wait to be read; of the kernel's memory, for each capsule whose calls are copied."""
 
 NOTES_BYTES = 24

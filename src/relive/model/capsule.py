@@ -220,7 +220,8 @@ class CapsuleSpec(Value):
         inside: Python processes of the service get the recorder.
         record_egress: what the service asks of others is recorded at its border.
         egress: how, with record_egress.
-        egress_if_possible: with record_egress, where the host cannot do it the service is started all the same.
+        egress_if_possible: nothing was said of it: where the host cannot record it the service is started all the same. Without
+            record_egress: since the store is sealed, and recordings are not.
         tls: with record_egress, and its recorder in the way, TLS is opened with an authority of the capsule's own.
         files: where what the service writes goes.
         data: by absolute path of a directory, what becomes of it in commits.

@@ -74,8 +74,13 @@ class EgressChoice(NamedTuple):
     egress_if_possible: bool
 
 
-def choose_egress(is_recorded: bool | None, way: EgressWay | None) -> EgressChoice:
-    """By what was said of it, None: nothing; raises UsageError where a way is said of what is not to be recorded."""
+def choose_egress(
+    is_recorded: bool | None, way: EgressWay | None, *, is_sealed: bool = False
+) -> EgressChoice:
+    """By what was said of it, None: nothing; raises UsageError where a way is said of what is not to be recorded.
+
+    ``is_sealed``: the store is, and what is committed lies nowhere in clear; recordings would.
+    """
     if is_recorded is False:
         if way is not None:
             raise UsageError(
@@ -84,7 +89,7 @@ def choose_egress(is_recorded: bool | None, way: EgressWay | None) -> EgressChoi
             )
         return EgressChoice(False, EgressWay.BESIDE, egress_if_possible=False)
     if is_recorded is None and way is None:
-        return EgressChoice(True, EgressWay.BESIDE, egress_if_possible=True)
+        return EgressChoice(not is_sealed, EgressWay.BESIDE, egress_if_possible=True)
     return EgressChoice(True, way or EgressWay.THROUGH, egress_if_possible=False)
 
 

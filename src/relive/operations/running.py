@@ -14,7 +14,7 @@ from relive.agent.capsule.launch import launch
 from relive.agent.capsule.lives import Capsule
 from relive.agent.capsule.readiness import Ready, await_ready
 from relive.agent.capsule.sd_notify import INNER_SOCKET, NotifyAccess, NotifyRelay
-from relive.config import Settings
+from relive.config import Settings, given_store_keys
 from relive.errors import UsageError
 from relive.model.capsule import (
     CapsuleSpec,
@@ -187,7 +187,7 @@ def spec_of(
         memory=_parse_size(wish.memory) if wish.memory else None,
         user=wish.user,
         inside=wish.recorder,
-        **choose_egress(wish.record_egress, wish.egress)._asdict(),
+        **choose_egress(wish.record_egress, wish.egress, is_sealed=_is_sealed(settings))._asdict(),
         tls=wish.tls,
         files=wish.files,
         data=parse_data(wish.data),
@@ -195,6 +195,10 @@ def spec_of(
         daemons=wish.daemons,
         patterns=[check_pattern(one) for one in wish.log_pattern],
     )
+
+
+def _is_sealed(settings: Settings) -> bool:
+    return bool(given_store_keys()) or (settings.home / "keys" / "store.key").exists()
 
 
 def replace_umask() -> int:

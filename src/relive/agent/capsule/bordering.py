@@ -9,7 +9,10 @@ from relive.model.capsule import BorderFacts, CapsuleSpec, EgressWay
 from relive.model.value import Value
 from relive.sandbox.border import prepare_tap, raise_border, raise_tap
 
-__all__ = ["RaisedBorder", "join_behind_border"]
+__all__ = ["SEALED", "RaisedBorder", "join_behind_border"]
+
+SEALED = "the store is sealed, and such recordings are not; `--egress beside` has them all the same"
+"""Why it is not recorded where nothing was said of it."""
 
 
 class RaisedBorder(Value):

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from relive.agent.capsule.bordering import RaisedBorder, join_behind_border
+from relive.agent.capsule.bordering import SEALED, RaisedBorder, join_behind_border
 from relive.agent.capsule.bytecode import compile_recorder
 from relive.agent.capsule.ca_bundles import lay_bundles, plan_bundles, trusted_paths
 from relive.agent.capsule.egress_recorder import make_authority, start_border
@@ -252,7 +252,7 @@ def start_service(
         points=[(point.point, point.slot) for point in points],
         is_owned=handed.line is not None,
         border=border,
-        unrecorded=raised.unrecorded,
+        unrecorded=SEALED if spec.egress_if_possible and not spec.record_egress else raised.unrecorded,
     )
     try:
         _write_state(paths, facts)

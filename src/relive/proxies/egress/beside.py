@@ -283,6 +283,11 @@ def _be_alone(group: Path, *, is_over: bool) -> int:
 def _be_nice(value: int) -> None:
     with contextlib.suppress(PermissionError):  # a priority may be given up, and not always be had again
         os.setpriority(os.PRIO_PROCESS, 0, value)
+    if (
+        os.getsid(0) == os.getpid()
+    ):  # where the kernel groups by sessions (autogroup), the above counts within one's own only
+        with contextlib.suppress(OSError):
+            Path("/proc/self/autogroup").write_text(str(value))
 
 
 def parse_options(arguments: Sequence[str]) -> BesideOptions:
