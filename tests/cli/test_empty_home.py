@@ -93,8 +93,10 @@ SNAPSHOTS = {
     ("run", "--upstream", "2", "--", "true"): (
         "! Error: --upstream needs --listen (usage)\n! Remedy: say at which ADDR:PORT clients connect\n= 2"
     ),
-    ("run", "--egress", "beside", "--", "true"): (
-        "! Error: --egress beside needs --record-egress (usage)\n! Remedy: give both, or neither\n= 2"
+    ("run", "--no-record-egress", "--egress", "beside", "--", "true"): (
+        "! Error: --egress beside and --no-record-egress exclude each other (usage)\n"
+        "! Remedy: give one of them, or neither\n"
+        "= 2"
     ),
     ("run", "--every", "often", "--", "true"): (
         "! Error: --every cannot be 'often' (usage)\n"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import http.client
 import http.server
+import json
 import os
 import shlex
 import shutil
 import signal
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +30,7 @@ from support.ports import free_port
 from support.servers import HAS_POSTGRES, HAS_REDIS, postgres_server, redis_server
 from support.waiting import LIMIT, eventually
 
-from .harness import PYTHON, SERVICES, Capsule, Load, Refused, Relive
+from .harness import PYTHON, RELIVE, SERVICES, Capsule, Load, Refused, Relive
 
 
 @pytest.fixture
@@ -395,6 +397,84 @@ def test_https_of_every_client_is_opened(relive: Relive, https: tuple[int, Path]
         (call,) = known.protocol_of(one).calls(one)
         assert call.kind is EventKind.HTTP_CALL and path in str(call.asked)
         assert f"hello {path}\n".encode() in one.text(Way.DOWN)
+
+
+WAITS = """
+import socket, sys
+listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+while True:
+    with listener.accept()[0] as sock:
+        with socket.create_connection(("127.0.0.1", int(sock.recv(9)))) as asked:
+            asked.sendall(b"the first word")
+            sock.sendall(asked.recv(99))
+"""
+
+
+def test_without_a_word_calls_are_recorded_beside_their_way_from_the_first_on(
+    relive: Relive, echo: int
+) -> None:
+    """A service that asks nobody has no recorder, and none is made for a commit; the first thing it says is recorded."""
+    port = free_port()
+    capsule = relive.run(PYTHON, "-c", WAITS, str(port), options=("--no-recorder",))
+    with eventually(
+        lambda: socket.create_connection(("127.0.0.1", port), timeout=LIMIT), "it is reached"
+    ) as sock:
+        relive.commit(capsule)
+        assert [one["egress"] for one in relive("ps")] == ["beside"]
+        assert not life(relive, capsule).egress.exists()
+        sock.sendall(b"%d" % echo)
+        assert sock.recv(99) == b"the first word"
+    eventually(lambda: count_of(relive, capsule, b"the first word") == 1, "it is recorded")
+    kill_recorder(relive, capsule)
+    relive("stop", "--timeout", "0.1", capsule.name)
+    (one,) = read_dialogues(recorded(relive, capsule))
+    assert (one.to, one.text(Way.DOWN)) == (("127.0.0.1", echo), b"the first word")
+
+
+def test_what_a_service_says_that_ends_at_once_is_recorded(relive: Relive, echo: int) -> None:
+    """It has ended before anybody could start a recorder."""
+    says = (
+        f"import socket; s = socket.create_connection(('127.0.0.1', {echo})); s.sendall(b'gone'); s.recv(4)"
+    )
+    capsule = relive.run(PYTHON, "-S", "-c", says, options=("--no-recorder",))
+    eventually(life(relive, capsule).closed.exists, "all about its end is written down")
+    (one,) = read_dialogues(recorded(relive, capsule))
+    assert (one.text(Way.UP), one.text(Way.DOWN)) == (b"gone", b"gone")
+    assert len(one.endings) == 2
+
+
+def test_a_host_that_cannot_copy_calls_starts_the_service_all_the_same(relive: Relive) -> None:
+    """There are no control groups of version 2. Who wants it recorded is refused."""
+    words = 'mount -t tmpfs none /sys/fs/cgroup && exec "$@"'
+    hidden = [
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        words,
+        "sh",
+        str(RELIVE),
+        "run",
+        "--json",
+        "--detach",
+        "--no-wait",
+    ]
+    hidden += ["--every", "never", "--name", "alone"]
+
+    def start(*options: str) -> subprocess.CompletedProcess[str]:
+        command = [*hidden, *options, "--", "/bin/sleep", "1000"]
+        return subprocess.run(
+            command, env=relive.environment, capture_output=True, text=True, check=False, timeout=LIMIT
+        )
+
+    refused = start("--egress", "beside")
+    assert json.loads(refused.stdout)["error"]["code"] == "host-incapable", refused
+    started = start()
+    why = "What it asks of others is not recorded: copies of what a control group sends: "
+    assert started.returncode == 0 and started.stderr.count(why) == 1, started
+    assert "such as databases: `--record-egress` records it" in started.stderr
+    (one,) = relive("ps")
+    assert one["egress"] is None and one["notes"][0].startswith(why)
 
 
 def test_a_host_without_what_is_needed_says_so_and_starts_nothing(relive: Relive, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """A replay that fails for another reason than the recorded one is never called reproduced.
 
-Each service asks a server that nobody records before it comes to its bug. In the branch that server is missing, so the same
+Each service asks a server before it comes to its bug, and nobody records that. In the branch that server is missing, so the same
 answer comes for another reason. The twin of each asks nobody: it is reproduced.
 """
 
@@ -83,9 +83,13 @@ def verdict_of(
     rates: int | str,
     directory: Path,
     *options: str,
+    is_recorded: bool = True,
     before_replay: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
-    """The only run of a replay of the only incident. One that hangs is ended before: it may go round for ever."""
+    """The only run of a replay of the only incident. One that hangs is ended before: it may go round for ever.
+
+    ``is_recorded``: what it asks of others is, as without a word of it.
+    """
     inner, outer = free_port(), free_port()
     words = [word.format(port=inner, rates=rates) for word in command(how, directory)]
     listen = ["--listen", f"127.0.0.1:{outer}", "--upstream", str(inner)]
@@ -99,6 +103,7 @@ def verdict_of(
         "never",
         "--no-recorder",
         *options,
+        *(() if is_recorded else ("--no-record-egress",)),
         *listen,
         "--",
         *words,
@@ -148,11 +153,22 @@ def test_a_missing_server_is_never_taken_for_the_cause(
     verdict = verdict_of(relive, how, 0, tmp_path, *options)
     assert verdict["kind"] == twin, verdict
     assert bool(verdict["evidence"]) is (twin == REPRODUCED), verdict
-    verdict = verdict_of(relive, how, rates, tmp_path, *options)
+    verdict = verdict_of(relive, how, rates, tmp_path, *options, is_recorded=False)
     assert verdict["kind"] == own, verdict
     assert verdict["outcome"]["unreached"][0]["to"] == f"127.0.0.1:{rates}"
     assert verdict["missing"][0].startswith(f"the service could not reach 127.0.0.1:{rates} "), verdict
     assert own != SAME or f"could not reach 127.0.0.1:{rates}" in verdict["unseen"][0], verdict
+
+
+def test_a_server_that_was_asked_beside_the_recorder_answers_again(
+    relive: Relive, rates: int, tmp_path: Path
+) -> None:
+    """GIVEN the one service that says the same of every failure; WHEN nothing was said of what it asks of others
+    THEN that was recorded, and it is reproduced by the answer of then.
+    """
+    verdict = verdict_of(relive, "python terse", rates, tmp_path)
+    assert (verdict["kind"], verdict["missing"]) == (REPRODUCED, []), verdict
+    assert "1 call at the network, each with the recorded answer" in verdict["evidence"], verdict
 
 
 @pytest.mark.parametrize("place", ["there.sock", "gone/there.sock"])

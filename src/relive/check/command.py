@@ -137,7 +137,7 @@ def _python(python: Python, words: list[str], path: Path) -> tuple[list[Expected
                 None,
                 str(path),
                 f"the recorder inside Python services works in CPython 3.8 to 3.14, and this is {kind} {version}",
-                "its requests are recorded with --listen, and what it asks others with --record-egress",
+                "its requests are recorded with --listen, what it asks others all the same, and over TLS with --record-egress",
             )
         )
     elif options:

@@ -49,6 +49,7 @@ def _target_value(one: RunningTarget) -> dict[str, object]:
         "listen": one.listen or "",
         "capture": one.capture,
         "recording": one.recording,
+        "egress": one.egress,
         "command": one.command,
         "pace": one.pace.model_dump() if one.pace is not None else None,
         "notes": list(one.notes),

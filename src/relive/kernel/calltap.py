@@ -24,7 +24,16 @@ from relive.kernel.tapprograms import KEPT_BYTES, NOTES_BYTES, RING_BYTES, TapMa
 
 __all__ = ["Tap", "find_tap", "make_maps", "tap_group"]
 
-_MAP_CREATE, _PROG_ATTACH, _PROG_FD, _MAP_FD, _INFO, _PROG_QUERY, _BTF_LOAD = 0, 8, 13, 14, 15, 16, 18
+_MAP_CREATE, _MAP_UPDATE, _PROG_ATTACH, _PROG_FD, _MAP_FD, _INFO, _PROG_QUERY, _BTF_LOAD = (
+    0,
+    2,
+    8,
+    13,
+    14,
+    15,
+    16,
+    18,
+)
 _ALLOW_MULTI = 2
 _ARRAY, _SK_STORAGE, _RINGBUF = 2, 24, 27  # BPF_MAP_TYPE_*
 _NO_PREALLOC, _MMAPABLE = 1, 1 << 10
@@ -33,10 +42,20 @@ _LEAVES, _COMES, _CLOSES = (8, 1), (8, 0), (9, 34)
 
 
 class Tap(NamedTuple):
-    """Descriptors of the maps of a group's programs."""
+    """Descriptors of the maps of a group's programs.
+
+    Attributes:
+        size: bytes of the ring, which another version of Relive may have made.
+    """
 
     ring: int
     notes: int
+    size: int
+
+    def close(self) -> None:
+        """The group's programs keep what they have."""
+        os.close(self.ring)
+        os.close(self.notes)
 
 
 def make_maps() -> TapMaps:
@@ -49,6 +68,7 @@ def make_maps() -> TapMaps:
     try:
         made.append(_make_map(_RINGBUF, 0, 0, RING_BYTES, 0))
         made.append(_make_map(_ARRAY, 4, NOTES_BYTES, 1, _MMAPABLE))
+        _have_first_wake(made[-1])
         types = _load_types()
         try:
             made.append(_make_map(_SK_STORAGE, 4, KEPT_BYTES, 0, _NO_PREALLOC, types))
@@ -109,6 +129,12 @@ def _make_map(kind: int, key: int, value: int, entries: int, flags: int, types: 
     return bpf(_MAP_CREATE, struct.pack("=7I16s4I", *what))
 
 
+def _have_first_wake(notes: int) -> None:
+    """Who waits for the ring is woken by what comes first; who reads it says what it wants itself."""
+    key, value = ctypes.c_uint32(0), ctypes.create_string_buffer(struct.pack("=QQQ", 0, 1, 0), NOTES_BYTES)
+    bpf(_MAP_UPDATE, struct.pack("=IIQQQ", notes, 0, ctypes.addressof(key), ctypes.addressof(value), 0))
+
+
 def _load_types() -> int:
     """The types of what is kept of a socket (BTF), without which the kernel keeps nothing: int, and several of them."""
     texts = b"\0int\0"
@@ -123,6 +149,7 @@ def _load_types() -> int:
 def _maps_of(number: int) -> Tap | None:
     program = bpf(_PROG_FD, struct.pack("=I", number))
     found: dict[tuple[bytes, int], int] = {}
+    size = 0
     try:
         maps = (ctypes.c_uint32 * 8)()
         info = bytearray(64)
@@ -130,12 +157,13 @@ def _maps_of(number: int) -> Tap | None:
         count = struct.unpack_from("=I", _info(program, info), 52)[0]
         for one in maps[: min(count, len(maps))]:
             descriptor = bpf(_MAP_FD, struct.pack("=I", one))
-            kind, *_, name = struct.unpack_from("=6I16s", _info(descriptor, bytearray(40)))
+            kind, _, _, _, entries, _, name = struct.unpack_from("=6I16s", _info(descriptor, bytearray(40)))
+            size = entries if kind == _RINGBUF else size
             found[name.rstrip(b"\0"), kind] = descriptor
         ring, notes = found.pop((b"relive_tap", _RINGBUF), None), found.pop((b"relive_tap", _ARRAY), None)
         if ring is None or notes is None:
             return None
-        return Tap(ring, notes)
+        return Tap(ring, notes, size)
     finally:
         os.close(program)
         for descriptor in found.values():

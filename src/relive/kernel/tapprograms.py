@@ -14,8 +14,8 @@ from relive.kernel.bpf import Step
 
 __all__ = ["KEPT_BYTES", "NOTES_BYTES", "RING_BYTES", "TapMaps", "on_closing", "on_packet"]
 
-RING_BYTES = 16 << 20
-"""What can wait to be read."""
+RING_BYTES = 8 << 20
+"""What can wait to be read; of the kernel's memory, for each capsule whose calls are copied."""
 
 NOTES_BYTES = 24
 """Of ``struct notes`` in tapped.c."""

@@ -221,6 +221,8 @@ class CapsuleSpec(Value):
         inside: Python processes of the service get the recorder.
         record_egress: what the service asks of others is recorded at its border.
         egress: how, with record_egress.
+        egress_if_possible: nothing was said of it: where the host cannot record it the service is started all the same. Without
+            record_egress: since the store is sealed, and recordings are not.
         tls: with record_egress, and its recorder in the way, TLS is opened with an authority of the capsule's own.
         files: where what the service writes goes.
         data: by absolute path of a directory, what becomes of it in commits.
@@ -245,6 +247,7 @@ class CapsuleSpec(Value):
     inside: bool = True
     record_egress: bool = False
     egress: EgressWay = EgressWay.THROUGH
+    egress_if_possible: bool = False
     tls: bool = True
     files: FilesWay = FilesWay.OVERLAY  # so of lives that an older Relive began
     data: dict[NativeText, DataChoice] = {}
@@ -284,6 +287,7 @@ class CapsuleFacts(Value):
         points: (mount point, layer slot) of each overlay.
         is_owned: it ends with the command that started it.
         border: None where what it asks of others is not recorded.
+        unrecorded: why it is not, where it was to be recorded if that is possible.
     """
 
     spec: CapsuleSpec
@@ -296,6 +300,12 @@ class CapsuleFacts(Value):
     points: list[tuple[NativeText, str]]
     is_owned: bool = False
     border: BorderFacts | None = None
+    unrecorded: str | None = None
+
+    @property
+    def egress(self) -> EgressWay | None:
+        """How what it asks of others is recorded; None: it is not."""
+        return self.spec.egress if self.border is not None else None
 
 
 @dataclass(frozen=True, slots=True)

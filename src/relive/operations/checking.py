@@ -137,9 +137,10 @@ def _command_of(pid: int) -> list[str]:
 def _check_command(wish: CheckWish) -> CheckReport:
     from relive.check.command import examine
     from relive.check.lacking import replay_lacks
+    from relive.sandbox.border import can_tap
 
     expected, findings = examine(wish.command, wish.port)
-    lacks = replay_lacks(wish.command, inside=True, border=False)
+    lacks = replay_lacks(wish.command, inside=True, border=can_tap(), tls=False)
     if lacks is not None and expected:
         expected.append(Expected(name="replay", value=lacks))
     return CheckReport(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from pydantic import Field
 
 from relive.config import Settings
@@ -9,7 +11,16 @@ from relive.errors import UsageError
 from relive.model.capsule import CaptureWay, EgressWay, Policy, parse_every
 from relive.operations.operation import Wish
 
-__all__ = ["CAPTURE", "EVERY", "LISTEN", "ObservedWish", "check_egress", "policy_of"]
+__all__ = [
+    "CAPTURE",
+    "EGRESS",
+    "EVERY",
+    "LISTEN",
+    "RECORD_EGRESS",
+    "ObservedWish",
+    "choose_egress",
+    "policy_of",
+]
 
 EVERY = (
     "When to commit: a time such as 30s or 10ms, or change (when it has done something), deploy (when its code has changed), "
@@ -20,6 +31,8 @@ CAPTURE = (
     "How its requests are recorded: from the packets of its port, beside their way, or by a proxy in it; default: beside, where "
     "nothing has to hold them and this host can"
 )
+RECORD_EGRESS = "Record at its border what the service asks of others, in any language; default: beside its way, where the host can"
+EGRESS = "How that is recorded: through a recorder, or from copies of the packets, beside their way"
 
 
 class ObservedWish(Wish):
@@ -54,10 +67,31 @@ class ObservedWish(Wish):
     )
 
 
-def check_egress(way: EgressWay, *, is_recorded: bool) -> None:
-    """Raises UsageError where a way is said of what is not recorded."""
-    if way is EgressWay.BESIDE and not is_recorded:
-        raise UsageError("--egress beside needs --record-egress", remedy="give both, or neither")
+class EgressChoice(NamedTuple):
+    """What is to become of what a service asks of others, as ``CapsuleSpec`` has it."""
+
+    record_egress: bool
+    egress: EgressWay
+    egress_if_possible: bool
+
+
+def choose_egress(
+    is_recorded: bool | None, way: EgressWay | None, *, is_sealed: bool = False
+) -> EgressChoice:
+    """By what was said of it, None: nothing; raises UsageError where a way is said of what is not to be recorded.
+
+    ``is_sealed``: the store is, and what is committed lies nowhere in clear; recordings would.
+    """
+    if is_recorded is False:
+        if way is not None:
+            raise UsageError(
+                f"--egress {way} and --no-record-egress exclude each other",
+                remedy="give one of them, or neither",
+            )
+        return EgressChoice(False, EgressWay.BESIDE, egress_if_possible=False)
+    if is_recorded is None and way is None:
+        return EgressChoice(not is_sealed, EgressWay.BESIDE, egress_if_possible=True)
+    return EgressChoice(True, way or EgressWay.THROUGH, egress_if_possible=False)
 
 
 def policy_of(settings: Settings, wish: ObservedWish) -> Policy:

@@ -15,7 +15,7 @@ from relive.agent.capsule.launch import launch
 from relive.agent.capsule.lives import Capsule
 from relive.agent.capsule.readiness import Ready, await_ready
 from relive.agent.capsule.sd_notify import INNER_SOCKET, NotifyAccess, NotifyRelay
-from relive.config import Settings
+from relive.config import Settings, given_store_keys
 from relive.errors import UsageError
 from relive.model.capsule import (
     CapsuleSpec,
@@ -33,7 +33,13 @@ from relive.model.signals import parse_signal
 from relive.model.text import is_number
 from relive.model.token_scope import Scope
 from relive.model.watched import check_pattern
-from relive.operations.observing import ObservedWish, check_egress, policy_of
+from relive.operations.observing import (
+    EGRESS,
+    RECORD_EGRESS,
+    ObservedWish,
+    choose_egress,
+    policy_of,
+)
 from relive.operations.operation import Effect, Face, Faces, Only, Operation, Result, Route, Tool
 from relive.operations.progress import Progress
 from relive.operations.recording_way import RecordingWay, choose_way, told_hindrance
@@ -74,16 +80,14 @@ class ServiceWish(ObservedWish):
     memory: str | None = Field(default=None, description="Most memory for the service, such as 512M")
     user: str | None = Field(default=None, description="User the service runs as; default: the caller")
     recorder: bool = Field(default=True, description="Record inside the service's Python processes, too")
-    record_egress: bool = Field(
-        default=False, description="Record at its border what the service asks of others, in any language"
-    )
-    egress: EgressWay = Field(
-        default=EgressWay.THROUGH,
-        description="With --record-egress: through a recorder, or from copies of the packets, beside their way",
+    record_egress: bool | None = Field(default=None, description=RECORD_EGRESS)
+    egress: EgressWay | None = Field(
+        default=None,
+        description=f"{EGRESS}; default: through with --record-egress, else beside",
     )
     tls: bool = Field(
         default=True,
-        description="With --record-egress: open TLS, with a certificate authority of the capsule's own",
+        description="With --egress through: open TLS, with a certificate authority of the capsule's own",
     )
     files: FilesWay = Field(
         default=FilesWay.HOST, description="Where what the service writes goes: to the host, or to an overlay"
@@ -166,7 +170,7 @@ def check_ports(wish: ServiceWish) -> None:
             raise UsageError("--ready listening needs --listen", remedy="give the service's own ADDR:PORT")
     else:
         _way(wish, lambda: None)
-    check_egress(wish.egress, is_recorded=wish.record_egress)
+    choose_egress(wish.record_egress, wish.egress)
 
 
 def _way(wish: ServiceWish, hindrance: Callable[[], str | None]) -> RecordingWay:
@@ -197,8 +201,7 @@ def spec_of(
         memory=_parse_size(wish.memory) if wish.memory else None,
         user=wish.user,
         inside=wish.recorder,
-        record_egress=wish.record_egress,
-        egress=wish.egress,
+        **choose_egress(wish.record_egress, wish.egress, is_sealed=_is_sealed(settings))._asdict(),
         tls=wish.tls,
         files=wish.files,
         data=parse_data(wish.data),
@@ -233,6 +236,10 @@ def _ipv4(host: str) -> str:
         ) from error
 
 
+def _is_sealed(settings: Settings) -> bool:
+    return bool(given_store_keys()) or (settings.home / "keys" / "store.key").exists()
+
+
 def replace_umask() -> int:
     """The caller's, which is the service's; Relive's own files must be seen by whoever the service runs as."""
     return os.umask(0o022)
@@ -244,11 +251,18 @@ def report_start(progress: Progress, capsule: Capsule) -> str | None:
 
     facts = capsule.facts
     progress.status(f"{facts.spec.name} runs as process {capsule.lead}, life {facts.life}.")
-    if facts.spec.record_egress:
-        progress.status(_EGRESS[facts.spec.egress])
+    if facts.egress is not None and not facts.spec.egress_if_possible:
+        progress.status(_EGRESS[facts.egress])
+    if facts.unrecorded is not None:
+        progress.status(f"What it asks of others is not recorded: {facts.unrecorded}.")
     if facts.spec.hindrance is not None:
         progress.status(told_hindrance(facts.spec.hindrance))
-    lacks = replay_lacks(facts.spec.command, inside=facts.spec.inside, border=facts.spec.record_egress)
+    lacks = replay_lacks(
+        facts.spec.command,
+        inside=facts.spec.inside,
+        border=facts.egress is not None,
+        tls=facts.spec.opens_tls,
+    )
     if lacks is not None:
         progress.status(lacks)
     return lacks

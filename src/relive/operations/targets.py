@@ -11,7 +11,7 @@ from relive.agent.control.client import ask_agent
 from relive.config import Settings
 from relive.errors import AgentUnreachable, RecordingError, TargetUnknown
 from relive.kernel import procfs
-from relive.model.capsule import CaptureWay, LifePaths
+from relive.model.capsule import CaptureWay, EgressWay, LifePaths
 from relive.model.pace import PaceState
 from relive.model.protection import Trouble
 from relive.operations.operation import Result
@@ -40,6 +40,7 @@ class RunningTarget(Result):
         capture: "beside" where their requests are recorded from packets, "proxy" where one is in their way, None: they are not.
         recording: "on"; "off" while there is no room on the disk, and requests are answered unrecorded; "no-proxy" while none runs;
             None: its requests are not recorded.
+        egress: how what it asks of others is recorded; None: it is not.
         pace: how often it is committed by the clock; None: it is not, or not yet.
         notes: what to know of it, in sentences; mostly none.
         troubles: of what protects it (commits, the watch for failures, ...), the oldest first; none: it is protected.
@@ -53,6 +54,7 @@ class RunningTarget(Result):
     listen: str | None
     capture: CaptureWay | None = None
     recording: str | None = None
+    egress: EgressWay | None = None
     command: list[str]
     started_wall_ns: int
     pace: PaceState | None = None
@@ -76,6 +78,8 @@ def list_targets(settings: Settings, progress: Progress) -> list[RunningTarget]:
 def _capsule(one: Capsule) -> RunningTarget:
     facts, pace, status = one.facts, _pace(one.paths), _status(one.paths)
     notes = _notes(facts.spec.name, pace, facts.spec.hindrance, status)
+    if facts.unrecorded is not None:
+        notes.append(f"What it asks of others is not recorded: {facts.unrecorded}.")
     if len(one.strays) > 1:
         notes.append(
             f"Not committed: its first process has ended and left {len(one.strays)} daemons, and a commit is of one tree. "
@@ -89,6 +93,7 @@ def _capsule(one: Capsule) -> RunningTarget:
         listen=_address(facts.spec.listen),
         capture=facts.spec.capture if facts.spec.listen is not None else None,
         recording=_recording(one.paths) if facts.spec.listen is not None else None,
+        egress=facts.egress,
         command=list(facts.spec.command),
         started_wall_ns=facts.started_wall_ns,
         pace=pace,

@@ -17,7 +17,7 @@ from relive.kernel.atomic_write import Durability, replace_file
 from relive.model.capsule import CaptureWay, EgressWay, check_name, parse_address, parse_every
 from relive.model.limits import KINDS
 from relive.model.token_scope import Scope
-from relive.operations.observing import CAPTURE, EVERY, LISTEN, check_egress
+from relive.operations.observing import CAPTURE, EGRESS, EVERY, LISTEN, RECORD_EGRESS, choose_egress
 from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool, Wish
 from relive.operations.progress import Progress
 from relive.operations.recording_way import choose_way
@@ -51,12 +51,9 @@ class AdoptWish(UnitWish):
         description="The service's own port (or ADDR:PORT), where a proxy is to listen at --listen instead of it",
     )
     capture: CaptureWay | None = Field(default=None, description=CAPTURE)
-    record_egress: bool = Field(
-        default=False, description="Record at its border what the service asks of others"
-    )
-    egress: EgressWay = Field(
-        default=EgressWay.THROUGH,
-        description="With --record-egress: through a recorder, or from copies of the packets, beside their way",
+    record_egress: bool | None = Field(default=None, description=RECORD_EGRESS)
+    egress: EgressWay | None = Field(
+        default=None, description=f"{EGRESS}; default: through with --record-egress, else beside"
     )
     unconfined: bool = Field(default=False, description="Let the service run without the unit's sandboxing")
 
@@ -202,8 +199,10 @@ def _options(wish: AdoptWish) -> list[str]:
             options += [name, value]
     if wish.capture is not None:
         options += ["--capture", wish.capture.value]
-    check_egress(wish.egress, is_recorded=wish.record_egress)
-    return [*options, "--record-egress", "--egress", wish.egress] if wish.record_egress else options
+    choice = choose_egress(wish.record_egress, wish.egress)
+    if not choice.record_egress:
+        return [*options, "--no-record-egress"]
+    return options if choice.egress_if_possible else [*options, "--record-egress", "--egress", choice.egress]
 
 
 def _write(path: Path, text: str) -> None:

@@ -35,7 +35,7 @@ from relive.kernel.tapprograms import TapMaps
 from relive.model.capsule import BorderFacts
 from relive.proxies.marks import ENTRANCE, NAMES, NUMBERS, Mark, entrance4, entrance6, queue_of
 
-__all__ = ["prepare_tap", "raise_border", "raise_tap", "remove_border"]
+__all__ = ["can_tap", "prepare_tap", "raise_border", "raise_tap", "remove_border"]
 
 _HELD = Path("/run/relive-borders")
 _TABLES = 0x52450000  # of routes: one for each number
@@ -124,6 +124,15 @@ def raise_tap(maps: TapMaps) -> BorderFacts:
     finally:
         maps.close()
     return BorderFacts(number=0, group=str(group))
+
+
+def can_tap() -> bool:
+    """This host lets the caller have copied what a group of its own asks of others, as far as is known without making one."""
+    try:
+        prepare_tap().close()
+        return os.access(_own_group(), os.W_OK)
+    except (HostIncapable, OSError):
+        return False
 
 
 def _no_tap(error: OSError) -> HostIncapable:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from relive.agent.capsule.bordering import SEALED, RaisedBorder, join_behind_border
 from relive.agent.capsule.bytecode import compile_recorder
 from relive.agent.capsule.ca_bundles import lay_bundles, plan_bundles, trusted_paths
 from relive.agent.capsule.egress_recorder import make_authority, start_border
@@ -49,7 +50,7 @@ from relive.model.capsule import (
     LifePaths,
 )
 from relive.model.commit import LayerKind, TargetKind
-from relive.sandbox.border import prepare_tap, raise_border, raise_tap, remove_border
+from relive.sandbox.border import remove_border
 from relive.sandbox.rootfs import (
     INPROCESS_DIRECTORY,
     INPROCESS_FILES,
@@ -206,13 +207,16 @@ def start_service(
     channel = SpawnChannel()
     init: int | None = None
     border: BorderFacts | None = None
+    raised = RaisedBorder()
     try:
         init = spawn_first_process(_NAMESPACES, lambda: starter.run(channel), channel)
         channel.theirs.close()
         report = channel.receive(time.monotonic() + _START_LIMIT)
         if spec.record_egress and report is not None:
-            border = BorderFacts.model_validate(report)
-            start_border(settings, spec, paths, init, border)
+            raised = RaisedBorder.model_validate(report)
+            border = raised.border
+            if border is not None and spec.egress is EgressWay.THROUGH:
+                start_border(settings, spec, paths, init, border)
             channel.go()
             report = channel.receive(time.monotonic() + _START_LIMIT)
     except ReliveError:
@@ -248,6 +252,7 @@ def start_service(
         points=[(point.point, point.slot) for point in points],
         is_owned=handed.line is not None,
         border=border,
+        unrecorded=SEALED if spec.egress_if_possible and not spec.record_egress else raised.unrecorded,
     )
     try:
         _write_state(paths, facts)
@@ -332,14 +337,10 @@ class _Starter:
         status = os.open(self.paths.status, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             spec = self.spec
-            is_beside = spec.record_egress and spec.egress is EgressWay.BESIDE
-            maps = prepare_tap() if is_beside else None  # else the ring would be of the service's memory
-            if self.group is not None:
-                self.group.join()
+            raised = join_behind_border(spec, self.group)
             if spec.record_egress:
-                border = raise_tap(maps) if maps is not None else raise_border()
-                channel.send_values(border.model_dump())
-                channel.wait_for_go()  # the first connection of the service finds the recorder there
+                channel.send_values(raised.model_dump())
+                channel.wait_for_go()  # the first connection of the service finds the recorder there, if it is in the way
             directory = os.open(self.paths.files, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             self._mount_root()
             standard_streams(None, None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import structlog
@@ -43,7 +43,7 @@ class Committer:
     Attributes:
         tracer: the failure watch, which has to step aside for CRIU; None while there is none.
         proxy: the recording proxy; None without one. border: the recorder of what the service asks of others; None without one.
-        border_is_beside: that recorder is not in the way, and records a little later than things happen.
+        border_has_begun: waits until that recorder is there for what was said by now; None: it is in the way, and always is.
         beside: the service's port, where ``proxy`` records beside the way.
         pace: is told of each pause, and of what each commit brings the store; None: nobody asks.
         advance: how far the commits are that are under way.
@@ -63,7 +63,7 @@ class Committer:
         self.tracer: TracerClient | None = None
         self.proxy: ProcessSupervisor | None = None
         self.border: ProcessSupervisor | None = None
-        self.border_is_beside = False
+        self.border_has_begun: Callable[[], Awaitable[None]] | None = None
         self.beside: int | None = None
         self.pace: CommitPace | None = None
 
@@ -169,7 +169,10 @@ class Committer:
     async def catch_up(self) -> None:
         """Wait until what was said by now is recorded; who is in the way records it before it is said."""
         inward = self._link(self.proxy) if self.beside is not None else None
-        outward = self._link(self.border) if self.border_is_beside else None
+        outward = None
+        if self.border_has_begun is not None:
+            await self.border_has_begun()
+            outward = self._link(self.border)
         for link in (inward, outward):
             if link is not None:
                 with contextlib.suppress(ConnectionError, TimeoutError):

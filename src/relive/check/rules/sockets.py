@@ -101,5 +101,5 @@ def _outgoing(process: Process, held: HeldDescriptor, peer: tuple[str, int]) -> 
         f"descriptor {held.number} (connection to {destination.words})",
         "a branch reaches nobody, so connections that the service opened are closed when it begins to run, and a replay "
         "lacks what it asks there, but for what the recorder inside Python processes knows",
-        "`relive run --record-egress` records them, and a branch goes on with them",
+        "`relive run` records them where the host can (TLS with --record-egress), and a branch goes on with them",
     )

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import time
 from typing import NamedTuple
 
 from relive.kernel.calltap import Tap
-from relive.kernel.tapprograms import RING_BYTES
 from relive.proxies.ingress._relay import Relay
 
 __all__ = ["Recorded", "TapCounts", "TappedDialogues"]
@@ -92,7 +90,7 @@ class TappedDialogues:
         for name, (result, arguments) in signatures.items():
             function = getattr(self._c, name)
             function.restype, function.argtypes = result, arguments
-        self._at = self._c.tap_new(relay.address, maps.ring, RING_BYTES, maps.notes)
+        self._at = self._c.tap_new(relay.address, maps.ring, maps.size, maps.notes)
         if not self._at:
             raise OSError("the ring of copied packets cannot be mapped")
 
@@ -122,5 +120,4 @@ class TappedDialogues:
     def close(self, *, is_over: bool = False) -> None:
         """Take nothing more. What is said from now on is the next one's, unless it is over: dialogues that go on end as lost."""
         self._c.tap_end(self._at, int(is_over))
-        for descriptor in self._maps:
-            os.close(descriptor)
+        self._maps.close()

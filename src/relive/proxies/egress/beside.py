@@ -9,9 +9,10 @@ this process, whatever becomes of it. What is said while there is none waits in 
 one goes on with the dialogues of the recording where they stood.
 
 It looks at what there is every ``LOOK_SECONDS``, and sleeps when nothing was said for ``IDLE_SECONDS``, until something is. While
-much waits for it, it runs at a higher priority than the service (``URGENT``): else the ring would be full before its turn. When it
-is ready it writes one JSON line to descriptor N and closes it: ``{"pid": PID}``. It ends by itself when process PID, the capsule's
-first, has ended, and on SIGTERM.
+much waits for it, it looks every ``URGENT_SECONDS``, at a higher priority than the service (``URGENT``): else the ring would be
+full before its turn. When it is ready it writes one JSON line to descriptor N and closes it: ``{"pid": PID}``. It ends by itself
+when process PID, the capsule's first, has ended, and on SIGTERM. Where that has ended already, as 0 always has, it records what
+waits and ends, and is never ready.
 
 The messages of the control socket are those of ``recorder.py``; no byte is held between ``closed`` and ``opened``. Before it says
 ``opened`` everything is recorded that the service had got when it was asked: a packet is copied before its socket gets it. Where a
@@ -24,6 +25,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import fcntl
 import gc
 import json
 import os
@@ -49,11 +51,11 @@ from relive.recording.events import EventKind
 
 __all__ = ["BesideOptions", "BesideRecorder", "main"]
 
-LOOK_SECONDS = 0.02
+LOOK_SECONDS, URGENT_SECONDS = 0.02, 0.001
 IDLE_SECONDS = 0.5
 URGENT = -10
 _UNANSWERED_SECONDS = 10.0  # so often it is looked for questions without an answer
-_MUCH = RING_BYTES // 8  # taken at one look
+_MUCH, _LITTLE = RING_BYTES // 8, RING_BYTES // 128  # taken at one look
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ class BesideRecorder:
         self.options = options
         self.loop = loop
         self.hub = ControlHub(self)
+        self._alone = _be_alone(options.group, is_over=not options.capsule)
         before = read_unfinished(options.recording)
         try:
             self.writer = RelayWriter(
@@ -167,12 +170,12 @@ class BesideRecorder:
         quiet, is_urgent = 0.0, False
         while not self._stop.is_set():
             taken = self.take_all()
-            if is_urgent != (taken > _MUCH):
-                is_urgent = taken > _MUCH
+            if is_urgent != (taken > (_LITTLE if is_urgent else _MUCH)):
+                is_urgent = not is_urgent
                 _be_nice(URGENT if is_urgent else 0)
             quiet = 0.0 if taken else quiet + LOOK_SECONDS
             if quiet < IDLE_SECONDS:
-                await self._sleep(LOOK_SECONDS)
+                await self._sleep(URGENT_SECONDS if is_urgent else LOOK_SECONDS)
             else:
                 await self._wait()
 
@@ -212,12 +215,14 @@ class BesideRecorder:
         """
         for number in (signal.SIGTERM, signal.SIGINT):
             self.loop.add_signal_handler(number, self._end)
-        capsule = os.pidfd_open(self.options.capsule)
+        capsule = _handle_of(self.options.capsule)
+        if capsule is None:
+            self._begin()
+            self._finish(is_over=True)
+            return
         self.loop.add_reader(capsule, self._end)
         control = bind_control(self.options.control)
-        fields = {"pid": os.getpid(), "logs": [], "capture": "beside"}
-        self.writer.append(EventKind.RECORDER_STARTED, fields=fields)
-        self.writer.flush()
+        self._begin()
         server = await self.loop.create_unix_server(self.hub.link, sock=control)
         self._say_ready()
         gc.collect()
@@ -225,15 +230,24 @@ class BesideRecorder:
         is_over = False
         try:
             await self._read()
-            self.take_all()  # what the service said last, if it has ended
             is_over = bool(select.select([capsule], [], [], 0)[0])
         finally:
             self.loop.remove_reader(capsule)
             server.close()
             self.options.control.unlink(missing_ok=True)
-            self.tapped.close(is_over=is_over)
-            self.writer.close()
+            self._finish(is_over=is_over)
             os.close(capsule)
+
+    def _begin(self) -> None:
+        fields = {"pid": os.getpid(), "logs": [], "capture": "beside"}
+        self.writer.append(EventKind.RECORDER_STARTED, fields=fields)
+        self.writer.flush()
+        self.tapped.wake(False)
+
+    def _finish(self, *, is_over: bool) -> None:
+        self.take_all()  # what the service said last, if it has ended
+        self.tapped.close(is_over=is_over)
+        self.writer.close()
 
     def _say_ready(self) -> None:
         if self.options.ready_fd is not None:
@@ -241,9 +255,39 @@ class BesideRecorder:
             os.close(self.options.ready_fd)
 
 
+def _handle_of(pid: int) -> int | None:
+    """None: it has ended."""
+    with contextlib.suppress(ProcessLookupError):
+        return os.pidfd_open(pid) if pid else None
+    return None
+
+
+def _be_alone(group: Path, *, is_over: bool) -> int:
+    """Descriptor by whose lock no other process reads the group's ring; ``is_over``: another ends soon.
+
+    Raises:
+        HostIncapable: another reads it.
+    """
+    directory = os.open(group, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX | (0 if is_over else fcntl.LOCK_NB))
+    except BlockingIOError as error:
+        os.close(directory)
+        raise HostIncapable(
+            "what the service asks of others is recorded already",
+            cause=f"another process reads the ring of {group}",
+        ) from error
+    return directory
+
+
 def _be_nice(value: int) -> None:
     with contextlib.suppress(PermissionError):  # a priority may be given up, and not always be had again
         os.setpriority(os.PRIO_PROCESS, 0, value)
+    if (
+        os.getsid(0) == os.getpid()
+    ):  # where the kernel groups by sessions (autogroup), the above counts within one's own only
+        with contextlib.suppress(OSError):
+            Path("/proc/self/autogroup").write_text(str(value))
 
 
 def parse_options(arguments: Sequence[str]) -> BesideOptions:
