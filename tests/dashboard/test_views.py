@@ -370,6 +370,7 @@ def test_a_patch_that_is_none_is_refused_with_the_reason(home):
         try_form(settings, 1, "incident/1")
         show_jobs(settings, "incident/1")
 
+    incident(home, 1)
     app = AppTest.from_function(page, default_timeout=60).run()
     app.text_area("try patch").set_value("$(touch made)")
     (wanted,) = (one for one in app.button if one.label == "Try it beside the unchanged code")

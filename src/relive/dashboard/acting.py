@@ -179,7 +179,12 @@ def try_form(settings: Settings, number: int, subject: str) -> None:
 
 def chaos_form(settings: Settings, number: int, subject: str) -> None:
     """Replays of an incident under varied schedules."""
-    with _folded("chaos", "Vary the schedule", ":material/shuffle:", "Does another order of threads and requests end otherwise?"):
+    with _folded(
+        "chaos",
+        "Vary the schedule",
+        ":material/shuffle:",
+        "Does another order of threads and requests end otherwise?",
+    ):
         most = st.number_input(
             "Replays at most", min_value=3, max_value=100_000, value=_CHAOS_MOST, key="chaos most"
         )
@@ -192,7 +197,12 @@ def chaos_form(settings: Settings, number: int, subject: str) -> None:
 
 def state_form(settings: Settings, number: int, subject: str) -> None:
     """A replay of an incident with another state."""
-    with _folded("state", "With another state", ":material/edit_note:", "What would have happened had this been another?"):
+    with _folded(
+        "state",
+        "With another state",
+        ":material/edit_note:",
+        "What would have happened had this been another?",
+    ):
         statements = st.text_area(
             "Set, a statement a line", key="set", placeholder="app.cache['rates'] = None"
         )
@@ -212,7 +222,9 @@ def divergence_form(settings: Settings, number: int, subject: str) -> None:
     if not runs:
         return
     latest = runs[0].number
-    with _folded("divergence", "Where two runs part", ":material/call_split:", "The first event at which they differ"):
+    with _folded(
+        "divergence", "Where two runs part", ":material/call_split:", "The first event at which they differ"
+    ):
         before = st.text_input("Of the run", value=f"{latest}.recorded", key="divergence before")
         after = st.text_input("and the run", value=f"{latest}.1", key="divergence after")
         wanted = st.form_submit_button("Compare them", icon=":material/call_split:")
