@@ -20,9 +20,7 @@ def show_trial(trial: Trial) -> None:
     """A row for each fix, then what is to be said of it."""
     rows = [_row("recorded", [trial.recorded], None), *(_row(one.name, one.runs, one) for one in trial.fixes)]
     st.html(f'<div class="rl">{table(_COLUMNS, rows)}</div>')
-    st.caption(
-        f"From commit {trial.commit[:10]}; the unchanged code failed {trial.failed} of {trial.ran}."
-    )
+    st.caption(f"From commit {trial.commit[:10]}; the unchanged code failed {trial.failed} of {trial.ran}.")
     for one in trial.fixes:
         for note in _notes(one):
             st.caption(label(f"{one.name}: {note}"))
