@@ -334,6 +334,52 @@ def test_a_schedule_that_was_found_is_told_with_what_keeps_it():
     assert "Usually the read comes before the move" in told and "incident 3: nobody can tell" in told
 
 
+def test_a_fix_is_told_beside_the_unchanged_code_and_a_hostile_name_is_text():
+    def page() -> None:
+        from relive.dashboard.tried import show_trial
+        from relive.model.commit import CommitId
+        from relive.model.trial import FixRun, FixTried, Trial
+
+        fails = FixRun(fails=True, result="fails the same", status=500, exception="<b>KeyError", seconds=1.0)
+        passes = FixRun(fails=False, result="no failure", status=200)
+        fixes = [
+            FixTried(name="none", kind="none", runs=[fails, fails]),
+            FixTried(name="patch 1 (<script>)", kind="patch", runs=[passes], still_there=0.25),
+            FixTried(name="patch 2", kind="patch", refused="it does not apply"),
+        ]
+        show_trial(
+            Trial(incident=3, service="s", commit=CommitId("c" * 64), request=7, recorded=fails, noise=[],
+                  failed=2, ran=2, prior="even", fixes=fixes)
+        )  # fmt: skip
+
+    app = AppTest.from_function(page).run()
+    assert not app.exception
+    told = said(app).replace("\\", "")
+    assert "fails the same 2 of 2" in told and "no failure 1 of 1" in told and "25%" in told
+    assert "&lt;script&gt;" in told and "<script>" not in told and "<b>KeyError" not in told
+    assert "patch 2: refused: it does not apply" in told and "failed 2 of 2" in told
+
+
+def test_a_patch_that_is_none_is_refused_with_the_reason(home):
+    def page() -> None:
+        from relive.config import load_settings
+        from relive.dashboard.acting import try_form
+        from relive.dashboard.working import show_jobs
+
+        settings = load_settings()
+        try_form(settings, 1, "incident/1")
+        show_jobs(settings, "incident/1")
+
+    incident(home, 1)
+    app = AppTest.from_function(page, default_timeout=60).run()
+    app.text_area("try patch").set_value("$(touch made)")
+    (wanted,) = (one for one in app.button if one.label == "Try it beside the unchanged code")
+    wanted.click().run()
+    ended(home)
+    (error,) = app.run().error
+    assert "patch 1 cannot be applied" in error.value.replace("\\", "")
+
+
 def test_a_cause_is_told_with_the_runs_that_prove_it():
     def page() -> None:
         from relive.dashboard.explained import show_explanation

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from relive.operations.reproductions import REPRODUCE, ReproduceWish
 from relive.operations.restoring import RESTORE, RestoreWish
 from relive.operations.restoring_many import MOST, RESTORE_MANY, RestoreManyWish
 from relive.operations.runs import RunsWish, list_runs
+from relive.operations.trying import TRY, TryWish
 from relive.operations.who_wrote import WHO_WROTE, WhoWroteWish
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "restore_buttons",
     "state_form",
     "stepping_forms",
+    "try_form",
     "why_button",
 ]
 
@@ -154,15 +157,33 @@ def stepping_forms(settings: Settings, number: int, subject: str) -> None:
             JOBS.start(settings, WHO_WROTE, asked, title="Finding who wrote a value", subject=subject)
 
 
+@contextmanager
+def _folded(key: str, label: str, icon: str, about: str) -> Iterator[None]:
+    """A form that is behind a button."""
+    with st.popover(label, icon=icon, help=about), st.form(key, border=False):
+        yield
+
+
+def try_form(settings: Settings, number: int, subject: str) -> None:
+    """A patch, or another environment, beside the unchanged code."""
+    with _folded("try", "Try a fix", ":material/build:", "Does the failure go away with it?"):
+        patch = st.text_area("Patch, as git diff makes it", key="try patch", placeholder="--- a/app.py")
+        env = st.text_area("Environment, NAME=VALUE a line", key="try env")
+        wanted = st.form_submit_button("Try it beside the unchanged code", icon=":material/build:")
+    if wanted:
+        with telling():
+            fix = [patch.rstrip("\n") + "\n"] if patch.strip() else []
+            wish = TryWish(incident=number, fix=fix, env=[line for line in env.splitlines() if line.strip()])
+            JOBS.start(settings, TRY, wish, title="Trying a fix", subject=subject)
+
+
 def chaos_form(settings: Settings, number: int, subject: str) -> None:
     """Replays of an incident under varied schedules."""
-    with (
-        st.popover(
-            "Vary the schedule",
-            icon=":material/shuffle:",
-            help="Does another order of threads and requests end otherwise?",
-        ),
-        st.form("chaos", border=False),
+    with _folded(
+        "chaos",
+        "Vary the schedule",
+        ":material/shuffle:",
+        "Does another order of threads and requests end otherwise?",
     ):
         most = st.number_input(
             "Replays at most", min_value=3, max_value=100_000, value=_CHAOS_MOST, key="chaos most"
@@ -176,13 +197,11 @@ def chaos_form(settings: Settings, number: int, subject: str) -> None:
 
 def state_form(settings: Settings, number: int, subject: str) -> None:
     """A replay of an incident with another state."""
-    with (
-        st.popover(
-            "With another state",
-            icon=":material/edit_note:",
-            help="What would have happened had this been another?",
-        ),
-        st.form("state", border=False),
+    with _folded(
+        "state",
+        "With another state",
+        ":material/edit_note:",
+        "What would have happened had this been another?",
     ):
         statements = st.text_area(
             "Set, a statement a line", key="set", placeholder="app.cache['rates'] = None"
@@ -203,11 +222,8 @@ def divergence_form(settings: Settings, number: int, subject: str) -> None:
     if not runs:
         return
     latest = runs[0].number
-    with (
-        st.popover(
-            "Where two runs part", icon=":material/call_split:", help="The first event at which they differ"
-        ),
-        st.form("divergence", border=False),
+    with _folded(
+        "divergence", "Where two runs part", ":material/call_split:", "The first event at which they differ"
     ):
         before = st.text_input("Of the run", value=f"{latest}.recorded", key="divergence before")
         after = st.text_input("and the run", value=f"{latest}.1", key="divergence after")

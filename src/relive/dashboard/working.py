@@ -14,6 +14,7 @@ from relive.dashboard.jobs import JOBS, Job, JobState
 from relive.dashboard.look import label
 from relive.dashboard.refusals import refuse
 from relive.dashboard.stepped import show_logged, show_written
+from relive.dashboard.tried import show_trial
 from relive.dashboard.verdicts import show_verdict
 from relive.incidents.report.masking import Mask
 from relive.model.branch import BranchFacts
@@ -23,6 +24,7 @@ from relive.model.outcome import Replay
 from relive.model.quantities import duration, size
 from relive.model.reproduction import Reproduction
 from relive.model.stepping import Logged, Written
+from relive.model.trial import Trial
 from relive.operations.bisect_result import Bisection
 from relive.operations.commits import Commit
 from relive.operations.diverging import RunsDifference
@@ -129,6 +131,8 @@ def _show_result(settings: Settings, job: Job) -> None:
             show_logged(logged)
         case Written() as written_value:
             show_written(written_value)
+        case Trial() as trial:
+            show_trial(trial)
         case Verification() as found:
             _show_verification(found)
         case _:

@@ -17,6 +17,7 @@ from relive.dashboard.acting import (
     restore_button,
     state_form,
     stepping_forms,
+    try_form,
     why_button,
 )
 from relive.dashboard.asking import number_asked
@@ -128,6 +129,7 @@ def _show_actions(settings: Settings, account: Account) -> None:
         if account.package is not None and f"relive replay {incident.number}" in commands:
             stepping_forms(settings, incident.number, subject)
         if f"relive replay {incident.number}" in commands:
+            try_form(settings, incident.number, subject)
             state_form(settings, incident.number, subject)
             chaos_form(settings, incident.number, subject)
             divergence_form(settings, incident.number, subject)
