@@ -79,7 +79,7 @@ class Copies:
         before = read_unfinished(self.recording) if self.recording.exists() else []
         library = load_settings().tools_path / RELAY
         writer = RelayWriter(library, self.recording, keep_bytes=None, keep_seconds=None, on_trouble=print)
-        tapped = TappedDialogues(writer.relay, Tap(os.dup(self._ring), os.dup(self._notes)))
+        tapped = TappedDialogues(writer.relay, Tap(os.dup(self._ring), os.dup(self._notes), RING_BYTES))
         for one in before:
             tapped.resume(one)
         yield tapped

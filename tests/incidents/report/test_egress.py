@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from relive.incidents.report.egress import egress_events
+from relive.incidents.report.egress import InprocessCalls, egress_events
 from relive.incidents.report.masking import Mask
 from relive.incidents.report.timeline import make_timeline
+from relive.protocols.call import Call, CallEnd
 from relive.recording.events import Event, EventKind
 from relive.recording.writer import RecordingWriter
 
-SECOND = 1_000_000_000
+SECOND, MS = 1_000_000_000, 1_000_000
 TO = ("10.0.0.5", 80)
 ANSWER = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\nno"
 
@@ -111,3 +112,14 @@ def test_a_call_without_an_answer_has_failed(tmp_path: Path) -> None:
 def test_damage_is_told(tmp_path: Path) -> None:
     record(tmp_path, opened(1, 1), (12, EventKind.DIALOGUE_UP, 1, b"without a place", {}))
     assert events(tmp_path)[1][0].startswith("the recording of the border: event 2")
+
+
+def test_a_call_whose_answer_took_its_time_after_the_head_is_told_once() -> None:
+    """From inside it is told when its body was read: 30 ms after the head, which came 10 ms after it was asked."""
+    fields = {"ns": 10 * MS, "body_ns": 30 * MS}
+    known = InprocessCalls([Event(1, 100 * MS, 0, EventKind.HTTP_CALL, fields=fields)])
+    ends = CallEnd.ANSWERED, 1, 0, ("127.0.0.1", 80)
+    asked = [
+        Call(EventKind.HTTP_CALL, {}, None, *ends, at * MS, None, (0, 1), (0, 1)) for at in (50, 60, 103)
+    ]
+    assert [known.covers(call) for call in asked] == [False, True, False]

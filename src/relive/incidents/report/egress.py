@@ -69,10 +69,10 @@ class InprocessCalls:
         for event in inside:
             took = event.fields.get("ns")
             if event.kind in _NETWORK_CALLS and isinstance(took, int):
-                # The body of an answer may be read after the call has come back.
+                # It is told when the body of the answer has been read, which is after the call has come back.
                 rest = event.fields.get("body_ns")
-                end = event.mono_ns + (rest if isinstance(rest, int) else 0)
-                self._spans.setdefault(event.kind, []).append((event.mono_ns - took, end))
+                began = event.mono_ns - took - (rest if isinstance(rest, int) else 0)
+                self._spans.setdefault(event.kind, []).append((began, event.mono_ns))
 
     def covers(self, call: Call) -> bool:
         """A call of that kind was under way when this one was asked."""
