@@ -8,6 +8,7 @@ import signal
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from kernel.helpers import needs_root
 from proxies.conftest import Agent
 from relive.recording.dialogues import Tls, Way
 from relive.recording.events import EventKind
+from relive.sandbox.border import hold_group
 from support.bordered import Bordered
 from support.waiting import LIMIT, eventually
 
@@ -138,10 +140,17 @@ def test_questions_to_name_servers_are_recorded_with_their_answers(shared: Borde
 
 
 def test_a_group_that_was_left_behind_goes_when_the_next_is_made(shared: Bordered, tmp_path: Path) -> None:
-    left = Path(shared.facts.group).with_name("relive-tap-left")
-    left.mkdir()
+    now = int(time.clock_gettime(time.CLOCK_BOOTTIME))
+    names = f"relive-tap-{now - 61}-left", f"relive-tap-{now - 61}-held", f"relive-tap-{now}-young"
+    left, *kept = groups = [Path(shared.facts.group).with_name(name) for name in names]
+    for group in groups:
+        group.mkdir()
+    held = hold_group(kept[0])  # an agent has to record what was said by a service that has ended
     border = Bordered(tmp_path, beside=True)
+    os.close(held)
     assert not left.exists()
+    for group in kept:
+        group.rmdir()
     assert Path(shared.facts.group).exists()  # somebody is in it
     border.close()
 

@@ -35,7 +35,7 @@ from relive.kernel.tapprograms import TapMaps
 from relive.model.capsule import BorderFacts
 from relive.proxies.marks import ENTRANCE, NAMES, NUMBERS, Mark, entrance4, entrance6, queue_of
 
-__all__ = ["can_tap", "prepare_tap", "raise_border", "raise_tap", "remove_border"]
+__all__ = ["can_tap", "hold_group", "prepare_tap", "raise_border", "raise_tap", "remove_border"]
 
 _HELD = Path("/run/relive-borders")
 _TABLES = 0x52450000  # of routes: one for each number
@@ -45,7 +45,9 @@ _TOPS = (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup"))
 _GONE_WITHIN = 1.0  # [s] so long what was just killed may still be in a group
 _PACKAGES = {"ip": "iproute2", "iptables": "iptables", "ip6tables": "iptables"}
 _EXISTS = "File exists"
-_TAPPED = "relive-tap-"  # groups whose packets are copied
+_TAPPED = "relive-tap-"  # groups whose packets are copied; then when it was made [s, CLOCK_BOOTTIME], "-", and chance
+_HELD_BY = "cgroup.procs"  # the file in such a group that agents lock; recorders lock its directory
+_AGENT_WITHIN = 60  # [s] after a group was made its agent has it, or never will
 _NEEDS = (
     "it needs Linux 5.11 with CONFIG_CGROUP_BPF, control groups of version 2 mounted writable below /sys/fs/cgroup,"
     " and CAP_BPF or CAP_SYS_ADMIN"
@@ -108,10 +110,11 @@ def raise_tap(maps: TapMaps) -> BorderFacts:
     """
     try:
         with _alone_at(_own_group()) as parent:
-            for left in parent.glob(f"{_TAPPED}*"):  # of one that was killed together with its agent
-                with contextlib.suppress(OSError):
-                    left.rmdir()
-            group = parent / f"{_TAPPED}{secrets.token_hex(4)}"
+            for left in parent.glob(f"{_TAPPED}*"):
+                if _is_left_behind(left):
+                    with contextlib.suppress(OSError):
+                        left.rmdir()
+            group = parent / f"{_TAPPED}{_boot_seconds()}-{secrets.token_hex(4)}"
             group.mkdir()
             try:
                 tap_group(group, maps)
@@ -124,6 +127,34 @@ def raise_tap(maps: TapMaps) -> BorderFacts:
     finally:
         maps.close()
     return BorderFacts(number=0, group=str(group))
+
+
+def _is_left_behind(group: Path) -> bool:
+    """Its agent was killed together with its capsule. An agent may still have to record what was said before the service ended."""
+    made = group.name.removeprefix(_TAPPED).partition("-")[0]
+    if made.isdecimal() and _boot_seconds() - int(made) < _AGENT_WITHIN:
+        return False
+    try:
+        with (group / _HELD_BY).open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def hold_group(group: Path) -> int:
+    """Descriptor by which a group is not removed for being empty, until it is closed; raises OSError."""
+    held = os.open(group / _HELD_BY, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        os.close(held)
+        raise
+    return held
+
+
+def _boot_seconds() -> int:
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME))
 
 
 def can_tap() -> bool:
