@@ -45,6 +45,20 @@ def test_the_first_is_number_one_and_they_are_listed_newest_first(incidents):
     assert [one.number for one in incidents.list()] == [3, 2, 1]
 
 
+def test_what_belongs_to_it_is_laid_before_anybody_sees_it(incidents):
+    """Also an incident whose evidence finds no room is there."""
+    seen = []
+    one = add(incidents, lay=lambda number: seen.append((number, incidents.list())))
+    assert seen == [(one.number, [])] and incidents.list() == [one]
+
+    def full(_number: int) -> None:
+        raise DiskFull("no room")
+
+    with pytest.raises(DiskFull):
+        add(incidents, lay=full)
+    assert [one.number for one in incidents.list()] == [2, 1]
+
+
 def test_only_its_owner_can_read_an_incident(incidents, tmp_path):
     one = add(incidents)
     incidents.save(one)

@@ -91,13 +91,18 @@ def port(pods: Pods, tmp_path: Path) -> int:
 
 
 def workers(inside: Callable[..., str]) -> set[int]:
-    """Numbers of the workers that take connections; a master that is not alone with them, or another user, is an error."""
+    """Numbers of the workers that take connections; a master that is not alone with them, or another user, is an error.
+
+    A child that was forked just now has the master's title and user until it has begun: it is no worker yet.
+    """
     listed = [
-        line.split(maxsplit=2)
-        for line in inside("/bin/ps", "-C", "nginx", "-o", "user=,pid=,args=").splitlines()
+        line.split(maxsplit=3)
+        for line in inside("/bin/ps", "-C", "nginx", "-o", "user=,pid=,ppid=,args=").splitlines()
     ]
-    assert [user for user, _, what in listed if "master process" in what] == ["root"]
-    found = [(user, int(pid)) for user, pid, what in listed if what.endswith("worker process")]
+    masters = [(user, pid) for user, pid, _, what in listed if "master process" in what]
+    children = {pid for _, pid, parent, _ in listed if parent in {pid for _, pid in masters}}
+    assert [user for user, pid in masters if pid not in children] == ["root"]
+    found = [(user, int(pid)) for user, pid, _, what in listed if what.endswith("worker process")]
     assert {user for user, _ in found} == {"app"}
     return {pid for _, pid in found}
 

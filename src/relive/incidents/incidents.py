@@ -42,8 +42,14 @@ class Incidents:
         at: CommitId | None,
         log_end: int | None,
         log_tail: list[str],
+        lay: Callable[[int], None] = lambda _number: None,
     ) -> Incident:
-        """Write a new incident under the next free number, durable on return."""
+        """Write a new incident under the next free number, durable on return.
+
+        Args:
+            lay: called with its number before it is there, to lay beside it what belongs to it: who sees an incident sees all of it.
+                What it raises is raised when the incident is written.
+        """
         with disk_errors("writing an incident"):
             self._directory.mkdir(parents=True, exist_ok=True)
             number = allocate_number(self._directory)
@@ -59,11 +65,17 @@ class Incidents:
                 log_tail=log_tail,
             )
             try:
-                self.save(incident)
-            except BaseException:
-                self._path(number).unlink()
-                raise
+                lay(number)
+            finally:
+                self._save_new(incident)
         return incident
+
+    def _save_new(self, incident: Incident) -> None:
+        try:
+            self.save(incident)
+        except BaseException:
+            self._path(incident.number).unlink()
+            raise
 
     def enter(self, incident: Incident, number: int | None, lay: Callable[[int], None]) -> int:
         """Write an incident that came from another home, durable on return.

@@ -230,9 +230,7 @@ class CommitWriter:
             if evidence is not None:  # before the incident: it tells of secrets that stand there
                 self.learn()
                 evidence = masked_evidence(evidence, self._mask)
-            incident = self._write_incident(store, sighting, at, before)
-        if evidence is not None:
-            keep_evidence(self._settings.incidents, incident.number, evidence)
+            incident = self._write_incident(store, sighting, at, before, evidence)
         self._close_again()
         return incident
 
@@ -268,8 +266,14 @@ class CommitWriter:
         await self._run(lambda _store: self._close(list(self._known.values())[-_CLOSED_AT_END:]))
 
     def _write_incident(
-        self, store: Store, sighting: Sighting, at: CommitId | None, before: CommitId | None
+        self,
+        store: Store,
+        sighting: Sighting,
+        at: CommitId | None,
+        before: CommitId | None,
+        evidence: Evidence | None,
     ) -> Incident:
+        """Evidence lies beside the incident before that is there, and stays what it was when the failure is seen again."""
         if before is None or not self._has(store, before):
             before = self._before(store, sighting, at)
         self.learn()
@@ -281,7 +285,14 @@ class CommitWriter:
         if known is None:
             tail = self._log_tail(sighting.log_begin or 0)
             incident = self._incidents.add(
-                self._service, self._life, sighting, before=before, at=at, log_end=log_end, log_tail=tail
+                self._service,
+                self._life,
+                sighting,
+                before=before,
+                at=at,
+                log_end=log_end,
+                log_tail=tail,
+                lay=lambda number: self._lay(number, evidence),
             )
             self._known[sighting.fingerprint] = incident.number
             self._note_commit(incident)
@@ -306,7 +317,12 @@ class CommitWriter:
         self._incidents.save(incident)
         self._note_commit(incident)
         self._pin(store, before)
+        self._lay(incident.number, evidence)
         return incident
+
+    def _lay(self, number: int, evidence: Evidence | None) -> None:
+        if evidence is not None:
+            keep_evidence(self._settings.incidents, number, evidence)
 
     def _pin(self, store: Store, before: CommitId | None) -> None:
         """Have the recording kept from the commit before an incident up to now, for its replays."""
