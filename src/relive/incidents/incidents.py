@@ -47,8 +47,8 @@ class Incidents:
         """Write a new incident under the next free number, durable on return.
 
         Args:
-            lay: called with its number before it is there, to lay beside it what belongs to it: who sees an incident sees all of it.
-                What it raises is raised when the incident is written.
+            lay: called with its number before it is there, to lay beside it what belongs to it: who sees it sees all of it. What
+                it raises is raised when the incident is written.
         """
         with disk_errors("writing an incident"):
             self._directory.mkdir(parents=True, exist_ok=True)
