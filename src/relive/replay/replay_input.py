@@ -22,6 +22,7 @@ from relive.model.stack import find_stacks
 from relive.protocols.dependencies import unrecorded
 from relive.protocols.egress_window import read_egress
 from relive.protocols.registry import protocol_of
+from relive.recording.connections import Connections, connections_in
 from relive.recording.exchanges import Exchange, Exchanges
 from relive.recording.reader import Recording
 from relive.replay.inprocess_events import EventWindow, read_window, request_at_the_end, request_inside
@@ -65,7 +66,7 @@ class ReplayInput:
         failed_mono_ns: when the failure was seen.
         hung_seconds: without an answer for so long a request counts as hanging; None where it did not hang.
         prepare_seconds: how long it took to read all this.
-        not_http: clients' connections since the commit of which nothing can be sent again.
+        not_http: clients' connections since the commit without HTTP/1, of which nothing was recorded.
         gaps: places in the recording since the commit at which something is missing.
         unrecorded: servers that it was connected to and nobody recorded.
         cannot_come_back: why no replay can show the failure again; None where one may.
@@ -414,16 +415,18 @@ def _case(
     if alone is not None:
         begun = [alone.exchange] if alone.exchange.started_seq > cursor else []
         still_open = [one for one in alone.half_served if one.is_open_at(cursor)]
-        ended, gaps = [], 0
+        found, gaps, not_http = None, 0, 0
     else:
         still_open = exchanges.open_at(cursor) if manifest.cursor is not None else []
         begun, gaps = exchanges.begun_in(cursor, last), exchanges.gaps_in(cursor, last)
-        ended = [one for one in exchanges.closed_in(cursor, last) if since < one.mono_ns]
+        settled = manifest.cursor.settled if manifest.cursor is not None else 0
+        found = connections_in(exchanges.recording, cursor, last, settled=settled)
+        not_http = _not_recorded(found, since, failed_mono_ns)
+        found = found.between(since, failed_mono_ns)
     begun = [one for one in begun if one.number == subject or since < one.started_mono_ns <= failed_mono_ns]
     if subject is not None and exchange is not None:
         exchange.request_bytes()  # raises when it cannot be sent again
-    closed = [one for one in ended if one.mono_ns <= failed_mono_ns]
-    plan = make_plan(manifest, begun, still_open, subject, failed_mono_ns, closed)
+    plan = make_plan(manifest, begun, still_open, subject, failed_mono_ns, found)
     seconds = exchange.seconds if exchange is not None and exchange.seconds is not None else 0.0
     earlier = {
         step.exchange.number: recorded_answer(step.exchange, [])
@@ -435,5 +438,12 @@ def _case(
         *(manifest.target.name, incident, commit, manifest, plan, recorded, earlier, limit),
         hung_seconds=hung,
         gaps=gaps,
-        not_http=sum(not one.is_http for one in ended if one.mono_ns <= failed_mono_ns + _BROKEN_NS),
+        not_http=not_http,
     )
+
+
+def _not_recorded(found: Connections, since_ns: int, failed_mono_ns: int) -> int:
+    """Connections without HTTP/1 of which an older Relive, or one that came in their middle, recorded only that they were there."""
+    known = {one.connection for one in found.turns} | {one.connection for one in found.said}
+    ended = [one for one in found.closings if since_ns < one.mono_ns <= failed_mono_ns + _BROKEN_NS]
+    return sum(not one.is_http and one.connection not in known for one in ended)

@@ -21,6 +21,7 @@ from relive.model.commit import Manifest
 from relive.model.outcome import End
 from relive.recording.exchanges import Exchange
 from relive.recording.http1 import AnswerFramer, AnswerHead, Body, MessageEnd, Piece, Stream
+from relive.replay.conversations import ConversationSender, Conversed
 from relive.replay.plan import Hangup, Pace, ReplayPlan, ReplayStep
 
 __all__ = ["BranchConnection", "ReceivedAnswer", "Sender", "service_address"]
@@ -136,6 +137,7 @@ class Sender:
         answers: what came back, by the requests' numbers.
         sent_anew: requests whose connection the service had closed before they came, which have got another one.
         ports: from which each was sent.
+        conversed: what came of what is not HTTP/1, once ``carry_out`` has ended.
     """
 
     def __init__(
@@ -164,6 +166,7 @@ class Sender:
         self.answers: dict[int, ReceivedAnswer] = {}
         self.sent_anew: list[int] = []
         self.ports: dict[int, int] = {}
+        self.conversed = Conversed()
 
     async def carry_out(self, plan: ReplayPlan, died: asyncio.Event, on_subject: Callable[[], None]) -> None:
         """Send everything; returns when the subject has its outcome and the others had their chance.
@@ -180,6 +183,8 @@ class Sender:
             asyncio.create_task(self._send_step(step, plan.subject, began, on_subject)) for step in plan.steps
         ]
         hangups = [asyncio.create_task(self._hang_up(hangup, began)) for hangup in plan.hangups]
+        if plan.conversations is not None:
+            tasks.append(asyncio.create_task(self._converse(plan, began)))
         death = asyncio.create_task(died.wait())
         everything = asyncio.gather(*tasks, return_exceptions=True)
         try:
@@ -194,6 +199,20 @@ class Sender:
             await asyncio.gather(*tasks, *hangups, death, return_exceptions=True)
             with contextlib.suppress(asyncio.CancelledError):
                 await everything
+
+    async def _converse(self, plan: ReplayPlan, began: float) -> None:
+        """Send again what was not HTTP/1."""
+
+        async def wait_until(mono_ns: int) -> None:
+            await self._wait_until(mono_ns - plan.start_ns, began)
+
+        assert plan.conversations is not None
+        sender = ConversationSender(plan.conversations, self._connect, self._forged, wait_until)
+        try:
+            await sender.carry_out()
+        finally:
+            self.conversed = sender.result()
+            sender.close()
 
     def _follow_each_other(self, steps: Sequence[ReplayStep]) -> None:
         """Put requests that shared a connection in their order, and those together that came in one go."""
@@ -248,15 +267,19 @@ class Sender:
             forged.close()
 
     async def _wait_for_turn(self, step: ReplayStep | Hangup, began: float) -> None:
-        if self._pace is Pace.RECORDED:
-            due = step.after_commit_ns / 1e9 / self._speed
-            await asyncio.sleep(max(0.0, due - (time.monotonic() - began)))
+        await self._wait_until(step.after_commit_ns, began)
         # One after the other: all must have ended. Gathered, each would leave an error that nobody looks at when this is given up.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_WAIT_LIMIT):
                 for number in step.waits_for:
                     if number in self._ended:
                         await self._ended[number].wait()
+
+    async def _wait_until(self, after_commit_ns: int, began: float) -> None:
+        """At the recorded pace: until so much time has passed."""
+        if self._pace is Pace.RECORDED:
+            due = after_commit_ns / 1e9 / self._speed
+            await asyncio.sleep(max(0.0, due - (time.monotonic() - began)))
 
     async def _send(self, step: ReplayStep, answer: ReceivedAnswer) -> None:
         exchange = step.exchange
