@@ -101,7 +101,7 @@ def test_a_crash_comes_back_with_all_that_clients_had_said(relive: Relive, tmp_p
     (run,) = relive("replay", str(incident["number"]))["runs"]
     assert run["verdict"]["kind"] == "reproduced"
     (words,) = [one for one in run["verdict"]["inside"] if "connections of clients" in one]
-    assert words.endswith("messages were sent again on 2 connections of clients without HTTP/1")
+    assert words.endswith("messages that are not HTTP/1 were sent again on 2 connections of clients")
     assert not [one for one in run["verdict"]["inside"] if "otherwise" in one]
 
 

@@ -49,17 +49,24 @@ def test_turns_keep_their_order_beside_all_that_was_said_before(tmp_path: Path) 
     assert set(later.conversations) == {1, 2}
 
 
-def test_streams_of_requests_are_no_conversations(tmp_path: Path) -> None:
+def test_what_follows_an_upgrade_is_of_its_request(tmp_path: Path) -> None:
     writer = RecordingWriter(tmp_path)
-    writer.append(K.REQUEST_STARTED, 1, 1, b"GET / HTTP/1.1\r\n\r\n", {"local_port": 4001})
+    upgrade = writer.append(K.REQUEST_STARTED, 1, 1, b"GET / HTTP/1.1\r\n\r\n", {"local_port": 4001})
     writer.append(K.STREAM_TO_SERVICE, 1, 1, b"a frame")
-    writer.append(K.STREAM_TO_CLIENT, 1, 0, b"what is no answer")
-    writer.append(K.CONNECTION_CLOSED, 1)
-    writer.append(K.CONNECTION_CLOSED, 2, fields={"unframed": True})  # of an older Relive
+    writer.append(K.STREAM_TO_CLIENT, 1, 1, b"another")
+    writer.append(K.REQUEST_STARTED, 2, 2, b"GET / HTTP/1.1\r\n\r\n", {"local_port": 4002})
+    writer.append(K.STREAM_TO_CLIENT, 2, 0, b"what is no answer")
+    for number in (1, 2):
+        writer.append(K.CONNECTION_CLOSED, number)
+    writer.append(K.CONNECTION_CLOSED, 3, fields={"unframed": True})  # of an older Relive
     writer.close()
     found = found_in(tmp_path)
-    assert not (found.turns or found.said or found.conversations)
-    assert [one.is_http for one in found.closings] == [True, False]
+    assert told(found) == [(1, TurnKind.SENT, b"a frame", 0), (1, TurnKind.CLOSED, b"", 1)]
+    assert [(one.connection, one.request) for one in found.conversations.values()] == [(1, 1)]
+    assert [one.is_http for one in found.closings] == [True, True, False]
+    # The commit holds the connection as a stream already.
+    (later,) = found_in(tmp_path, after=upgrade).conversations.values()
+    assert (later.local_port, later.request) == (4001, None)
 
 
 def test_what_came_before_a_time_is_left_out_and_not_waited_for(tmp_path: Path) -> None:

@@ -7,18 +7,19 @@ import contextlib
 import os
 import socket
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from relive.recording import EventKind, Recording, RecordingWriter
+from relive.recording import EventKind, ExchangeEnd, Recording, RecordingWriter
 from relive.recording.connections import connections_in
 from relive.replay import conversations
 from relive.replay.conversations import Conversed, conversed_words
 from relive.replay.plan import Pace, ReplayPlan
 from relive.replay.sender import Sender
 
-from .test_plan import plan
+from .test_plan import exchange, plan
 
 UP, DOWN = EventKind.STREAM_TO_SERVICE, EventKind.STREAM_TO_CLIENT
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -40,6 +41,14 @@ def planned(directory: Path, *said: Said) -> ReplayPlan:
         0,
         conversations=connections_in(Recording(directory), 0, 1 << 60),
     )
+
+
+async def upgrade(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Grants an upgrade, speaks at once, then answers each line in capitals."""
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\nhello\n")
+    while line := await reader.readline():
+        writer.write(line.upper())
 
 
 def carried_out(made: ReplayPlan, serve: Serve, forged: dict[int, int] | None = None) -> Conversed:
@@ -83,7 +92,7 @@ def test_each_piece_follows_all_that_was_said_before_it(tmp_path: Path) -> None:
     assert echo.ended >= 1
     assert result == Conversed(connections=2, turns=4)
     assert conversed_words(result) == [
-        "4 messages were sent again on 2 connections of clients without HTTP/1"
+        "4 messages that are not HTTP/1 were sent again on 2 connections of clients"
     ]
 
 
@@ -94,6 +103,19 @@ def test_one_that_the_commit_holds_goes_on_over_its_own_end(tmp_path: Path) -> N
         result = carried_out(made, Echo(), {4001: ours.detach()})
         assert theirs.recv(100) == b"go on\n"
     assert result.turns == 1
+
+
+def test_what_follows_an_upgrade_is_said_on_the_connection_of_its_request(tmp_path: Path) -> None:
+    one = exchange(1, 110, 120, connection=1, how_it_ended=ExchangeEnd.UPGRADED)
+    one.request_head = b"GET / HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"
+    writer = RecordingWriter(tmp_path)
+    writer.append(EventKind.REQUEST_STARTED, 1, 1, one.request_head, {"local_port": 4001})
+    for kind, data in ((DOWN, b"hello\n"), (UP, b"a\n"), (DOWN, b"A\n"), (UP, b"b\n"), (DOWN, b"B\n")):
+        writer.append(kind, 1, 1, data)
+    writer.close()
+    found = connections_in(Recording(tmp_path), 0, 1 << 60)
+    result = carried_out(replace(plan([one]), conversations=found), upgrade)
+    assert result == Conversed(connections=1, turns=2)
 
 
 def test_another_answer_is_told_and_the_rest_is_sent_all_the_same(

@@ -1,4 +1,5 @@
-"""Clients' connections in a recording: when they ended, and what was said on those that carried something other than HTTP/1.
+"""Clients' connections in a recording: when they ended, and what was said on those that carried something other than HTTP/1, from
+their beginning or from an upgrade (WebSocket) on.
 
 Of the latter the recording holds the bytes of both sides in the order in which they were seen. A *turn* is what a client sent in
 one piece. Whatever a service had said before a turn, on any connection, the client of that turn may have known; so turns, and what
@@ -82,14 +83,17 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A connection that carried something other than HTTP/1 from its beginning on.
+    """What was said on a connection that was not HTTP/1.
 
     Attributes:
         local_port: as of ``Closing``.
+        request: that asked for the upgrade after which it was said; None: of a connection without requests, or it was before the
+            beginning of what is read.
     """
 
     connection: int
     local_port: int | None
+    request: int | None = None
 
 
 @dataclass(slots=True)
@@ -156,6 +160,7 @@ class _Reading:
         self._after, self._settled = after, settled
         self._ports: dict[int, int | None] = {}
         self._with_requests: set[int] = set()
+        self._begun: set[int] = set()  # requests, in what is read
         self._totals: dict[int, int] = {}
         self._latest: dict[int, int] = {}  # monotonic [ns] of the last turn, by connection
 
@@ -166,14 +171,18 @@ class _Reading:
             self._ports[event.connection] = event.fields.get("local_port")
             if kind is EventKind.REQUEST_STARTED:
                 self._with_requests.add(event.connection)
+                if event.seq > self._after:
+                    self._begun.add(event.request)
         elif kind is EventKind.CONNECTION_CLOSED:
             self._close(event, place)
-        elif kind in _KINDS and not event.request and event.connection not in self._with_requests:
+        elif kind in _KINDS and (event.request or event.connection not in self._with_requests):
             self._hear(event, place)
 
     def _hear(self, event: Event, place: RecordPosition) -> None:
         number = event.connection
-        self.found.conversations.setdefault(number, Conversation(number, self._ports.get(number)))
+        request = event.request if event.request in self._begun else None
+        known = Conversation(number, self._ports.get(number), request)
+        self.found.conversations.setdefault(number, known)
         if event.kind is EventKind.STREAM_TO_SERVICE:
             kind = TurnKind.ENDED if event.fields.get("ended") else TurnKind.SENT
             self._turn(event, place, kind)

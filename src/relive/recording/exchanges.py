@@ -94,6 +94,14 @@ class Exchange:
         parts = self.request_head.lstrip(b"\r\n").split(b"\n", 1)[0].split(b" ")
         return parts[1].decode("latin-1") if len(parts) > 1 else ""
 
+    def is_handled_as(self, method: object) -> bool:
+        """Whether the handler's event names it so: ASGI servers tell no method of a WebSocket, whose events have WEBSOCKET."""
+        if method == "WEBSOCKET":
+            return any(
+                name == b"upgrade" and value.lower() == b"websocket" for name, value in self.request_headers
+            )
+        return method == self.method
+
     @property
     def request_headers(self) -> Headers:
         """(name in lower case, value), in order."""

@@ -49,8 +49,9 @@ def conversed_words(what: Conversed) -> list[str]:
     if not (what.turns or what.unsent):
         return []
     where = "1 connection" if what.connections == 1 else f"{what.connections} connections"
-    pieces = "1 message was" if what.turns == 1 else f"{what.turns} messages were"
-    words = [f"{pieces} sent again on {where} of clients without HTTP/1"]
+    pieces = "1 message that is" if what.turns == 1 else f"{what.turns} messages that are"
+    were = "was" if what.turns == 1 else "were"
+    words = [f"{pieces} not HTTP/1 {were} sent again on {where} of clients"]
     if what.unsent:
         words.append(f"{what.unsent} could not be sent: the service took or read no more")
     for number, at in what.different[:_TOLD]:
@@ -136,6 +137,8 @@ class ConversationSender:
     Args:
         connect: makes a connection to the service; raises OSError, TimeoutError.
         forged: client ends of the commit's connections, by port; what is used of them is taken out.
+        upgraded: waits for the answer to a request that asks for an upgrade, and gives its socket and what came behind that
+            answer; raises OSError where it was not granted.
         wait_until: waits until a moment of the recording (monotonic [ns]) has come.
     """
 
@@ -144,11 +147,13 @@ class ConversationSender:
         found: Connections,
         connect: Callable[[], Awaitable[socket.socket]],
         forged: MutableMapping[int, socket.socket],
+        upgraded: Callable[[int], Awaitable[tuple[socket.socket, bytes]]],
         wait_until: Callable[[int], Awaitable[None]],
     ) -> None:
         self._found = found
         self._connect = connect
         self._forged = forged
+        self._upgraded = upgraded
         self._wait_until = wait_until
         self._sockets: dict[int, socket.socket | None] = {}
         self._readers: dict[int, asyncio.Task[None]] = {}
@@ -213,7 +218,10 @@ class ConversationSender:
         number = conversation.connection
         if number not in self._sockets:
             try:
-                self._open(number, await self._connect())
+                if conversation.request is None:
+                    self._open(number, await self._connect())
+                else:
+                    self._open(number, *await self._upgraded(conversation.request))
             except OSError:
                 self._sockets[number] = None
                 self._heard.end(number)
@@ -221,16 +229,20 @@ class ConversationSender:
 
     def _continue(self, conversation: Conversation) -> None:
         """Go on with one that the commit holds."""
+        if conversation.request is not None:
+            return
         sock = self._forged.pop(conversation.local_port or 0, None)
         if sock is not None:
             self._open(conversation.connection, sock)
 
-    def _open(self, number: int, sock: socket.socket) -> None:
+    def _open(self, number: int, sock: socket.socket, heard: bytes = b"") -> None:
         self._sockets[number] = sock
         self._expected[number] = _Expected(self._found, number)
-        self._readers[number] = asyncio.create_task(self._read(number, sock))
+        self._readers[number] = asyncio.create_task(self._read(number, sock, heard))
 
-    async def _read(self, number: int, sock: socket.socket) -> None:
+    async def _read(self, number: int, sock: socket.socket, heard: bytes) -> None:
+        self._expected[number].compare(heard)
+        self._heard.hear(number, len(heard))
         with contextlib.suppress(OSError):
             while data := await asyncio.get_running_loop().sock_recv(sock, _READ):
                 self._expected[number].compare(data)

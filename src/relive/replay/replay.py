@@ -346,8 +346,8 @@ async def _handler_ended(drain: BranchDrain, case: ReplayInput, port: int | None
 
 def _inside_branch(drain: BranchDrain, case: ReplayInput, port: int | None) -> tuple[int, int] | None:
     """(pid, number) of the judged request in the branch; ``port``: from which it was sent."""
-    if case.inside is None:
-        return None
+    if case.inside is None or case.upgraded_before is not None:
+        return case.inside  # which goes on in the branch
     return request_again(drain.events, case.inside, case.exchange, port)
 
 
@@ -453,6 +453,9 @@ async def _live(branch: Branch, case: ReplayInput, wishes: ReplayOptions, deaths
         branch.facts.init, address, peers, pace=wishes.pace, limit=limit, cursor=cursor, speed=wishes.speed
     )
     began = time.monotonic()
+    if (before := case.upgraded_before) is not None:
+        note_log()
+        sender.answers[before.number] = ReceivedAnswer(End.ANSWERED, before.status, before.answer_head)
     try:
         if not plan.sends_nothing:
             await sender.carry_out(plan, died, note_log)

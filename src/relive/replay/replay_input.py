@@ -23,7 +23,7 @@ from relive.protocols.dependencies import unrecorded
 from relive.protocols.egress_window import read_egress
 from relive.protocols.registry import protocol_of
 from relive.recording.connections import Connections, connections_in
-from relive.recording.exchanges import Exchange, Exchanges
+from relive.recording.exchanges import Exchange, ExchangeEnd, Exchanges
 from relive.recording.reader import Recording
 from relive.replay.inprocess_events import EventWindow, read_window, request_at_the_end, request_inside
 from relive.replay.outcomes import read_log, read_log_of, recorded_answer, recorded_outcome, with_fault
@@ -93,6 +93,14 @@ class ReplayInput:
     unrecorded: Sequence[Dependency] = ()
     cannot_come_back: str | None = None
     usual: UsualLog = NOTHING_USUAL
+
+    @property
+    def upgraded_before(self) -> Exchange | None:
+        """The failing request where its connection is in the commit as a stream: what failed is what was said on that since."""
+        one, cursor = self.exchange, self.manifest.cursor
+        if one is None or cursor is None or not _is_upgraded(one):
+            return None
+        return one if (one.ended_seq or 0) <= cursor.sequence else None
 
 
 def _paths_of(settings: Settings, service: str, life: str) -> LifePaths:
@@ -373,7 +381,9 @@ def _with_inside(
     )
     recorded = case.recorded
     if inside is not None:
-        recorded = recorded.model_copy(update={"events": sequence_of(window.events, *inside)})
+        taken = case.manifest.taken_monotonic_ns if replace(case, exchange=exchange).upgraded_before else 0
+        since_then = [one for one in window.events if one.mono_ns > taken]
+        recorded = recorded.model_copy(update={"events": sequence_of(since_then, *inside)})
     return replace(case, window=window, inside=inside, recorded=recorded)
 
 
@@ -406,7 +416,7 @@ def _case(
     manifest = store.facts(commit)
     last = (
         exchange.ended_seq or exchange.started_seq
-        if exchange is not None and subject is not None and hung is None
+        if exchange is not None and subject is not None and hung is None and not _is_upgraded(exchange)
         else _END_OF_TIME  # a hang may be of two requests: those that came while it was open belong to it
     )
     cursor = manifest.cursor.sequence if manifest.cursor is not None else 0
@@ -440,6 +450,11 @@ def _case(
         gaps=gaps,
         not_http=not_http,
     )
+
+
+def _is_upgraded(exchange: Exchange) -> bool:
+    """What failed is what was said after its answer."""
+    return exchange.ended is ExchangeEnd.UPGRADED
 
 
 def _not_recorded(found: Connections, since_ns: int, failed_mono_ns: int) -> int:

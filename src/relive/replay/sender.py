@@ -76,6 +76,11 @@ class BranchConnection:
         except ConnectionError:
             return True
 
+    def take_stream(self) -> bytes:
+        """What has come behind the answer that granted an upgrade; it is given out once."""
+        pieces = [self._pieces.popleft() for _ in range(len(self._pieces))]
+        return b"".join([piece.raw for piece in pieces if isinstance(piece, Stream)])
+
     async def exchange(
         self,
         data: bytes,
@@ -159,6 +164,7 @@ class Sender:
         self._cursor = cursor
         self._speed = speed
         self._connections: dict[int, BranchConnection] = {}
+        self._used: dict[int, BranchConnection] = {}  # by the numbers of requests
         self._ended: dict[int, asyncio.Event] = {}
         self._sent: dict[int, asyncio.Event] = {}
         self._before: dict[int, int] = {}  # the request before it on its connection
@@ -207,12 +213,24 @@ class Sender:
             await self._wait_until(mono_ns - plan.start_ns, began)
 
         assert plan.conversations is not None
-        sender = ConversationSender(plan.conversations, self._connect, self._forged, wait_until)
+        sender = ConversationSender(
+            plan.conversations, self._connect, self._forged, self._upgraded, wait_until
+        )
         try:
             await sender.carry_out()
         finally:
             self.conversed = sender.result()
             sender.close()
+
+    async def _upgraded(self, number: int) -> tuple[socket.socket, bytes]:
+        """The connection of a request that asked for an upgrade, once that is granted, and what was said on it since."""
+        if number not in self._ended:
+            raise ConnectionRefusedError
+        await self._ended[number].wait()
+        answer, connection = self.answers[number], self._used.get(number)
+        if connection is None or answer.end is not End.ANSWERED:
+            raise ConnectionRefusedError
+        return connection.sock, connection.take_stream()
 
     def _follow_each_other(self, steps: Sequence[ReplayStep]) -> None:
         """Put requests that shared a connection in their order, and those together that came in one go."""
@@ -314,7 +332,7 @@ class Sender:
         return known
 
     def _keep(self, exchange: Exchange, connection: BranchConnection) -> None:
-        self._connections[exchange.connection] = connection
+        self._connections[exchange.connection] = self._used[exchange.number] = connection
         self.ports[exchange.number] = connection.sock.getsockname()[1]
 
     async def _anew(self, exchange: Exchange, ended: BranchConnection) -> BranchConnection:
