@@ -103,16 +103,28 @@ def test_after_an_upgrade_both_ways_are_streams(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(
-    "first", [b"*1\r\n$4\r\nPING\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\x16\x03\x01\x02\0"]
+    "first",
+    [b"*1\r\n$4\r\nPING\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\x16\x03\x01\x02\0", b"GET key\n"],
 )
-def test_what_is_not_http_is_counted(scene: Scene, first: bytes) -> None:
+def test_what_is_not_http_is_recorded_as_bytes(scene: Scene, first: bytes) -> None:
     talk = scene.talk()
     talk.exchange(first, b"+PONG\r\n")
+    talk.put(talk.asks(b"more", FIN | ACK))
+    said = [
+        (one.kind, one.data, bool(one.fields.get("ended")))
+        for one in scene.events(EventKind.STREAM_TO_SERVICE, EventKind.STREAM_TO_CLIENT)
+    ]
+    assert said == [
+        (EventKind.STREAM_TO_SERVICE, first, False),
+        (EventKind.STREAM_TO_CLIENT, b"+PONG\r\n", False),
+        (EventKind.STREAM_TO_SERVICE, b"more", False),
+        (EventKind.STREAM_TO_SERVICE, b"", True),
+    ]
     talk.put(talk.asks(b"", RST))
     (closed,) = scene.events(EventKind.CONNECTION_CLOSED)
     assert (closed.fields["unframed"], closed.fields["up_bytes"], closed.fields["down_bytes"]) == (
         True,
-        len(first),
+        len(first) + 4,
         7,
     )
     assert [one["op"] for one in scene.hub.messages] == ["unframed"]

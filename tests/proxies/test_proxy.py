@@ -344,7 +344,10 @@ def test_what_is_not_http_is_passed_on(
     closed = proxy.wait_for(EventKind.CONNECTION_CLOSED)[0].fields
     assert (closed["up_bytes"], closed["down_bytes"]) == (len(asked) + 16, len(said) + 4)
     assert "requests are not told apart" in proxy.notes("unframed")[0]
-    assert not proxy.events(EventKind.REQUEST_STARTED, EventKind.STREAM_TO_SERVICE)
+    assert not proxy.events(EventKind.REQUEST_STARTED)
+    sent = proxy.events(EventKind.STREAM_TO_SERVICE)
+    assert b"".join(one.data for one in sent) == asked + b"GET / HTTP/1.1\r\n" and sent[-1].fields["ended"]
+    assert b"".join(one.data for one in proxy.events(EventKind.STREAM_TO_CLIENT)) == said + b"last"
 
 
 def test_a_service_that_speaks_first_is_heard(proxy: RunningProxy, service: PlayedService):

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from websockets.exceptions import ConnectionClosedError
+from websockets.sync.client import ClientConnection, connect
 
 from relive.recording.exchanges import Exchange, Exchanges
 from relive.recording.reader import Recording
@@ -66,6 +68,11 @@ def same_again(relive: Relive, *what: str) -> None:
     """A replay ends as recorded; of an answer's cause the service says nothing."""
     answer = json.loads(relive.say("replay", "--pace", "fast", *what).stdout)
     assert answer["runs"][0]["verdict"]["kind"] in ("reproduced", "same-answer"), answer
+
+
+def answered(socket: ClientConnection, word: str) -> None:
+    socket.send(word)
+    socket.recv(timeout=LIMIT)
 
 
 def run(relive: Relive, directory: Path, port: int) -> None:
@@ -127,6 +134,29 @@ def test_a_crash_has_the_request_that_it_took_along(
     (failed,) = [one for one in recorded(relive, "attended") if one.number == told["sighting"]["request"]]
     assert failed.target == "/null"
     same_again(relive, str(told["number"]))
+
+
+def test_what_is_said_on_a_websocket_that_a_commit_holds_makes_it_fail_again(
+    relive: Relive, port: int
+) -> None:
+    """GIVEN a WebSocket that was there at the commit, and one that comes later; WHEN a message raises, THEN it does so again."""
+    words = ("--detach", "--name", "chatting", "--every", "never", "--listen", f"127.0.0.1:{port}")
+    served = ("-m", "uvicorn", "--app-dir", str(SERVICES), "chatting:app", "--port", str(port))
+    relive("run", *words, "--", str(PYTHON), *served)
+    url = f"ws://127.0.0.1:{port}/chat"
+    with connect(url) as early:
+        answered(early, "tea")
+        relive("commit", "chatting")
+        with connect(url) as late:
+            answered(late, "milk")
+            answered(late, "-milk")
+        with pytest.raises(ConnectionClosedError):
+            answered(early, "ratio")
+    told = incident(relive, "chatting")
+    (replayed,) = relive("replay", "--pace", "fast", str(told["number"]))["runs"]
+    assert replayed["verdict"]["kind"] == "reproduced", replayed
+    (seen,) = replayed["verdict"]["evidence"]
+    assert seen == "the same exception inside: ZeroDivisionError, from the same frames"
 
 
 def test_a_service_that_runs_is_recorded_from_the_middle_of_its_connections_on(

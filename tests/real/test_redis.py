@@ -17,17 +17,22 @@ server = shutil.which("redis-server")
 pytestmark = pytest.mark.skipif(server is None, reason="needs redis-server")
 
 
-def start_redis(relive: Relive, directory: Path) -> tuple[Capsule, int]:
-    port = free_port()
+def command_of(port: int, directory: Path) -> list[str]:
     options = {
         "port": port,
         "bind": "127.0.0.1",
         "dir": directory,
         "appendonly": "yes",
         "appendfsync": "everysec",
+        "enable-debug-command": "yes",
     }
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    capsule = relive.run(str(server), *words, "--save", "", name="redis")
+    return [str(server), *words, "--save", ""]
+
+
+def start_redis(relive: Relive, directory: Path) -> tuple[Capsule, int]:
+    port = free_port()
+    capsule = relive.run(*command_of(port, directory), name="redis")
     with client_of(port) as client:
         eventually(lambda: _answers(client), "redis answers")
     return capsule, port
@@ -76,6 +81,28 @@ def test_redis_under_writes(relive: Relive, tmp_path: Path) -> None:
                 assert inside.info("server")["process_id"] == commit.manifest.target.root
             assert branch.seal().is_intact
         assert int(client.get("count")) == load.last
+
+
+def test_a_crash_comes_back_with_all_that_clients_had_said(relive: Relive, tmp_path: Path) -> None:
+    """GIVEN a protocol of which nothing is known, a client that the commit holds and one that comes later
+    WHEN the service dies of what one of them says
+    THEN both are heard again in their order, each answer is the recorded one, and it dies of the same.
+    """
+    port = free_port()
+    listen = ("--listen", f"127.0.0.1:{port}", "--every", "never", "--name", "redis")
+    relive("run", "--detach", *listen, "--", *command_of(port, tmp_path))  # until its packets are recorded
+    with client_of(port) as early, client_of(port) as late:
+        early.incr("count", 41)
+        relive.commit("redis")
+        assert [early.incr("count"), late.incr("count"), early.incr("count")] == [42, 43, 44]
+        with pytest.raises(redis.ConnectionError):
+            late.execute_command("DEBUG", "SEGFAULT")
+    (incident,) = eventually(lambda: relive.incidents("redis"), "its incident")
+    (run,) = relive("replay", str(incident["number"]))["runs"]
+    assert run["verdict"]["kind"] == "reproduced"
+    (words,) = [one for one in run["verdict"]["inside"] if "connections of clients" in one]
+    assert words.endswith("messages that are not HTTP/1 were sent again on 2 connections of clients")
+    assert not [one for one in run["verdict"]["inside"] if "otherwise" in one]
 
 
 def test_a_pool_of_connections_to_a_database(relive: Relive, tmp_path: Path) -> None:

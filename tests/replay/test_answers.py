@@ -161,6 +161,9 @@ class Seen:
     started_mono_ns, ended_mono_ns = 100, 200
     local_port = 5000
 
+    def is_handled_as(self, method: object) -> bool:
+        return method == self.method
+
 
 def started(mono_ns: int, request: int, port: int | None = 5000, pid: int = 7, target: str = "/") -> Event:
     peer = {} if port is None else {"peer": ["127.0.0.1", port]}

@@ -46,6 +46,7 @@ def show_account(terminal: Terminal, account: Account, *, everything: bool) -> N
         lines += ["", *_exceptions(package, width, everything=everything)]
     elif account.stack is not None:
         lines += ["", "Stack:", *(printable(line) for line in stack_lines(account.stack))]
+    lines += _messages(account, width)
     lines += _printed(account, everything=everything)
     terminal.answer(None, "\n".join(lines))
     _show_contrast(terminal, account)
@@ -111,6 +112,16 @@ def _answered(account: Account) -> Iterator[str]:
         yield from (f"  {line}" for line in lines[:_BODY_LINES])
         if len(lines) > _BODY_LINES or len(text) > _BODY:
             yield "  … (--json has more of it)"
+
+
+def _messages(account: Account, width: int) -> Iterator[str]:
+    """What was last said on connections without HTTP/1."""
+    if account.messages:
+        yield "\nLast said by clients and service, until the failure was seen:"
+    for one in account.messages:
+        before = f"{duration(one.before_ns / 1000)} before"
+        start = f"  {before:>18}  connection {one.connection}  {'>' if one.by_client else '<'} "
+        yield start + shorten(one_line(one.body.words().rstrip()), max(_LEAST_WHAT, width - len(start)))
 
 
 def _printed(account: Account, *, everything: bool) -> Iterator[str]:

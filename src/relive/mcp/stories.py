@@ -69,6 +69,9 @@ class Story(Result):
     request_body: str | None
     answer: str | None = Field(description="Status of the answer, and its body, cut where it is long")
     printed: list[str] = Field(description="What the service wrote during the request: STREAM: LINE")
+    messages: list[str] = Field(
+        description="What clients without HTTP/1 and the service last said to each other, the oldest first"
+    )
     last_good: str | None = Field(description="The last request to the same route that went well")
     differs: list[DifferenceView] = Field(description="What was otherwise then, what failed first")
     unrecorded: list[str] = Field(
@@ -123,6 +126,10 @@ def story_of(account: Account) -> Story:
         request_body=request.body if request is not None else None,
         answer=_answer(account.proxied) if account.proxied is not None else None,
         printed=[f"{one.stream}: {line}" for one in account.printed for line in one.lines[-_LOG_LINES:]],
+        messages=[
+            f"connection {one.connection}, {'client' if one.by_client else 'service'}: {one.body.words()}"
+            for one in account.messages
+        ],
         last_good=_last_good(account.contrast) if account.contrast is not None else None,
         differs=_differs(account.contrast) if account.contrast is not None else [],
         unrecorded=[one.words for one in account.unrecorded],

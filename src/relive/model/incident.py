@@ -36,7 +36,8 @@ class Sighting(Value):
     Attributes:
         fingerprint: equal for failures that count as the same within one life.
         summary: one line for people.
-        request: number of the request it happened to, if known; sequence, began_wall_ns: of the event at which that request began.
+        request: number of the request it happened to, if known; sequence, began_wall_ns: of the event at which that request
+            began; of a WebSocket, of the last one before it failed.
         log_begin: size in bytes of the service's standard error when that request began; log_held: when a worker stood before
             its exit, None where none did: what its master wrote of that comes behind.
         signal, thread: of a fatal signal; pids as inside the capsule.

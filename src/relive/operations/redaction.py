@@ -40,6 +40,7 @@ def account_without_memory(account: Account) -> Account:
             "timeline": _timeline(account.timeline) if account.timeline is not None else None,
             "proxied": request_without_bodies(account.proxied) if account.proxied is not None else None,
             "printed": [one.model_copy(update={"lines": []}) for one in account.printed],
+            "messages": [one.model_copy(update={"body": _size(one.body)}) for one in account.messages],
             "calls": [_row(row) for row in account.calls],
             "contrast": _contrast(account.contrast) if account.contrast is not None else None,
             "origins": [],

@@ -190,8 +190,8 @@ def _notes(name: str, pace: PaceState | None, hindrance: str | None, status: dic
     if hindrance is not None:
         notes.append(told_hindrance(hindrance))
     if unframed := status.get("unframed"):
-        those = f"{unframed} connection{'s' if unframed != 1 else ''} carried no HTTP/1: bytes are passed on as they come"
-        notes.append(f"{those}, and no request is recorded, committed before, or becomes an incident.")
+        those = f"{unframed} connection{'s' if unframed != 1 else ''} carried no HTTP/1: recorded as bytes"
+        notes.append(f"{those}; no request is told apart, committed before, or becomes an incident.")
     if gaps := status.get("gaps"):
         notes.append(
             f"The recording of requests is incomplete: packets are missing at {gaps} place{'s' if gaps != 1 else ''}."

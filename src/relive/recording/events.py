@@ -53,9 +53,11 @@ class EventKind(StrEnum):
     answer-body               ``data``: as in request-body.
     answer-ended              The answer is whole. ``bytes``, ``cut``, ``blake2b`` as in request-ended,
                               ``log_offsets``; ``upgraded`` (True) when what follows is a stream.
-    stream-to-service         ``data``: bytes from the client after an upgrade (WebSocket, CONNECT), of ``request``.
+    stream-to-service         ``data``: bytes from the client after an upgrade (WebSocket, CONNECT), of ``request``; with
+                              ``request`` 0, on a connection that is not HTTP/1. Of the latter ``cut`` (int: bytes that followed
+                              ``data`` and were not kept), ``ended`` (True: the client sends no more).
     stream-to-client          ``data``: bytes from the service after an upgrade, or after an answer that is not
-                              HTTP/1.1 (then a note says so first).
+                              HTTP/1.1 (then a note says so first), or as above, with ``cut``.
     request-abandoned         The client went away before its answer was whole. ``how`` ("closed", "reset", or
                               "malformed": its body broke the protocol).
     answer-broken             The service ended the connection before the answer was whole. ``how`` ("closed",

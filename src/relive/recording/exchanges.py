@@ -17,7 +17,7 @@ from relive.recording._heads import HeadError, Headers, parse_answer_head, parse
 from relive.recording.events import Event, EventKind
 from relive.recording.reader import Recording, RecordPosition
 
-__all__ = ["Closing", "Exchange", "ExchangeEnd", "Exchanges"]
+__all__ = ["Exchange", "ExchangeEnd", "Exchanges"]
 
 
 class ExchangeEnd(StrEnum):
@@ -94,6 +94,14 @@ class Exchange:
         parts = self.request_head.lstrip(b"\r\n").split(b"\n", 1)[0].split(b" ")
         return parts[1].decode("latin-1") if len(parts) > 1 else ""
 
+    def is_handled_as(self, method: object) -> bool:
+        """Whether the handler's event names it so: ASGI servers tell no method of a WebSocket, whose events have WEBSOCKET."""
+        if method == "WEBSOCKET":
+            return any(
+                name == b"upgrade" and value.lower() == b"websocket" for name, value in self.request_headers
+            )
+        return method == self.method
+
     @property
     def request_headers(self) -> Headers:
         """(name in lower case, value), in order."""
@@ -163,23 +171,6 @@ class Exchange:
         return b"".join([self._recording.event_at(place).data for place in places])
 
 
-@dataclass(frozen=True, slots=True)
-class Closing:
-    """The end of a connection.
-
-    Attributes:
-        local_port: of the proxy's end towards the service; None where it had refused.
-        seq, mono_ns: of the event.
-        is_http: it carried HTTP/1, whose requests are in the recording; of anything else nothing is but that it was there.
-    """
-
-    connection: int
-    local_port: int | None
-    seq: int
-    mono_ns: int
-    is_http: bool = True
-
-
 class Exchanges:
     """Lookups over a recording. Each looks at the files as they are now.
 
@@ -227,20 +218,6 @@ class Exchanges:
         found = self._walk(0, lambda event: event.seq <= places[-1], last_start=places[-1])
         still_open = (one for one in found if one.is_open_at(places[bisect_left(places, one.started_seq)]))
         return sorted(still_open, key=lambda exchange: exchange.started_seq)
-
-    def closed_in(self, after: int, until: int) -> list[Closing]:
-        """Connections whose end was seen at ``after`` < seq <= ``until``, in that order. Reads the recording from its beginning."""
-        ports: dict[int, int | None] = {}
-        found = []
-        for event in self.recording.events(until=until):
-            if event.kind in (EventKind.CONNECTION_OPENED, EventKind.REQUEST_STARTED):
-                ports[event.connection] = event.fields.get("local_port")
-            elif event.kind is EventKind.CONNECTION_CLOSED:
-                port = ports.pop(event.connection, None)
-                if event.seq > after and not event.fields.get("lost"):
-                    is_http = not event.fields.get("unframed")
-                    found.append(Closing(event.connection, port, event.seq, event.mono_ns, is_http))
-        return found
 
     def gaps_in(self, after: int, until: int) -> int:
         """Places at ``after`` < seq <= ``until`` at which something that crossed is not recorded."""

@@ -263,6 +263,10 @@ class RequestFramer(_Framer):
         self._state = _HEAD
         return self.feed(self._drain_held())
 
+    def give_up(self) -> bytes:
+        """It is no HTTP after all: the part of a head that waited for its rest, which is given out no more."""
+        return self._drain_held()
+
     def _read_head(self, raw: bytes, pieces: list[Piece]) -> None:
         head = parse_request_head(raw)
         pieces.append(head)

@@ -95,7 +95,7 @@ def request_inside(events: list[Event], exchange: Exchange) -> tuple[int, int] |
         event
         for event in events
         if event.kind is EventKind.HANDLING_STARTED
-        and event.fields.get("method") == exchange.method
+        and exchange.is_handled_as(event.fields.get("method"))
         and event.fields.get("target") == exchange.target
         and event.mono_ns >= exchange.started_mono_ns
         and (exchange.ended_mono_ns is None or event.mono_ns <= exchange.ended_mono_ns)
@@ -130,12 +130,12 @@ def request_again(
     again = recorded if any((one.fields.get("pid"), one.request) == recorded for one in events) else None
     if exchange is None:
         return again
-    wanted = (exchange.method, exchange.target)
     begun = [
         one
         for one in events
         if one.kind is EventKind.HANDLING_STARTED
-        and (one.fields.get("method"), one.fields.get("target")) == wanted
+        and exchange.is_handled_as(one.fields.get("method"))
+        and one.fields.get("target") == exchange.target
     ]
     if port is not None and begun and all(_port(one) is not None for one in begun):
         begun, again = [one for one in begun if _port(one) == port], None

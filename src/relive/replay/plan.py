@@ -3,17 +3,18 @@
 Terms: requests *continue* that the commit holds half served: their connection is in it. Requests are *sent again* that
 began after the commit, and those that had reached the service's port before it but were not yet accepted. The *subject*
 is the request whose outcome is judged. Order and overlap are kept by *waits*: a request waits for the end of every request
-that had ended, in the recording, before it began.
+that had ended, in the recording, before it began. What clients sent that was not HTTP/1 is sent again in its order, each piece
+after all that the service had said on such connections before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from relive.model.commit import Manifest
-from relive.recording.exchanges import Closing, Exchange, ExchangeEnd
+from relive.recording.connections import Closing, Connections
+from relive.recording.exchanges import Exchange, ExchangeEnd
 
 __all__ = ["Hangup", "Pace", "ReplayPlan", "ReplayStep", "make_plan"]
 
@@ -64,6 +65,8 @@ class ReplayPlan:
 
     Attributes:
         hangups: connections that ended before the failure.
+        conversations: what clients said since the commit that was not HTTP/1; None: nothing is known of it.
+        start_ns: monotonic time of the commit.
         subject: number of the request that is judged; None: the service's own end is.
         until_ns: when the failure was seen, counted from the commit.
         answered: ports of the proxy's ends of connections in the commit on which nothing was being served. It had taken all
@@ -76,6 +79,13 @@ class ReplayPlan:
     left_out: list[int] = field(default_factory=list)
     answered: frozenset[int] = frozenset()
     hangups: list[Hangup] = field(default_factory=list)
+    conversations: Connections | None = None
+    start_ns: int = 0
+
+    @property
+    def sends_nothing(self) -> bool:
+        """There is neither a request nor anything else to be sent."""
+        return not self.steps and (self.conversations is None or not self.conversations.turns)
 
 
 def make_plan(
@@ -84,12 +94,12 @@ def make_plan(
     open_at_commit: list[Exchange],
     subject: int | None,
     failed_mono_ns: int,
-    closed: Sequence[Closing] = (),
+    found: Connections | None = None,
 ) -> ReplayPlan:
     """Decide.
 
     Args:
-        closed: connections that ended after the commit's cursor, up to the failure.
+        found: connections after the commit's cursor, up to the failure; None: nothing is done with any.
         begun_after: exchanges that began after the commit's cursor, up to the failure.
         open_at_commit: exchanges that had begun and not ended at the cursor.
         failed_mono_ns: monotonic time of the failure.
@@ -130,8 +140,18 @@ def make_plan(
         max(0, failed_mono_ns - start),
         left_out,
         frozenset(answered),
-        [_hangup(one, start, [exchange for exchange, _ in again]) for one in closed],
+        _hangups(found, start, [exchange for exchange, _ in again]),
+        found,
+        start,
     )
+
+
+def _hangups(found: Connections | None, start_ns: int, exchanges: list[Exchange]) -> list[Hangup]:
+    """Of connections with HTTP/1; in a conversation the end of the connection is one of its turns."""
+    if found is None:
+        return []
+    closings = [one for one in found.closings if one.connection not in found.conversations]
+    return [_hangup(one, start_ns, exchanges) for one in closings]
 
 
 def _hangup(closing: Closing, start_ns: int, exchanges: list[Exchange]) -> Hangup:

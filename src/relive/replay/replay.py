@@ -21,6 +21,7 @@ from relive.model.outcome import End, Measured, Outcome, Replay, Run, Steps, Ver
 from relive.recording.events import Event, EventKind
 from relive.recording.rings import RingMode
 from relive.replay.answers import AnswerFiles, Calls
+from relive.replay.conversations import Conversed, conversed_words
 from relive.replay.deaths import Deaths, Watched, places_of
 from relive.replay.inprocess_events import EventWindow, request_again
 from relive.replay.network import Network
@@ -252,6 +253,7 @@ async def _run(
             *_not_sent(case.not_http),
             *_missing(case.gaps),
             *_sent_anew(lived.sent_anew),
+            *conversed_words(lived.conversed),
             *drain.troubles,
             *servers.troubles(),
             *map(unwritable_words, branch.facts.unwritable_databases),
@@ -344,8 +346,8 @@ async def _handler_ended(drain: BranchDrain, case: ReplayInput, port: int | None
 
 def _inside_branch(drain: BranchDrain, case: ReplayInput, port: int | None) -> tuple[int, int] | None:
     """(pid, number) of the judged request in the branch; ``port``: from which it was sent."""
-    if case.inside is None:
-        return None
+    if case.inside is None or case.upgraded_before is not None:
+        return case.inside  # which goes on in the branch
     return request_again(drain.events, case.inside, case.exchange, port)
 
 
@@ -381,7 +383,7 @@ def _not_sent(connections: int) -> list[str]:
     if not connections:
         return []
     words = "1 connection of a client" if connections == 1 else f"{connections} connections of clients"
-    return [f"{words} carried something other than HTTP/1, which is not recorded, and was not sent again"]
+    return [f"{words} carried something other than HTTP/1 that was not recorded, and was not sent again"]
 
 
 def _missing(gaps: int) -> list[str]:
@@ -421,6 +423,7 @@ class _Lived:
         forwarded: how many requests were sent beside the subject.
         sent_anew: as of ``Sender``.
         port: from which the failing request was sent; None: it was not.
+        conversed: as of ``Sender``.
     """
 
     outcome: Outcome
@@ -428,6 +431,7 @@ class _Lived:
     forwarded: int
     sent_anew: Sequence[int]
     port: int | None
+    conversed: Conversed
 
 
 async def _live(branch: Branch, case: ReplayInput, wishes: ReplayOptions, deaths: Deaths | None) -> _Lived:
@@ -449,8 +453,11 @@ async def _live(branch: Branch, case: ReplayInput, wishes: ReplayOptions, deaths
         branch.facts.init, address, peers, pace=wishes.pace, limit=limit, cursor=cursor, speed=wishes.speed
     )
     began = time.monotonic()
+    if (before := case.upgraded_before) is not None:
+        note_log()
+        sender.answers[before.number] = ReceivedAnswer(End.ANSWERED, before.status, before.answer_head)
     try:
-        if plan.steps:
+        if not plan.sends_nothing:
             await sender.carry_out(plan, died, note_log)
         if plan.subject is None and not died.is_set():
             await _wait_for_death(died, plan, began, limit)
@@ -475,6 +482,7 @@ async def _live(branch: Branch, case: ReplayInput, wishes: ReplayOptions, deaths
         sum(n != plan.subject for n in sender.answers),
         sender.sent_anew,
         sender.ports.get(case.exchange.number) if case.exchange is not None else None,
+        sender.conversed,
     )
 
 

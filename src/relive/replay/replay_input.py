@@ -22,7 +22,8 @@ from relive.model.stack import find_stacks
 from relive.protocols.dependencies import unrecorded
 from relive.protocols.egress_window import read_egress
 from relive.protocols.registry import protocol_of
-from relive.recording.exchanges import Exchange, Exchanges
+from relive.recording.connections import Connections, connections_in
+from relive.recording.exchanges import Exchange, ExchangeEnd, Exchanges
 from relive.recording.reader import Recording
 from relive.replay.inprocess_events import EventWindow, read_window, request_at_the_end, request_inside
 from relive.replay.outcomes import read_log, read_log_of, recorded_answer, recorded_outcome, with_fault
@@ -65,7 +66,7 @@ class ReplayInput:
         failed_mono_ns: when the failure was seen.
         hung_seconds: without an answer for so long a request counts as hanging; None where it did not hang.
         prepare_seconds: how long it took to read all this.
-        not_http: clients' connections since the commit of which nothing can be sent again.
+        not_http: clients' connections since the commit without HTTP/1, of which nothing was recorded.
         gaps: places in the recording since the commit at which something is missing.
         unrecorded: servers that it was connected to and nobody recorded.
         cannot_come_back: why no replay can show the failure again; None where one may.
@@ -92,6 +93,14 @@ class ReplayInput:
     unrecorded: Sequence[Dependency] = ()
     cannot_come_back: str | None = None
     usual: UsualLog = NOTHING_USUAL
+
+    @property
+    def upgraded_before(self) -> Exchange | None:
+        """The failing request where its connection is in the commit as a stream: what failed is what was said on that since."""
+        one, cursor = self.exchange, self.manifest.cursor
+        if one is None or cursor is None or not _is_upgraded(one):
+            return None
+        return one if (one.ended_seq or 0) <= cursor.sequence else None
 
 
 def _paths_of(settings: Settings, service: str, life: str) -> LifePaths:
@@ -372,7 +381,9 @@ def _with_inside(
     )
     recorded = case.recorded
     if inside is not None:
-        recorded = recorded.model_copy(update={"events": sequence_of(window.events, *inside)})
+        taken = case.manifest.taken_monotonic_ns if replace(case, exchange=exchange).upgraded_before else 0
+        since_then = [one for one in window.events if one.mono_ns > taken]
+        recorded = recorded.model_copy(update={"events": sequence_of(since_then, *inside)})
     return replace(case, window=window, inside=inside, recorded=recorded)
 
 
@@ -405,7 +416,7 @@ def _case(
     manifest = store.facts(commit)
     last = (
         exchange.ended_seq or exchange.started_seq
-        if exchange is not None and subject is not None and hung is None
+        if exchange is not None and subject is not None and hung is None and not _is_upgraded(exchange)
         else _END_OF_TIME  # a hang may be of two requests: those that came while it was open belong to it
     )
     cursor = manifest.cursor.sequence if manifest.cursor is not None else 0
@@ -414,16 +425,18 @@ def _case(
     if alone is not None:
         begun = [alone.exchange] if alone.exchange.started_seq > cursor else []
         still_open = [one for one in alone.half_served if one.is_open_at(cursor)]
-        ended, gaps = [], 0
+        found, gaps, not_http = None, 0, 0
     else:
         still_open = exchanges.open_at(cursor) if manifest.cursor is not None else []
         begun, gaps = exchanges.begun_in(cursor, last), exchanges.gaps_in(cursor, last)
-        ended = [one for one in exchanges.closed_in(cursor, last) if since < one.mono_ns]
+        settled = manifest.cursor.settled if manifest.cursor is not None else 0
+        found = connections_in(exchanges.recording, cursor, last, settled=settled)
+        not_http = _not_recorded(found, since, failed_mono_ns)
+        found = found.between(since, failed_mono_ns)
     begun = [one for one in begun if one.number == subject or since < one.started_mono_ns <= failed_mono_ns]
     if subject is not None and exchange is not None:
         exchange.request_bytes()  # raises when it cannot be sent again
-    closed = [one for one in ended if one.mono_ns <= failed_mono_ns]
-    plan = make_plan(manifest, begun, still_open, subject, failed_mono_ns, closed)
+    plan = make_plan(manifest, begun, still_open, subject, failed_mono_ns, found)
     seconds = exchange.seconds if exchange is not None and exchange.seconds is not None else 0.0
     earlier = {
         step.exchange.number: recorded_answer(step.exchange, [])
@@ -435,5 +448,17 @@ def _case(
         *(manifest.target.name, incident, commit, manifest, plan, recorded, earlier, limit),
         hung_seconds=hung,
         gaps=gaps,
-        not_http=sum(not one.is_http for one in ended if one.mono_ns <= failed_mono_ns + _BROKEN_NS),
+        not_http=not_http,
     )
+
+
+def _is_upgraded(exchange: Exchange) -> bool:
+    """What failed is what was said after its answer."""
+    return exchange.ended is ExchangeEnd.UPGRADED
+
+
+def _not_recorded(found: Connections, since_ns: int, failed_mono_ns: int) -> int:
+    """Connections without HTTP/1 of which an older Relive, or one that came in their middle, recorded only that they were there."""
+    known = {one.connection for one in found.turns} | {one.connection for one in found.said}
+    ended = [one for one in found.closings if since_ns < one.mono_ns <= failed_mono_ns + _BROKEN_NS]
+    return sum(not one.is_http and one.connection not in known for one in ended)

@@ -21,6 +21,7 @@ from relive.model.commit import Manifest
 from relive.model.outcome import End
 from relive.recording.exchanges import Exchange
 from relive.recording.http1 import AnswerFramer, AnswerHead, Body, MessageEnd, Piece, Stream
+from relive.replay.conversations import ConversationSender, Conversed
 from relive.replay.plan import Hangup, Pace, ReplayPlan, ReplayStep
 
 __all__ = ["BranchConnection", "ReceivedAnswer", "Sender", "service_address"]
@@ -74,6 +75,11 @@ class BranchConnection:
             return False
         except ConnectionError:
             return True
+
+    def take_stream(self) -> bytes:
+        """What has come behind the answer that granted an upgrade; it is given out once."""
+        pieces = [self._pieces.popleft() for _ in range(len(self._pieces))]
+        return b"".join([piece.raw for piece in pieces if isinstance(piece, Stream)])
 
     async def exchange(
         self,
@@ -136,6 +142,7 @@ class Sender:
         answers: what came back, by the requests' numbers.
         sent_anew: requests whose connection the service had closed before they came, which have got another one.
         ports: from which each was sent.
+        conversed: what came of what is not HTTP/1, once ``carry_out`` has ended.
     """
 
     def __init__(
@@ -157,6 +164,7 @@ class Sender:
         self._cursor = cursor
         self._speed = speed
         self._connections: dict[int, BranchConnection] = {}
+        self._used: dict[int, BranchConnection] = {}  # by the numbers of requests
         self._ended: dict[int, asyncio.Event] = {}
         self._sent: dict[int, asyncio.Event] = {}
         self._before: dict[int, int] = {}  # the request before it on its connection
@@ -164,6 +172,7 @@ class Sender:
         self.answers: dict[int, ReceivedAnswer] = {}
         self.sent_anew: list[int] = []
         self.ports: dict[int, int] = {}
+        self.conversed = Conversed()
 
     async def carry_out(self, plan: ReplayPlan, died: asyncio.Event, on_subject: Callable[[], None]) -> None:
         """Send everything; returns when the subject has its outcome and the others had their chance.
@@ -180,6 +189,8 @@ class Sender:
             asyncio.create_task(self._send_step(step, plan.subject, began, on_subject)) for step in plan.steps
         ]
         hangups = [asyncio.create_task(self._hang_up(hangup, began)) for hangup in plan.hangups]
+        if plan.conversations is not None:
+            tasks.append(asyncio.create_task(self._converse(plan, began)))
         death = asyncio.create_task(died.wait())
         everything = asyncio.gather(*tasks, return_exceptions=True)
         try:
@@ -194,6 +205,32 @@ class Sender:
             await asyncio.gather(*tasks, *hangups, death, return_exceptions=True)
             with contextlib.suppress(asyncio.CancelledError):
                 await everything
+
+    async def _converse(self, plan: ReplayPlan, began: float) -> None:
+        """Send again what was not HTTP/1."""
+
+        async def wait_until(mono_ns: int) -> None:
+            await self._wait_until(mono_ns - plan.start_ns, began)
+
+        assert plan.conversations is not None
+        sender = ConversationSender(
+            plan.conversations, self._connect, self._forged, self._upgraded, wait_until
+        )
+        try:
+            await sender.carry_out()
+        finally:
+            self.conversed = sender.result()
+            sender.close()
+
+    async def _upgraded(self, number: int) -> tuple[socket.socket, bytes]:
+        """The connection of a request that asked for an upgrade, once that is granted, and what was said on it since."""
+        if number not in self._ended:
+            raise ConnectionRefusedError
+        await self._ended[number].wait()
+        answer, connection = self.answers[number], self._used.get(number)
+        if connection is None or answer.end is not End.ANSWERED:
+            raise ConnectionRefusedError
+        return connection.sock, connection.take_stream()
 
     def _follow_each_other(self, steps: Sequence[ReplayStep]) -> None:
         """Put requests that shared a connection in their order, and those together that came in one go."""
@@ -248,15 +285,19 @@ class Sender:
             forged.close()
 
     async def _wait_for_turn(self, step: ReplayStep | Hangup, began: float) -> None:
-        if self._pace is Pace.RECORDED:
-            due = step.after_commit_ns / 1e9 / self._speed
-            await asyncio.sleep(max(0.0, due - (time.monotonic() - began)))
+        await self._wait_until(step.after_commit_ns, began)
         # One after the other: all must have ended. Gathered, each would leave an error that nobody looks at when this is given up.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_WAIT_LIMIT):
                 for number in step.waits_for:
                     if number in self._ended:
                         await self._ended[number].wait()
+
+    async def _wait_until(self, after_commit_ns: int, began: float) -> None:
+        """At the recorded pace: until so much time has passed."""
+        if self._pace is Pace.RECORDED:
+            due = after_commit_ns / 1e9 / self._speed
+            await asyncio.sleep(max(0.0, due - (time.monotonic() - began)))
 
     async def _send(self, step: ReplayStep, answer: ReceivedAnswer) -> None:
         exchange = step.exchange
@@ -291,7 +332,7 @@ class Sender:
         return known
 
     def _keep(self, exchange: Exchange, connection: BranchConnection) -> None:
-        self._connections[exchange.connection] = connection
+        self._connections[exchange.connection] = self._used[exchange.number] = connection
         self.ports[exchange.number] = connection.sock.getsockname()[1]
 
     async def _anew(self, exchange: Exchange, ended: BranchConnection) -> BranchConnection:

@@ -33,6 +33,7 @@ from typing import Any
 
 from relive.model.outcome import End, Outcome, Verdict, VerdictKind
 from relive.protocols.matching import takes_any_answer
+from relive.recording.events import EventKind
 from relive.replay.cause import Cause, as_far_as_recorded, find_cause, is_same_line, missing_words
 from relive.replay.difference import first_difference, is_equal, short
 from relive.replay.placeholders import is_same_text
@@ -152,7 +153,7 @@ def _judge(
     body = _bodies(recorded, replayed, ignore)
     if not cause.evidence and (body or call) is not None:
         return Verdict(kind=VerdictKind.DIVERGED, difference=body or call, notes=notes)
-    unseen = _unseen(replayed, cause, earlier, ignore) if is_failure(recorded) else []
+    unseen = _unseen(replayed, cause, earlier, ignore) if _fails(recorded) else []
     logs = _logs(recorded, as_far_as_recorded(recorded, replayed))
     notes += [note for note in (body, _headers(recorded, replayed, ignore), logs) if note]
     return Verdict(
@@ -161,6 +162,11 @@ def _judge(
         unseen=unseen,
         notes=notes,
     )
+
+
+def _fails(recorded: Outcome) -> bool:
+    """It is a failure, or had one that its answer does not show: it was caught, or came after an upgrade."""
+    return is_failure(recorded) or any(event.kind == EventKind.FAILURE for event in recorded.events or ())
 
 
 def _unseen(replayed: Outcome, cause: Cause, earlier: Earlier | None, ignore: Collection[str]) -> list[str]:

@@ -116,3 +116,8 @@ def test_what_was_written_is_of_the_requests_that_were_being_served(tmp_path, si
             writer.append(EventKind.ANSWER_ENDED, number, number, b"", fields, at=(111, 111))
     writer.close()
     assert served_at(Recording(tmp_path / "recording"), "/log", size) == (served, waiting)
+
+
+def test_a_websocket_fails_after_the_last_event_not_after_its_beginning(recording: Recording) -> None:
+    found = find_request(recording, failure(110, method="WEBSOCKET", peer=["127.0.0.1", 40002]))
+    assert (found["request"], found["sequence"], found["began_wall_ns"]) == (2, 5, 104)

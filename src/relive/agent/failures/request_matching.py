@@ -32,14 +32,18 @@ def find_request(recording: Recording, failure: Event) -> dict[str, Any]:
     wanted = str(failure.fields.get("method")), str(failure.fields.get("target"))
     if not failure.request:
         return {}
-    begun, ended = _until(recording, failure.mono_ns)
+    begun, ended, last = _until(recording, failure.mono_ns)
     if port:  # an answer may have ended before the exception reached the place where it is seen
         fits = [event for event in begun.values() if event.fields.get("local_port") == port]
     else:
         fits = [one for number, one in begun.items() if number not in ended and _line(one) == wanted]
     if not fits or (len(fits) > 1 and not port):
         return {}
-    return _about(fits[-1])
+    about = _about(fits[-1])
+    if failure.fields.get("method") == "WEBSOCKET" and last is not None:
+        # It failed at something that was said since: a commit after the beginning is before that, too.
+        about |= {"sequence": last.seq, "began_wall_ns": last.wall_ns}
+    return about
 
 
 def failed_meanwhile(
@@ -54,7 +58,7 @@ def failed_meanwhile(
     Returns:
         The request, with ``ended_mono_ns``, or nothing; and whether another look may find one: some have no answer yet.
     """
-    begun, ended = _until(recording, mono_ns)
+    begun, ended, _ = _until(recording, mono_ns)
     waiting = False
     for number in begun.keys() - ended:
         try:
@@ -73,7 +77,7 @@ def served_at(recording: Recording, log: str, size: int) -> tuple[set[int], bool
 
     Of the recent ones, as far as that can be read.
     """
-    begun, ended = _until(recording, time.monotonic_ns())
+    begun, ended, _ = _until(recording, time.monotonic_ns())
     found, waiting = set(), False
     for number, event in list(begun.items())[-_SERVED_MOST:]:
         begin = (event.fields.get("log_offsets") or {}).get(log)
@@ -90,24 +94,26 @@ def served_at(recording: Recording, log: str, size: int) -> tuple[set[int], bool
     return found, waiting
 
 
-def _until(recording: Recording, mono_ns: int) -> tuple[dict[int, Event], set[int]]:
-    """The beginnings of recent requests up to a moment, by their numbers, and the numbers of those that had ended."""
+def _until(recording: Recording, mono_ns: int) -> tuple[dict[int, Event], set[int], Event | None]:
+    """The beginnings of recent requests up to a moment, by number, the numbers of those that had ended, and the last event."""
     begun: dict[int, Event] = {}
     ended: set[int] = set()
+    last: Event | None = None
     segments = recording.segments()[-2:]
     if not segments:
-        return begun, ended
+        return begun, ended, None
     try:
         for event in recording.events(after=int(segments[0].stem) - 1):
             if event.mono_ns > mono_ns:
                 break
+            last = event
             if event.kind is EventKind.REQUEST_STARTED:
                 begun[event.request] = event
             elif event.kind in _ENDS:
                 ended.add(event.request)
     except RecordingError:
         pass  # what was read until then has to do
-    return begun, ended
+    return begun, ended, last
 
 
 def _about(found: Event) -> dict[str, Any]:

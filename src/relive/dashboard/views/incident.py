@@ -66,6 +66,7 @@ def _show(settings: Settings, account: Account) -> None:
     show_exchange(account)
     _show_contrast(account)
     _show_timeline(account)
+    _show_messages(account)
     _show_printed(account)
     _show_origins(account)
     with telling():
@@ -219,6 +220,22 @@ def _show_printed(account: Account) -> None:
         st.html(
             f'<div class="rl"><pre class="rl-text">{escape(missing + chr(10).join(one.lines))}</pre></div>'
         )
+
+
+def _show_messages(account: Account) -> None:
+    if not account.messages:
+        return
+    st.header("Last said by clients and service", anchor=False)
+    rows = [
+        [
+            f"{duration(one.before_ns / 1000)} before",
+            f"connection {one.connection}",
+            "client" if one.by_client else "service",
+            f"<code>{escape(one.body.words())}</code>",
+        ]
+        for one in account.messages
+    ]
+    st.html(f'<div class="rl">{table(["when", "where", "who", "what"], rows)}</div>')
 
 
 def _show_origins(account: Account) -> None:

@@ -18,6 +18,7 @@ from relive.incidents.report.egress import egress_events
 from relive.incidents.report.handled import SLACK_NS, Handled, handled, is_of, seq_before
 from relive.incidents.report.last_good import Contrast, contrast
 from relive.incidents.report.masking import Mask, mask_for, masked_incident
+from relive.incidents.report.messages import Message, last_messages
 from relive.incidents.report.next_steps import NextStep, next_steps
 from relive.incidents.report.origins import ValueOrigin
 from relive.incidents.report.printed import Printed, printed_during
@@ -98,6 +99,7 @@ class Account(Value):
     Attributes:
         stack: as the service printed it; where there is a package its frames say more.
         printed: what it wrote while it served the request.
+        messages: what clients without HTTP/1 and the service last said to each other, where no request is to blame.
         calls: what the request asked others for, what failed first, then the slowest.
         contrast: what differs from the last request to the same route that went well; None where there was none.
         origins: who had written what the request read.
@@ -111,6 +113,7 @@ class Account(Value):
     stack: Stack | None
     timeline: Timeline | None
     printed: list[Printed] = []
+    messages: list[Message] = []
     calls: list[Row] = []
     contrast: Contrast | None = None
     origins: list[ValueOrigin] = []
@@ -159,6 +162,7 @@ def account_of(settings: Settings, incident: Incident) -> Account:
         stack=find_stack([mask.sentence(line) for line in incident.log_tail]),
         timeline=timeline,
         printed=printed_during(LifePaths(directory), exchange, incident, mask),
+        messages=_messages(directory / "recording", incident, mask, notes),
         calls=worst_calls(timeline.rows, _CALLS) if timeline is not None else [],
         contrast=_contrast(directory, exchange, timeline, mask, notes),
         origins=origins_of_values(directory / "inside", events, notes),
@@ -178,6 +182,14 @@ def account_of(settings: Settings, incident: Incident) -> Account:
         notes=[*notes, *(f"left out: {what}" for what in (package.cut if package is not None else []))],
     )
     return mask.model(account)  # all that was learned on the way, in all of it
+
+
+def _messages(directory: Path, incident: Incident, mask: Mask, notes: list[str]) -> list[Message]:
+    try:
+        return last_messages(Recording(directory), incident.sighting, mask)
+    except ReliveError as error:
+        notes.append(sentence(error))
+        return []
 
 
 def _contrast(

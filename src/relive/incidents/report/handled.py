@@ -83,7 +83,7 @@ def is_of(begun: Event, exchange: Exchange) -> bool:
     if begun.mono_ns < exchange.started_mono_ns or (ended is not None and begun.mono_ns > ended):
         return False
     path = str(begun.fields.get("target", "")).partition("?")[0]
-    if begun.fields.get("method") != exchange.method or path != exchange.target.partition("?")[0]:
+    if not exchange.is_handled_as(begun.fields.get("method")) or path != exchange.target.partition("?")[0]:
         return False
     peer = begun.fields.get("peer")
     port = peer[1] if isinstance(peer, list) and len(peer) == 2 else None

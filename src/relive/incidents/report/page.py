@@ -15,6 +15,7 @@ from relive.incidents.report.condensed import condensed
 from relive.incidents.report.detail import Account
 from relive.incidents.report.lanes import colour_of, lane_of, lanes_from_above
 from relive.incidents.report.last_good import Contrast
+from relive.incidents.report.messages import Message
 from relive.incidents.report.next_steps import NextStep
 from relive.incidents.report.origins import ValueOrigin
 from relive.incidents.report.printed import Printed
@@ -66,6 +67,7 @@ def incident_page(account: Account) -> str:
         *_answer(account.proxied),
         *_contrast(account.contrast),
         *_timeline(account.timeline),
+        *_messages(account.messages),
         *_printed(account.printed),
         *_origins(account.origins),
         "<h2>Next</h2>",
@@ -187,6 +189,17 @@ def _contrast(found: Contrast | None) -> Iterator[str]:
     yield table(["what", "now", "then"], rows)
     if found.left_out:
         yield f"<p class=dim>{found.left_out} more differences are left out.</p>"
+
+
+def _messages(messages: Sequence[Message]) -> Iterator[str]:
+    if messages:
+        yield "<h2>Last said by clients and service</h2>"
+        rows = (
+            f"{duration(one.before_ns / 1000)} before  connection {one.connection}  "
+            f"{'&gt;' if one.by_client else '&lt;'} {escape(one.body.words())}"
+            for one in messages
+        )
+        yield f"<pre class=source>{chr(10).join(rows)}</pre>"
 
 
 def _printed(printed: Sequence[Printed]) -> Iterator[str]:

@@ -6,8 +6,8 @@ nothing is seen by either side that the recording does not know. Here are the tw
 to the service (a set of reasons; while there is one, the client is read until ``BACKLOG_HIGH_BYTES`` wait in memory, and then no
 further), and how the connection ends.
 
-What is not HTTP (the client's first line says so, or a service that speaks before its client) is passed on as it comes, and only
-its bytes are counted.
+What is not HTTP (the client's first line says so, or a service that speaks before its client) is passed on and recorded as it
+comes (``_plain``).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from relive.proxies.ingress import _own_answers as own_answers
 from relive.proxies.ingress._answers import AnswerSide
 from relive.proxies.ingress._flight import Flight
 from relive.proxies.ingress._intake import Intake, NumberedRequest, Waiting
+from relive.proxies.ingress._plain import PlainBytes
 from relive.proxies.ingress._relay import HandedConnection
 from relive.proxies.ingress._requests import RequestSide
 from relive.proxies.ingress._traffic import Traffic
@@ -63,7 +64,7 @@ class ClientConnection(asyncio.Protocol):
         self._answers = AnswerSide(self.traffic, self)
         self._held: NumberedRequest | None = None
         self._stops = 0
-        self._plain_up = self._plain_down = 0  # bytes
+        self._plain = PlainBytes(traffic)
         self._silence: asyncio.TimerHandle | None = None
         self._dialer: Dialer | None = None
         self._down: OSError | None = None  # why the service cannot be reached
@@ -258,7 +259,8 @@ class ClientConnection(asyncio.Protocol):
             self._intake.become_plain("the service speaks first")
             self._advance()
         if self._intake.is_plain:
-            self._plain_down += len(data)
+            self._plain.to_client(self.number, data)
+            self.traffic.writer.flush()
             self.to_client(data)
         else:
             self._answers.service_data(data)
@@ -361,6 +363,8 @@ class ClientConnection(asyncio.Protocol):
         if out and self.service is not None:
             self.service.send(out[0] if len(out) == 1 else b"".join(out))
         if self.client_eof and not (self._intake.has_more or self._stops) and self.service is not None:
+            if self._intake.is_plain:
+                self._plain.client_ended(self.number)
             self.service.shutdown()
             self._close_if_over()
         self._adjust_reading()
@@ -397,7 +401,7 @@ class ClientConnection(asyncio.Protocol):
             self._dial()
             return False
         data = self._intake.pop_raw()
-        self._plain_up += len(data)
+        self._plain.to_service(self.number, data)
         out.append(data)
         return True
 
@@ -530,7 +534,7 @@ class ClientConnection(asyncio.Protocol):
         if up is not None:
             fields |= up | self._answers.stream_summary("down_")
         if self._intake.is_plain:
-            fields |= {"unframed": True, "up_bytes": self._plain_up, "down_bytes": self._plain_down}
+            fields |= self._plain.summary()
         self.traffic.writer.append(EventKind.CONNECTION_CLOSED, self.number, fields=fields)
         self.traffic.writer.flush()
 

@@ -121,9 +121,10 @@ class Intake:
 
     def become_plain(self, why: str) -> None:
         """From here on bytes are passed on as they come."""
-        if self._opening:
-            self._raw.appendleft(self._opening)
-            self.raw_bytes += len(self._opening)
+        held = self._opening or self._framer.give_up()
+        if held:
+            self._raw.appendleft(held)
+            self.raw_bytes += len(held)
         self._opening = None
         self.is_plain = True
         self._on_plain(why)

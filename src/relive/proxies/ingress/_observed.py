@@ -14,6 +14,7 @@ from relive.proxies.ingress._answers import AnswerSide
 from relive.proxies.ingress._flight import Flight
 from relive.proxies.ingress._intake import Intake, NumberedRequest
 from relive.proxies.ingress._observed_traffic import ObservedTraffic
+from relive.proxies.ingress._plain import PlainBytes
 from relive.proxies.ingress._reassembly import ByteStream
 from relive.proxies.ingress._requests import RequestSide
 from relive.proxies.ingress._segments import ACK, FIN, RST, SYN, Ends, Segment
@@ -63,7 +64,7 @@ class ObservedConnection:
         self._answers = AnswerSide(traffic, self)
         self._service_eof = False
         self._first_answer_is_open = False
-        self._plain_up = self._plain_down = 0
+        self._plain = PlainBytes(traffic)
 
     @property
     def is_known(self) -> bool:
@@ -312,7 +313,7 @@ class ObservedConnection:
             self._intake.become_plain("the service speaks first")
             self._advance()
         if self._intake.is_plain and not self.flights:
-            self._plain_down += len(data)
+            self._plain.to_client(self.number, data)
         else:
             self._answers.service_data(data)
             self._advance()  # what the client has sent behind a request for an upgrade has a meaning now
@@ -322,6 +323,8 @@ class ObservedConnection:
         if up.has_ended and not self._beyond and not self.client_eof:
             self.client_eof = True
             self._advance()
+            if self._intake.is_plain:
+                self._plain.client_ended(self.number)
         if self._down is not None and self._down.has_ended and not self._service_eof:
             self._service_eof = True
             self._hear_service()
@@ -363,7 +366,7 @@ class ObservedConnection:
         if up is not None:
             fields |= up | self._answers.stream_summary("down_")
         if self._intake.is_plain:
-            fields |= {"unframed": True, "up_bytes": self._plain_up, "down_bytes": self._plain_down}
+            fields |= self._plain.summary()
         if lost:
             fields["lost"] = True
         self.traffic.writer.append(EventKind.CONNECTION_CLOSED, self.number, fields=fields)
@@ -376,7 +379,7 @@ class ObservedConnection:
             if intake.pieces:
                 self._record_piece(intake.pieces.popleft())
             elif intake.is_plain and intake.has_raw:
-                self._plain_up += len(intake.pop_raw())
+                self._plain.to_service(self.number, intake.pop_raw())
             elif not intake.frame(is_last=self.client_eof):
                 return
 
@@ -405,8 +408,8 @@ class ObservedConnection:
         text = f"the client sent what is not HTTP/1.1: {violation.reason}"
         fields = {"about": "unframed", "text": text}
         self.traffic.writer.append(EventKind.NOTE, self.number, 0, violation.raw[: 64 * 1024], fields)
-        self._plain_up += len(violation.raw)
         self._intake.become_plain(text)
+        self._plain.to_service(self.number, violation.raw)
 
     def _passes_unframed(self, why: str) -> None:
         self.traffic.passes_unframed(self.number, why)

@@ -126,7 +126,7 @@ class Traffic:
         """A connection carries no HTTP/1. Said once: such a service may have thousands a second."""
         self.unframed += 1
         if self.unframed == 1:
-            text = f"{why}: bytes are passed on as they come, and requests are not told apart"
+            text = f"{why}: bytes are recorded as they come, and requests are not told apart"
             self.writer.append(EventKind.NOTE, connection, fields={"about": "unframed", "text": text})
             self._hub.broadcast({"op": "unframed", "connection": connection, "text": text})
 

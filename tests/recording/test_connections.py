@@ -1,0 +1,81 @@
+"""Conversations without HTTP/1 from events, without any recorder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from relive.recording import EventKind, Recording, RecordingWriter
+from relive.recording.connections import Connections, TurnKind, connections_in
+
+K = EventKind
+
+
+def found_in(directory: Path, after: int = 0, settled: int = 0) -> Connections:
+    return connections_in(Recording(directory), after, 1 << 60, settled=settled)
+
+
+def told(found: Connections) -> list[tuple[int, TurnKind, bytes, int]]:
+    return [(one.connection, one.kind, found.bytes_of(one), one.after) for one in found.turns]
+
+
+def test_turns_keep_their_order_beside_all_that_was_said_before(tmp_path: Path) -> None:
+    writer = RecordingWriter(tmp_path, segment_bytes=200)
+    for number in (1, 2):
+        writer.append(K.CONNECTION_OPENED, number, fields={"local_port": 4000 + number})
+    writer.append(K.STREAM_TO_SERVICE, 1, 0, b"one")
+    writer.append(K.STREAM_TO_CLIENT, 1, 0, b"first")
+    writer.append(K.STREAM_TO_SERVICE, 2, 0, b"two")
+    seen = writer.append(K.STREAM_TO_CLIENT, 2, 0, b"sec", {"cut": 3})
+    writer.append(K.STREAM_TO_SERVICE, 1, 0, fields={"ended": True})
+    writer.append(K.STREAM_TO_CLIENT, 1, 0, b"last")
+    writer.append(K.CONNECTION_CLOSED, 1, fields={"unframed": True})
+    writer.close()
+
+    found = found_in(tmp_path)
+    assert told(found) == [
+        (1, TurnKind.SENT, b"one", 0),
+        (2, TurnKind.SENT, b"two", 1),
+        (1, TurnKind.ENDED, b"", 2),
+        (1, TurnKind.CLOSED, b"", 3),
+    ]
+    assert [(one.connection, one.total, one.cut) for one in found.said] == [(1, 5, 0), (2, 6, 3), (1, 9, 0)]
+    assert [one.local_port for one in found.conversations.values()] == [4001, 4002]
+    assert [one.is_http for one in found.closings] == [False]
+
+    # From a commit before whose place the second had said its word: of what the first says, as before.
+    later = found_in(tmp_path, after=seen - 1, settled=seen)
+    assert told(later) == [(1, TurnKind.ENDED, b"", 0), (1, TurnKind.CLOSED, b"", 1)]
+    assert [(one.connection, one.total) for one in later.said] == [(1, 4)]
+    assert set(later.conversations) == {1, 2}
+
+
+def test_what_follows_an_upgrade_is_of_its_request(tmp_path: Path) -> None:
+    writer = RecordingWriter(tmp_path)
+    upgrade = writer.append(K.REQUEST_STARTED, 1, 1, b"GET / HTTP/1.1\r\n\r\n", {"local_port": 4001})
+    writer.append(K.STREAM_TO_SERVICE, 1, 1, b"a frame")
+    writer.append(K.STREAM_TO_CLIENT, 1, 1, b"another")
+    writer.append(K.REQUEST_STARTED, 2, 2, b"GET / HTTP/1.1\r\n\r\n", {"local_port": 4002})
+    writer.append(K.STREAM_TO_CLIENT, 2, 0, b"what is no answer")
+    for number in (1, 2):
+        writer.append(K.CONNECTION_CLOSED, number)
+    writer.append(K.CONNECTION_CLOSED, 3, fields={"unframed": True})  # of an older Relive
+    writer.close()
+    found = found_in(tmp_path)
+    assert told(found) == [(1, TurnKind.SENT, b"a frame", 0), (1, TurnKind.CLOSED, b"", 1)]
+    assert [(one.connection, one.request) for one in found.conversations.values()] == [(1, 1)]
+    assert [one.is_http for one in found.closings] == [True, True, False]
+    # The commit holds the connection as a stream already.
+    (later,) = found_in(tmp_path, after=upgrade).conversations.values()
+    assert (later.local_port, later.request) == (4001, None)
+
+
+def test_what_came_before_a_time_is_left_out_and_not_waited_for(tmp_path: Path) -> None:
+    writer = RecordingWriter(tmp_path)
+    for data in (b"a", b"b"):
+        writer.append(K.STREAM_TO_SERVICE, 1, 0, data)
+        writer.append(K.STREAM_TO_CLIENT, 1, 0, data.upper())
+    writer.close()
+    found = found_in(tmp_path)
+    between = found.between(found.said[0].mono_ns, found.turns[1].mono_ns)
+    assert told(between) == [(1, TurnKind.SENT, b"b", 0)]
+    assert between.said == []
