@@ -204,6 +204,8 @@ def test_requests_of_http2_in_clear_are_incidents_and_come_again(
     failed = found[told["sighting"]["request"]]
     assert (failed.is_http2, failed.status, failed.answer_body()) == (True, 500, b"2 POST 100002")
     same_again(relive, str(told["number"]))
+    known = relive("show", str(told["number"]))["recording"]
+    assert (known["request"], known["capture"], known["egress_way"]) == (failed.number, "beside", "beside")
 
 
 def _text_of(client: httpx.Client, body: bytes) -> str | None:
