@@ -2,13 +2,14 @@
 
     python benchmarks/whole.py [--service NAME]... [--side NAME]... [--answer small|large]... [--connections 1 4 32]
                                [--rounds 5] [--seconds 1] [--every 5] [--json]
+    python benchmarks/whole.py --table docs/costs.md    # the table there, in some ten minutes: see _cost_table
 
 Sides, each a service of its own that is asked while the others have nothing to do:
 
 - ``bare``: without Relive.
 - ``commits``: in a capsule that records nothing, a commit each ``--every`` seconds.
 - ``requests``: its requests recorded, beside their way; ``proxy``: by a proxy in it.
-- ``egress``: what it asks of others recorded at its border (its clients pass there, too).
+- ``egress``: what it asks of others recorded, beside its way.
 - ``inside``: the recorder in its Python processes.
 - ``recorded``: these three at once.
 - ``all``: these three and commits.
@@ -42,6 +43,7 @@ from pathlib import Path
 from typing import Any
 
 from _asking import Asked, HttpClient, SqlClient
+from _cost_table import CONNECTIONS, caption, cost_table, page_with_table
 from _lab import Lab, add_options, free_port, lab, load_average, median, print_json, print_table, quartiles
 from following import new_cluster, relive, wait_until
 from memory import beside, figures_of
@@ -91,14 +93,15 @@ class Side:
     commits: bool = False
 
 
-_PLAIN, _EVERYTHING = ("--no-recorder",), ("--recorder", "--record-egress")
+_PLAIN, _CALLS = ("--no-recorder", "--no-record-egress"), ("--egress", "beside")
+_EVERYTHING = ("--recorder", *_CALLS)
 _SIDES = {
     "bare": Side(None),
     "commits": Side(_PLAIN, commits=True),
     "requests": Side(_PLAIN, CaptureWay.BESIDE),
     "proxy": Side(_PLAIN, CaptureWay.PROXY),
-    "egress": Side((*_PLAIN, "--record-egress")),
-    "inside": Side(("--recorder",)),
+    "egress": Side(("--no-recorder", *_CALLS)),
+    "inside": Side(("--recorder", "--no-record-egress")),
     "recorded": Side(_EVERYTHING, CaptureWay.BESIDE),
     "all": Side(_EVERYTHING, CaptureWay.BESIDE, commits=True),
 }
@@ -344,12 +347,17 @@ def _one(
     }
 
 
+def _is_left_out(kind: str, answer: str, options: argparse.Namespace) -> bool:
+    """For the table commits alone are measured with small answers: the larger ones have them with all the rest."""
+    return options.table is not None and kind == "commits" and answer == "large"
+
+
 def measure(place: Lab, name: str, service: Service, options: argparse.Namespace) -> list[dict[str, Any]]:
     """All rows of one service."""
     sides = {side: _SIDES[side] for side in ("bare", *options.side) if side != "inside" or service.is_python}
     cases = [(answer, connections) for answer in options.answer for connections in options.connections]
     found: dict[tuple[str, int], dict[str, list[dict[str, float]]]] = {
-        case: {side: [] for side in sides} for case in cases
+        case: {side: [] for side in sides if not _is_left_out(side, case[0], options)} for case in cases
     }
     with contextlib.ExitStack() as stack:
         started: dict[
@@ -367,7 +375,8 @@ def measure(place: Lab, name: str, service: Service, options: argparse.Namespace
             service.ask(there.port, "large", 1, 0.2)
         for _ in range(options.rounds):
             for case in cases:
-                for kind, side in sides.items():
+                for kind in found[case]:
+                    side = sides[kind]
                     there = started[side.options, side.capture]
                     found[case][kind].append(_one(place, service, there, side, case, options))
     return [
@@ -406,6 +415,14 @@ def _row(
     }
 
 
+def for_table(options: argparse.Namespace) -> None:
+    """What the table is made of, in some ten minutes."""
+    page_with_table("", options.table.read_text())  # refused before it is measured
+    options.side = ["commits", "requests", "inside", "all"]
+    options.connections, options.answer = [*CONNECTIONS], [*_ANSWERS]
+    options.rounds, options.seconds = 2, 0.7
+
+
 def main() -> None:
     """Measure and print."""
     names = ["fastapi", "flask", "node", "postgresql"]
@@ -425,10 +442,14 @@ def main() -> None:
         default=5.0,
         help="seconds between commits, and of a round with them (default 5)",
     )
+    parser.add_argument("--table", type=Path, metavar="FILE", help="renew the table of costs in that page")
     options = parser.parse_args()
+    if options.table is not None:
+        for_table(options)
     options.side, options.answer = options.side or sides, options.answer or list(_ANSWERS)
     title = f"medians of {options.rounds} rounds, a commit each {options.every:g} s"
     rows: list[dict[str, Any]] = []
+    begun, load = time.monotonic(), load_average()
     with lab(options) as place, services(place, options.service or names) as wanted:
         for name, service in wanted.items():
             found = measure(place, name, service, options)
@@ -436,6 +457,10 @@ def main() -> None:
             if not options.json:  # of a long run what is there so far
                 print_table(f"{title} (load {load_average()})", found)
                 sys.stdout.flush()
+    if options.table is not None:
+        load = f"{load} at its begin, {load_average()} at its end"
+        told = caption(rows, load, time.monotonic() - begun)
+        options.table.write_text(page_with_table(f"{cost_table(rows)}\n{told}", options.table.read_text()))
     if options.json:
         print_json({"rounds": options.rounds, "every": options.every, "load": load_average(), "rows": rows})
 

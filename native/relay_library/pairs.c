@@ -45,7 +45,7 @@ struct pair {
     int fd[2];
     uint32_t mask[2];
     uint64_t number, told_in;
-    int is_recorded, is_over, resets;
+    int is_over, resets;
     int is_deaf[2]; /* by side: it takes no more, but what it said before may still be there to read */
     struct way way[2];
     uint8_t *fields;
@@ -93,19 +93,17 @@ static void record_said(struct carrier *carrier, struct pair *pair, int side, co
 {
     struct way *way = &pair->way[side];
     struct journal *journal = carrier->journal;
-    if (pair->is_recorded) {
-        pthread_mutex_lock(&journal->lock);
-        if (pair->told_in != journal->numbers->first_seq)
-            tell_again(carrier, pair);
-        uint8_t *at = carrier->fields;
-        *at++ = 0x81;
-        at = put_number(PUT(at, "at"), way->said);
-        append(carrier, pair, KIND[side], at, data, size);
-        journal_flush(journal);
-        if (!journal->numbers->retry_at_ns)
-            way->kept = way->said + size;
-        pthread_mutex_unlock(&journal->lock);
-    }
+    pthread_mutex_lock(&journal->lock);
+    if (pair->told_in != journal->numbers->first_seq)
+        tell_again(carrier, pair);
+    uint8_t *at = carrier->fields;
+    *at++ = 0x81;
+    at = put_number(PUT(at, "at"), way->said);
+    append(carrier, pair, KIND[side], at, data, size);
+    journal_flush(journal);
+    if (!journal->numbers->retry_at_ns)
+        way->kept = way->said + size;
+    pthread_mutex_unlock(&journal->lock);
     way->said += size;
 }
 
@@ -115,8 +113,6 @@ static void record_end(struct carrier *carrier, struct pair *pair, int side, con
     if (way->is_ended)
         return;
     way->is_ended = 1;
-    if (!pair->is_recorded)
-        return;
     int is_cut = way->kept < way->said;
     uint8_t *at = carrier->fields;
     pthread_mutex_lock(&carrier->journal->lock);
@@ -133,9 +129,9 @@ static void record_end(struct carrier *carrier, struct pair *pair, int side, con
 
 /* What epoll is asked for */
 
-static int is_held(const struct carrier *carrier, const struct pair *pair, int side)
+static int is_held(const struct carrier *carrier, int side)
 {
-    return carrier->is_frozen && pair->is_recorded && side == DOWN;
+    return carrier->is_frozen && side == DOWN;
 }
 
 static int ask(struct carrier *carrier, struct pair *pair, int side, uint32_t mask)
@@ -160,7 +156,7 @@ static void finish(struct carrier *carrier, struct pair *pair, int resets)
     pair->is_over = 1, pair->resets |= resets;
     for (int side = UP; side <= DOWN; side++)
         ask(carrier, pair, side, 0); /* a close alone does not, where another process has the socket as well */
-    if (carrier->is_frozen && pair->is_recorded && !carrier->is_over)
+    if (carrier->is_frozen && !carrier->is_over)
         return; /* goes on when thawed */
     for (int side = UP; side <= DOWN; side++) {
         if (pair->resets) {
@@ -261,9 +257,9 @@ static void settle(struct carrier *carrier, struct pair *pair)
     for (int side = UP; side <= DOWN && !pair->is_over; side++) {
         const struct way *in = &pair->way[side], *out = &pair->way[1 - side];
         uint32_t mask = 0;
-        if (!in->has_eof && !in->is_blocked && !is_held(carrier, pair, side))
+        if (!in->has_eof && !in->is_blocked && !is_held(carrier, side))
             mask |= EPOLLIN;
-        if (out->is_blocked && !is_held(carrier, pair, 1 - side))
+        if (out->is_blocked && !is_held(carrier, 1 - side))
             mask |= EPOLLOUT;
         if (ask(carrier, pair, side, mask))
             broke(carrier, pair, side); /* no memory */
@@ -362,17 +358,14 @@ int carrier_begin(struct carrier *carrier)
 int carrier_add(struct carrier *carrier, const struct pair_order *order)
 {
     int on = 1;
-    if (order->is_recorded &&
-        (!order->fields_size || order->fields_size > FIELDS_MOST / 2 || (order->fields[0] & 0xf0) != 0x80 ||
-         (order->fields[0] & 0x0f) > FIELDS_OPENED))
+    if (!order->fields_size || order->fields_size > FIELDS_MOST / 2 || (order->fields[0] & 0xf0) != 0x80 ||
+        (order->fields[0] & 0x0f) > FIELDS_OPENED)
         return -1;
     struct pair *pair = must(calloc(1, sizeof *pair));
-    pair->number = order->number, pair->is_recorded = order->is_recorded, pair->told_in = order->told_in;
-    if (order->is_recorded) {
-        pair->fields = must(malloc(order->fields_size));
-        memcpy(pair->fields, order->fields, order->fields_size);
-        pair->fields_size = order->fields_size;
-    }
+    pair->number = order->number, pair->told_in = order->told_in;
+    pair->fields = must(malloc(order->fields_size));
+    memcpy(pair->fields, order->fields, order->fields_size);
+    pair->fields_size = order->fields_size;
     for (int side = UP; side <= DOWN; side++) {
         pair->fd[side] = order->fd[side];
         pair->end[side] = pair;
@@ -443,7 +436,7 @@ void carrier_end(struct carrier *carrier)
         struct pair *first = carrier->first;
         record_end(carrier, first, UP, "lost");
         record_end(carrier, first, DOWN, "lost");
-        finish(carrier, first, !first->is_recorded);
+        finish(carrier, first, 0);
     }
     bury(carrier);
     pthread_mutex_unlock(&carrier->lock);

@@ -27,7 +27,7 @@ struct carrier {
 
 struct pair_order {
     uint64_t number;
-    int32_t fd[2], is_recorded, padding;
+    int32_t fd[2];
     uint64_t said[2]; /* bytes recorded so far */
     uint64_t told_in; /* segment in which the dialogue was opened last; 0: in none */
     const uint8_t *fields; /* of the event dialogue-opened: a packed map of at most FIELDS_OPENED pairs */
@@ -37,7 +37,7 @@ struct pair_order {
 
 int carrier_begin(struct carrier *carrier);
 int carrier_add(struct carrier *carrier, const struct pair_order *order); /* the descriptors are the pair's if it returns 0 */
-void carrier_freeze(struct carrier *carrier); /* when it returns nothing of what is recorded goes to the service any more */
+void carrier_freeze(struct carrier *carrier); /* when it returns nothing goes to the service any more */
 void carrier_thaw(struct carrier *carrier);
 size_t carrier_talking(struct carrier *carrier); /* pairs whose service has not ended its direction */
 int carrier_copies(struct carrier *carrier, uint64_t number, int fd[2]); /* other descriptors of a pair's sockets; -1: there is none */

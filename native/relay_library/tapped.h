@@ -6,6 +6,10 @@
 #include "streams.h"
 
 #define QUESTIONS_MOST 4096
+#define TAP_BUCKETS 1024
+
+enum { TAP_UP, TAP_DOWN, TAP_QUESTION, TAP_ANSWER, TAP_OWN, TAP_CLOSED }; /* what a copy is */
+enum { FLAG_FIN = 1, FLAG_SYN = 2, FLAG_RST = 4, FLAG_ACK = 16 };
 
 /* A copy; the same in `relive.kernel.tapprograms`. `size` bytes follow, of the `whole` that the packet has from `sequence` on. */
 struct tapped {
@@ -66,6 +70,20 @@ struct tap {
     uint64_t lost_before, ahead; /* as of a dialogue; what waits in all streams */
     uint8_t fields[2048];
 };
+
+/* tapped_dialogues.c. NULL: there is none. */
+struct dialogue *dialogue_find(struct tap *tap, uint64_t who);
+struct dialogue *dialogue_resume(struct tap *tap, const struct tapped *now); /* of an earlier process */
+struct dialogue *dialogue_find_or_resume(struct tap *tap, const struct tapped *now);
+struct dialogue *dialogue_begin(struct tap *tap, const struct tapped *of); /* never NULL, as the next */
+struct dialogue *dialogue_begin_in_middle(struct tap *tap, const struct tapped *now, const struct dialogue *before);
+void dialogue_fails(struct tap *tap, struct dialogue *one, uint64_t mono_ns, const char *error); /* nothing came of it; it is to be dropped */
+void dialogue_end(struct tap *tap, struct dialogue *one, int first, uint64_t mono_ns, const char *how); /* both ways; it is dropped */
+void dialogue_drop(struct tap *tap, struct dialogue *one);
+
+/* tapped_segments.c */
+void tapped_observe(struct tap *tap, const struct tapped *now, const uint8_t *data);
+void tapped_closed(struct tap *tap, const struct tapped *now);
 
 /* tapped_events.c */
 void tapped_note(struct tap *tap, uint64_t mono_ns, uint64_t number, const char *text, uint64_t lost);

@@ -69,7 +69,7 @@ at ms  lane  kind      what                               result                
  21.5     -  clock     time.monotonic                     3.5
  22.0     1  failure   KeyError: 'EUR'                    escaped from the handler
 
-Recorded: request 7 of the proxy, from event 2; 15 events inside process 12
+Recorded: request 7, from event 2; 15 events inside process 12
 Python:   3.11.7, 1 package (--json lists them)
 Revision: aaaaaaaaaaaa, with changes in /srv/shop
 Note:     left out: 2 locals of pay

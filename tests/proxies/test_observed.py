@@ -104,7 +104,7 @@ def test_after_an_upgrade_both_ways_are_streams(scene: Scene) -> None:
 
 @pytest.mark.parametrize(
     "first",
-    [b"*1\r\n$4\r\nPING\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\x16\x03\x01\x02\0", b"GET key\n"],
+    [b"*1\r\n$4\r\nPING\r\n", b"\x16\x03\x01\x02\0", b"GET key\n"],
 )
 def test_what_is_not_http_is_recorded_as_bytes(scene: Scene, first: bytes) -> None:
     talk = scene.talk()

@@ -12,7 +12,6 @@ OTHERS = {
     "postgresql, asking for TLS": b"\0\0\0\x08\x04\xd2\x16\x2f",
     "postgresql": b"\0\0\0\x29\0\3\0\0user\0me\0\0",
     "tls": b"\x16\x03\x01\x02\x00\x01\x00",
-    "http/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     "memcached": b"get key\r\n",
     "smtp": b"EHLO me.example\r\n",
     "ssh": b"SSH-2.0-OpenSSH_9.2\r\n",
@@ -33,8 +32,12 @@ REQUESTS = {
 
 @pytest.mark.parametrize(
     ("opening", "speech"),
-    [(one, Speech.OTHER) for one in OTHERS.values()] + [(one, Speech.HTTP) for one in REQUESTS.values()],
-    ids=[*OTHERS, *REQUESTS],
+    [
+        *((one, Speech.OTHER) for one in OTHERS.values()),
+        *((one, Speech.HTTP) for one in REQUESTS.values()),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Speech.HTTP_2),
+    ],
+    ids=[*OTHERS, *REQUESTS, "http/2"],
 )
 def test_the_first_line_decides_however_it_is_split(opening: bytes, speech: Speech):
     assert speech_of(opening) is speech

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from websockets.exceptions import ConnectionClosedError
 from websockets.sync.client import ClientConnection, connect
@@ -206,3 +207,39 @@ def test_what_packets_cannot_give_is_refused(relive: Relive, options: tuple[str,
     with pytest.raises(Refused) as refused:
         relive("run", "--detach", "--name", "s", "--capture", "beside", *options, "--", "/bin/true")
     assert refused.value.code == "usage"
+
+
+def test_requests_of_http2_in_clear_are_incidents_and_come_again(
+    relive: Relive, tmp_path: Path, port: int
+) -> None:
+    """GIVEN a service of HTTP/2 that counts, a client that keeps its connection to it, and a commit in between
+    WHEN the third request fails
+    THEN it is an incident, whose replay sends what came after the commit over HTTP/2 again, to the same answer.
+    """
+    code = ("--bind", f"127.0.0.1:{port}", f"{SERVICES / 'streams.py'}:app")
+    relive(
+        *("run", "--detach", "--name", "streams", "--every", "never", "--listen", f"127.0.0.1:{port}"),
+        *("--", str(PYTHON), "-m", "hypercorn", *code),
+    )
+    with httpx.Client(http1=False, http2=True, base_url=f"http://127.0.0.1:{port}", timeout=LIMIT) as client:
+        assert eventually(lambda: _text_of(client, b"a"), "it listens") == "2 POST 1"
+        relive("commit", "streams")
+        assert (
+            _text_of(client, b"b" * 100_000) == "2 POST 100001"
+        )  # more than a window of HTTP/2 has at first
+        assert _text_of(client, b"c") == "2 POST 100002"
+    told = incident(relive, "streams")
+    assert "POST /order" in told["sighting"]["summary"], told["sighting"]
+    found = {one.number: one for one in recorded(relive, "streams")}
+    failed = found[told["sighting"]["request"]]
+    assert (failed.is_http2, failed.status, failed.answer_body()) == (True, 500, b"2 POST 100002")
+    same_again(relive, str(told["number"]))
+    known = relive("show", str(told["number"]))["recording"]
+    assert (known["request"], known["capture"], known["egress_way"]) == (failed.number, "beside", "beside")
+
+
+def _text_of(client: httpx.Client, body: bytes) -> str | None:
+    try:
+        return client.post("/order", content=body).text
+    except httpx.ConnectError:
+        return None

@@ -20,7 +20,7 @@ from relive.replay.outcomes import (
     replayed_answer,
     with_fault,
 )
-from relive.replay.sender import ReceivedAnswer
+from relive.replay.received import ReceivedAnswer
 
 HEAD = b"HTTP/1.1 500 Oh\r\nContent-Type: text/plain\r\nX-Shard: 7\r\n\r\n"
 TRACEBACK = ["Traceback (most recent call last):", '  File "a.py", line 1, in f', "KeyError: 1"]

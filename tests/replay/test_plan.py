@@ -32,7 +32,7 @@ def exchange(number: int, started: int, ended: int | None = None, *, sent: bool 
     return Exchange(
         number=number,
         connection=facts.pop("connection", number),
-        request_head=b"GET / HTTP/1.1\r\n\r\n",
+        request_head=facts.pop("request_head", b"GET / HTTP/1.1\r\n\r\n"),
         started_seq=started,
         started_mono_ns=TAKEN + (started - CURSOR) * 1_000_000,
         started_wall_ns=0,
@@ -65,6 +65,12 @@ def test_requests_after_the_commit_are_sent_again_in_the_order_in_which_they_beg
 def test_a_request_whose_connection_is_in_the_commit_continues():
     open_one = exchange(1, 90, local_port=5000)
     assert steps(plan(still_open=[open_one], commit=manifest(5000))) == [(1, True)]
+
+
+def test_a_stream_of_http2_cannot_be_joined_and_is_sent_again_only_where_it_is_judged():
+    streams = [exchange(number, 90, local_port=7, request_head=b"GET / HTTP/2\r\n\r\n") for number in (1, 2)]
+    made = plan(still_open=streams, subject=2, commit=manifest(7))
+    assert (steps(made), made.left_out) == ([(2, False)], [1])
 
 
 def test_one_that_waited_in_the_accept_queue_is_sent_again():

@@ -29,8 +29,10 @@ from relive.model.expectation import Expectation
 from relive.model.outcome import End
 from relive.protocols.egress_window import read_egress
 from relive.protocols.registry import protocol_of
+from relive.replay.http1_connection import Http1Connection
 from relive.replay.outcomes import replayed_answer
-from relive.replay.sender import BranchConnection, ReceivedAnswer, service_address
+from relive.replay.received import ReceivedAnswer
+from relive.replay.sender import service_address
 from relive.replay.stubs.lifecycle import StubLifecycle
 from relive.replay.stubs.plan import Stubs
 from relive.sandbox.branch import Branch
@@ -154,7 +156,7 @@ class HttpProbe:
             await asyncio.get_running_loop().sock_connect(sock, address)
             head = f"{self.method} {self.target} HTTP/1.1\r\nHost: {address[0]}:{address[1]}\r\nConnection: close\r\n\r\n"
             answer = ReceivedAnswer()
-            await BranchConnection(sock).exchange(head.encode(), [self.method.encode()], answer)
+            await Http1Connection(sock).exchange(head.encode(), [self.method.encode()], answer)
             return answer
 
 

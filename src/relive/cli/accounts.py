@@ -13,6 +13,7 @@ from relive.incidents.report.origins import Write
 from relive.incidents.report.shown import one_line, shorten
 from relive.incidents.report.timeline import Row, Timeline, folded, near_failure
 from relive.incidents.report.words import status_text
+from relive.model.capsule import CaptureWay, EgressWay
 from relive.model.failure import ErrorPackage, Frame, Link, Where
 from relive.model.quantities import duration, size, when
 from relive.model.stack import find_stacks
@@ -372,13 +373,19 @@ def _rest(account: Account) -> Iterator[str]:
         yield f"  {step.command:<{width}}  # {step.why}" if step.command is not None else f"  {step.why}"
 
 
+_CAPTURED = {CaptureWay.PROXY: " by the proxy", CaptureWay.BESIDE: " beside its way", None: ""}
+_ASKED = {EgressWay.THROUGH: "through a recorder", EgressWay.BESIDE: "beside their way"}
+
+
 def _recorded(account: Account) -> str:
     facts = account.recording
     parts = []
     if facts.request is not None:
-        parts.append(f"request {facts.request} of the proxy, from event {facts.sequence}")
+        parts.append(f"request {facts.request}{_CAPTURED[facts.capture]}, from event {facts.sequence}")
     if facts.events:
         parts.append(f"{facts.events} event{'s' * (facts.events != 1)} inside process {facts.pid or '?'}")
+    if facts.egress_way is not None:
+        parts.append(f"{facts.calls} call{'s' * (facts.calls != 1)} of others {_ASKED[facts.egress_way]}")
     return "; ".join(parts)
 
 

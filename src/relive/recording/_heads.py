@@ -5,7 +5,15 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, TypeAlias
 
-__all__ = ["AnswerHead", "HeadError", "Headers", "RequestHead", "parse_answer_head", "parse_request_head"]
+__all__ = [
+    "AnswerHead",
+    "HeadError",
+    "Headers",
+    "RequestHead",
+    "parse_answer_head",
+    "parse_headers",
+    "parse_request_head",
+]
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
@@ -114,6 +122,11 @@ def parse_answer_head(raw: bytes) -> AnswerHead:
         lasts_until_close = length is None
     is_interim = status < 200 and status != 101
     return AnswerHead(raw, status, reason or b"", version, headers, length, lasts_until_close, is_interim)
+
+
+def parse_headers(raw: bytes) -> Headers:
+    """Only the headers of a head that was recorded, whatever its first line says; what is none is left out."""
+    return _headers(_lines(raw.lstrip(b"\r\n")), is_request=False)[0]
 
 
 def _lines(raw: bytes) -> list[bytes]:

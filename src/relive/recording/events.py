@@ -42,16 +42,18 @@ class EventKind(StrEnum):
                               its end was not seen, since packets are missing.
     request-started           ``data``: the raw head, blank line included. Recorded before the service can see a byte
                               of it. ``client`` and ``local_port`` as in connection-opened, ``log_offsets`` (dict
-                              of path to size in bytes).
+                              of path to size in bytes). Of HTTP/2 ``stream`` (int), and the head is written as of
+                              HTTP/1, with ``:authority`` as ``host`` and the version ``HTTP/2``.
     request-body              ``data``: raw body bytes, chunk framing and trailers included.
     request-ended             The client has sent all of it. ``bytes`` (int: raw size of the body); if not all was
                               kept, ``cut`` (int: bytes missing at the end) and ``blake2b`` (hex, 32 bytes, of the
-                              whole raw body).
-    interim-answer            ``data``: the raw head of a 1xx answer other than 101. ``status`` (int).
+                              whole raw body). Of HTTP/2 ``trailers`` (list of pairs), if there were some.
+    interim-answer            ``data``: the raw head of a 1xx answer; of a 101 only where the connection goes on in
+                              HTTP/2, whose first stream has the answer itself. ``status`` (int).
     answer-started            ``data``: the raw head of the final answer. ``status`` (int); ``by`` ("relive") when
                               the proxy itself answers because the service cannot.
     answer-body               ``data``: as in request-body.
-    answer-ended              The answer is whole. ``bytes``, ``cut``, ``blake2b`` as in request-ended,
+    answer-ended              The answer is whole. ``bytes``, ``cut``, ``blake2b``, ``trailers`` as in request-ended,
                               ``log_offsets``; ``upgraded`` (True) when what follows is a stream.
     stream-to-service         ``data``: bytes from the client after an upgrade (WebSocket, CONNECT), of ``request``; with
                               ``request`` 0, on a connection that is not HTTP/1. Of the latter ``cut`` (int: bytes that followed

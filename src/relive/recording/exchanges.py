@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from relive.errors import RecordingCorrupt, RequestTruncated, RequestUnknown
 from relive.recording._chunked import dechunk
-from relive.recording._heads import HeadError, Headers, parse_answer_head, parse_request_head
+from relive.recording._heads import Headers, parse_headers
 from relive.recording.events import Event, EventKind
 from relive.recording.reader import Recording, RecordPosition
 
@@ -46,7 +46,7 @@ class Exchange:
         how: for ABANDONED and BROKEN: "closed", "reset", "malformed".
         reused: for BROKEN: answers the connection gave before.
         by_relive: the answer is the proxy's own, since the service could not be reached.
-        interim_heads: raw heads of 1xx answers.
+        interim_heads: raw heads of 1xx answers, of a 101 only where HTTP/2 began with it.
         log_offsets_before, log_offsets_after: size in bytes of each log file when it started and ended.
         request_cut, answer_cut: bytes missing at the end of the recorded body; 0 if it is whole.
         request_blake2b, answer_blake2b: hex hash of the whole raw body where something was cut, else None.
@@ -105,18 +105,18 @@ class Exchange:
     @property
     def request_headers(self) -> Headers:
         """(name in lower case, value), in order."""
-        try:
-            return parse_request_head(self.request_head).headers
-        except HeadError:
-            return ()
+        return parse_headers(self.request_head)
 
     @property
     def answer_headers(self) -> Headers:
         """(name in lower case, value), in order; empty if no answer came."""
-        try:
-            return parse_answer_head(self.answer_head).headers
-        except HeadError:
-            return ()
+        return parse_headers(self.answer_head)
+
+    @property
+    def is_http2(self) -> bool:
+        """It had a stream of a connection of HTTP/2, from the beginning or after a 101."""
+        line = self.request_head.split(b"\r\n", 1)[0]
+        return line.endswith(b" HTTP/2") or any(b" 101 " in head[:13] for head in self.interim_heads)
 
     @property
     def seconds(self) -> float | None:
@@ -144,7 +144,7 @@ class Exchange:
         return _payload(self.raw_answer_body(), self.answer_headers)
 
     def request_bytes(self) -> bytes:
-        """The whole request as it was on the wire, to be sent again.
+        """The whole request as it was on the wire, to be sent again; one of HTTP/2 with a head that says so (``http2.parse_head``).
 
         Raises:
             RequestTruncated: the recorder did not keep all of it, or the client did not send all of it.
@@ -156,7 +156,11 @@ class Exchange:
                 cause = f"{self.request_cut} bytes of its body were not kept"
                 remedy = "Raise the proxy's --body-limit to keep larger bodies."
             raise RequestTruncated(f"request {self.number} cannot be sent again", cause=cause, remedy=remedy)
-        return self.request_head + self.raw_request_body()
+        head = self.request_head
+        if self.is_http2:  # after an upgrade it has the head of HTTP/1
+            line, _, rest = head.partition(b"\r\n")
+            head = line.rsplit(b" ", 1)[0] + b" HTTP/2\r\n" + rest
+        return head + self.raw_request_body()
 
     def request_body_after(self, seq: int) -> bytes:
         """Raw body bytes that were handed on to the service after an event, as far as they were kept."""

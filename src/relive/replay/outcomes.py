@@ -13,9 +13,9 @@ from relive.model.incident import FailureKind, Sighting
 from relive.model.outcome import End, Fault, Outcome
 from relive.model.stack import last_stack
 from relive.recording._chunked import dechunk
-from relive.recording._heads import HeadError, parse_answer_head
+from relive.recording._heads import parse_headers
 from relive.recording.exchanges import Exchange, ExchangeEnd
-from relive.replay.sender import ReceivedAnswer
+from relive.replay.received import ReceivedAnswer
 
 __all__ = [
     "died_outcome",
@@ -58,13 +58,7 @@ def _body(data: bytes) -> tuple[str, bool, int]:
 
 
 def _headers(head: bytes) -> list[tuple[str, str]]:
-    try:
-        return [
-            (name.decode("latin-1"), value.decode("latin-1"))
-            for name, value in parse_answer_head(head).headers
-        ]
-    except HeadError:
-        return []
+    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in parse_headers(head)]
 
 
 def recorded_answer(exchange: Exchange, log: list[str]) -> Outcome:

@@ -111,8 +111,12 @@ def make_plan(
     for exchange in open_at_commit:
         if exchange.ended_seq is not None and exchange.ended_seq <= settled:
             continue  # the service had answered it, and the answer was on its way
-        if exchange.local_port in ports:
+        if exchange.local_port in ports and not exchange.is_http2:
             again.append((exchange, True))
+        elif exchange.local_port in ports and exchange.number != subject:
+            left_out.append(
+                exchange.number
+            )  # the branch goes on with what it has of it; its stream cannot be joined
         elif _can_be_sent(exchange):
             again.append((exchange, False))
         else:

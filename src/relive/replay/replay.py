@@ -36,9 +36,10 @@ from relive.replay.outcomes import (
 from relive.replay.plan import Pace, ReplayPlan
 from relive.replay.played import played_words
 from relive.replay.precedence import inside_policy
+from relive.replay.received import ReceivedAnswer
 from relive.replay.replay_input import ReplayInput
 from relive.replay.ring_collector import BranchDrain
-from relive.replay.sender import ReceivedAnswer, Sender, service_address
+from relive.replay.sender import Sender, service_address
 from relive.replay.sequence import miss_words, misses_of, sequence_of
 from relive.replay.stubs.lifecycle import StubLifecycle
 from relive.replay.stubs.report import stub_words

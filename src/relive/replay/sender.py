@@ -11,121 +11,23 @@ import asyncio
 import contextlib
 import socket
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from relive.kernel.namespaces import in_network_of
 from relive.model.commit import Manifest
 from relive.model.outcome import End
 from relive.recording.exchanges import Exchange
-from relive.recording.http1 import AnswerFramer, AnswerHead, Body, MessageEnd, Piece, Stream
+from relive.replay.connection import BranchConnection, connection_over
 from relive.replay.conversations import ConversationSender, Conversed
 from relive.replay.plan import Hangup, Pace, ReplayPlan, ReplayStep
+from relive.replay.received import ReceivedAnswer
 
-__all__ = ["BranchConnection", "ReceivedAnswer", "Sender", "service_address"]
+__all__ = ["Sender", "service_address"]
 
-_READ = 1 << 16  # [bytes]
 _CONNECT_LIMIT = 5.0  # [s]
 _ONE_GO_NS = 1_000_000  # [ns] requests on one connection that began within it had come together
 _WAIT_LIMIT = 30.0  # [s] most that a request waits for earlier ones to end, should the branch answer slower
-
-
-@dataclass(slots=True)
-class ReceivedAnswer:
-    """What came back for one request.
-
-    Attributes:
-        body: raw, chunk framing included.
-        was_reset: the service had closed the connection without having read all that it was sent.
-    """
-
-    end: End = End.NO_ANSWER
-    status: int | None = None
-    head: bytes = b""
-    body: bytearray = field(default_factory=bytearray)
-    seconds: float | None = None
-    was_reset: bool = False
-
-
-class BranchConnection:
-    """One connection into the branch. Answers come in the order in which the requests were sent.
-
-    Attributes:
-        answers: held by whose answer is being read.
-        is_kept: it was there before what is sent now.
-    """
-
-    def __init__(self, sock: socket.socket, *, is_kept: bool = False) -> None:
-        self.sock = sock
-        self.is_kept = is_kept
-        self.framer = AnswerFramer()
-        self.answers = asyncio.Lock()
-        self._pieces: deque[Piece] = deque()  # of answers that nobody has read yet
-
-    @property
-    def has_ended_idle(self) -> bool:
-        """The service has closed it, and nothing is under way on it: what is sent now is read by nobody."""
-        if self.answers.locked() or self._pieces:
-            return False
-        try:
-            return not self.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return False
-        except ConnectionError:
-            return True
-
-    def take_stream(self) -> bytes:
-        """What has come behind the answer that granted an upgrade; it is given out once."""
-        pieces = [self._pieces.popleft() for _ in range(len(self._pieces))]
-        return b"".join([piece.raw for piece in pieces if isinstance(piece, Stream)])
-
-    async def exchange(
-        self,
-        data: bytes,
-        methods: Sequence[bytes],
-        answer: ReceivedAnswer,
-        on_sent: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Send requests, and fill in the answer to the first of them until it is whole or the connection ends.
-
-        Args:
-            methods: of the requests; none where this one was sent together with the one before.
-            on_sent: called before the answer is waited for; until then no other request may be sent.
-        """
-        began = time.monotonic()
-        for method in methods:
-            self.framer.expect(method)
-        try:
-            await asyncio.get_running_loop().sock_sendall(self.sock, data)
-            on_sent()
-            async with self.answers:
-                await self._read(answer)
-        except OSError as error:
-            answer.end, answer.was_reset = End.BROKEN, isinstance(error, ConnectionError)
-        answer.seconds = time.monotonic() - began
-        self.is_kept = True
-
-    async def _read(self, answer: ReceivedAnswer) -> None:
-        loop = asyncio.get_running_loop()
-        is_closed = False
-        while True:
-            while self._pieces:
-                piece = self._pieces.popleft()
-                if isinstance(piece, AnswerHead):
-                    answer.status, answer.head = piece.status, piece.raw
-                elif isinstance(piece, Body | Stream):
-                    answer.body += piece.raw
-                elif isinstance(piece, MessageEnd):
-                    answer.end = End.ANSWERED
-                    return
-            if is_closed:
-                answer.end = End.BROKEN
-                return
-            data = await loop.sock_recv(self.sock, _READ)
-            is_closed = not data
-            self._pieces += self.framer.feed(data) if data else self.framer.eof()
 
 
 class Sender:
@@ -250,7 +152,7 @@ class Sender:
     def close(self) -> None:
         """Close all connections."""
         for connection in self._connections.values():
-            connection.sock.close()
+            connection.close()
         for sock in self._forged.values():
             sock.close()
 
@@ -279,8 +181,7 @@ class Sender:
         await self._wait_for_turn(hangup, began)
         known = self._connections.get(hangup.connection)
         if known is not None:
-            async with known.answers:
-                known.sock.close()
+            await known.hang_up()
         elif hangup.port is not None and (forged := self._forged.pop(hangup.port, None)) is not None:
             forged.close()
 
@@ -322,14 +223,17 @@ class Sender:
 
     async def _connection(self, exchange: Exchange, *, continues: bool) -> BranchConnection:
         known = self._connections.get(exchange.connection)
-        if known is None and (forged := self._forged.pop(exchange.local_port or 0, None)) is not None:
-            known = BranchConnection(forged, is_kept=True)
+        if known is None and not exchange.is_http2 and (forged := self._forged_end(exchange)) is not None:
+            known = connection_over(forged, is_http2=False, is_kept=True)
         if known is None:
-            known = BranchConnection(await self._connect())
+            known = connection_over(await self._connect(), is_http2=exchange.is_http2)
         elif not continues and known.has_ended_idle:
             known = await self._anew(exchange, known)
         self._keep(exchange, known)
         return known
+
+    def _forged_end(self, exchange: Exchange) -> socket.socket | None:
+        return self._forged.pop(exchange.local_port or 0, None)
 
     def _keep(self, exchange: Exchange, connection: BranchConnection) -> None:
         self._connections[exchange.connection] = self._used[exchange.number] = connection
@@ -342,10 +246,10 @@ class Sender:
         than what it plays, on a busy machine by some tenths of a second. Clients go on as is done here (RFC 9112, 9.3.1).
         """
         try:
-            connection = BranchConnection(await self._connect())
+            connection = connection_over(await self._connect(), is_http2=exchange.is_http2)
         except OSError:  # it listens no more: it has not only given up the idle one
             return ended
-        ended.sock.close()
+        ended.close()
         self.sent_anew.append(exchange.number)
         return connection
 
@@ -367,6 +271,8 @@ class Sender:
 
 
 def _came_together(first: ReplayStep, then: ReplayStep) -> bool:
+    if then.exchange.is_http2:  # streams are side by side anyway
+        return False
     if first.continues or then.continues or first.exchange.number in then.waits_for:
         return False
     return then.exchange.started_mono_ns - first.exchange.started_mono_ns < _ONE_GO_NS

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from relive.config import Settings
 from relive.errors import ReliveError
 from relive.incidents.evidence import events_of, package_of
@@ -27,7 +29,7 @@ from relive.incidents.report.request_events import events_since, origins_of_valu
 from relive.incidents.report.timeline import Row, Timeline, make_timeline
 from relive.incidents.report.worst import worst_calls
 from relive.incidents.runs import Runs
-from relive.model.capsule import LifePaths
+from relive.model.capsule import CapsuleFacts, CaptureWay, EgressWay, LifePaths
 from relive.model.commit import CommitId, Connection
 from relive.model.dependency import Dependency
 from relive.model.failure import ErrorPackage, read_package
@@ -80,6 +82,7 @@ class RecordingFacts(Value):
         pid, own_request: the process that handled it (as in its capsule) and the number it gave to the request.
         events: how many events from inside belong to it.
         egress: directory of the recording of the border; None when there is none; calls: how many of its calls are told.
+        capture, egress_way: how requests, and what the service asks of others, are recorded; None: not, or nothing is known of it.
     """
 
     proxy: str | None = None
@@ -91,6 +94,8 @@ class RecordingFacts(Value):
     events: int = 0
     egress: str | None = None
     calls: int = 0
+    capture: CaptureWay | None = None
+    egress_way: EgressWay | None = None
 
 
 class Account(Value):
@@ -477,11 +482,21 @@ def _request_suffices(settings: Settings, incident: Incident) -> bool:
     return False
 
 
+def _capsule(life: Path) -> CapsuleFacts | None:
+    """What is written down of it; None: nothing, as of what is watched, or it is of another version."""
+    with contextlib.suppress(OSError, ValidationError):
+        return CapsuleFacts.model_validate_json(LifePaths(life).state.read_bytes())
+    return None
+
+
 def _facts(directory: Path, exchange: Exchange | None, inside: Handled, calls: int) -> RecordingFacts:
     own = next((event for event in inside.events if event.request), None)
     pid = own.fields.get("pid") if own is not None else None
     proxy, within, egress = directory / "recording", directory / "inside", directory / "egress"
+    capsule = _capsule(directory)
     return RecordingFacts(
+        capture=capsule.spec.capture if capsule is not None and capsule.spec.listen is not None else None,
+        egress_way=capsule.egress if capsule is not None else None,
         proxy=str(proxy) if proxy.is_dir() else None,
         inside=str(within) if within.is_dir() else None,
         request=exchange.number if exchange is not None else None,

@@ -22,12 +22,10 @@ connection stood in a commit follows from the commit's own images. ``{"op":"catc
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import fcntl
 import gc
-import json
 import os
 import select
 import signal
@@ -37,16 +35,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from relive.errors import HostIncapable, ReliveError
+from relive.errors import HostIncapable
 from relive.kernel.calltap import find_tap
 from relive.kernel.tapprograms import RING_BYTES
 from relive.proxies.control import ControlHub, ControlLink, error_reply
+from relive.proxies.egress._process import recorder_parser, run_recorder, say, say_ready
 from relive.proxies.egress._resumption import read_unfinished
 from relive.proxies.egress._tapped import TappedDialogues
 from relive.proxies.ingress._relay import PostKind
 from relive.proxies.ingress._relay_writer import RelayWriter
 from relive.proxies.listeners import bind_control
-from relive.proxies.running import run
 from relive.recording.events import EventKind
 
 __all__ = ["BesideOptions", "BesideRecorder", "main"]
@@ -93,7 +91,7 @@ class BesideRecorder:
                 *(options.relay, options.recording),
                 keep_bytes=options.keep_bytes,
                 keep_seconds=None,
-                on_trouble=_say,
+                on_trouble=say,
             )
             self.tapped = TappedDialogues(self.writer.relay, find_tap(options.group))
         except OSError as error:
@@ -224,7 +222,7 @@ class BesideRecorder:
         control = bind_control(self.options.control)
         self._begin()
         server = await self.loop.create_unix_server(self.hub.link, sock=control)
-        self._say_ready()
+        say_ready(self.options.ready_fd)
         gc.collect()
         gc.freeze()
         is_over = False
@@ -248,11 +246,6 @@ class BesideRecorder:
         self.take_all()  # what the service said last, if it has ended
         self.tapped.close(is_over=is_over)
         self.writer.close()
-
-    def _say_ready(self) -> None:
-        if self.options.ready_fd is not None:
-            os.write(self.options.ready_fd, json.dumps({"pid": os.getpid()}).encode() + b"\n")
-            os.close(self.options.ready_fd)
 
 
 def _handle_of(pid: int) -> int | None:
@@ -292,32 +285,16 @@ def _be_nice(value: int) -> None:
 
 def parse_options(arguments: Sequence[str]) -> BesideOptions:
     """The options of a command line; argparse ends the process with status 2 if it is wrong."""
-    parser = argparse.ArgumentParser(
-        prog="python -m relive.proxies.egress.beside", description="Record what leaves, beside its way."
-    )
-    parser.add_argument("--group", required=True, type=Path, metavar="DIRECTORY")
-    parser.add_argument("--capsule", required=True, type=int, metavar="PID")
-    parser.add_argument("--recording", required=True, type=Path, metavar="DIR")
-    parser.add_argument("--control", required=True, type=Path, metavar="UNIXSOCKET")
+    parser = recorder_parser("relive.proxies.egress.beside", "Record what leaves, beside its way.")
     parser.add_argument("--relay", required=True, type=Path, metavar="FILE")
-    parser.add_argument("--ready-fd", type=int, metavar="N")
-    parser.add_argument("--keep-bytes", type=int, metavar="BYTES")
     return BesideOptions(**vars(parser.parse_args(arguments)))
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"relive egress: {text}\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the recorder; returns its exit status."""
     options = parse_options(sys.argv[1:] if arguments is None else arguments)
 
-    def sentence_of(error: ReliveError) -> str:
-        cause = f" ({error.cause})" if error.cause is not None else ""
-        return f"Error: {error}{cause}\n"
-
-    return run(lambda: BesideRecorder(options, asyncio.get_running_loop()).serve(), sentence_of)
+    return run_recorder(lambda: BesideRecorder(options, asyncio.get_running_loop()).serve())
 
 
 if __name__ == "__main__":

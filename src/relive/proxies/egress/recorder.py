@@ -18,10 +18,8 @@ The control socket and its messages ``close``, ``open`` and ``status`` are those
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
-import json
 import os
 import select
 import signal
@@ -32,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from relive.errors import HostIncapable, ReliveError
+from relive.errors import HostIncapable
 from relive.kernel.packets import read_packet
 from relive.proxies.control import ControlHub, ControlLink, error_reply, refuse_opening
 from relive.proxies.egress._calls import EgressConnections
@@ -41,12 +39,12 @@ from relive.proxies.egress._datagrams import Datagrams
 from relive.proxies.egress._entrance import Entrance
 from relive.proxies.egress._keeper import Keeper
 from relive.proxies.egress._pairs import Pairs
+from relive.proxies.egress._process import recorder_parser, run_recorder, say, say_ready
 from relive.proxies.egress._tls_detection import Trust, WatchedCarrier
 from relive.proxies.egress._undecided import Undecided
 from relive.proxies.gate import Gate, GateKeeper
 from relive.proxies.ingress._relay_writer import RelayWriter
 from relive.proxies.listeners import bind_control
-from relive.proxies.running import run
 from relive.recording.events import EventKind
 from relive.recording.writer import RecordingWriter
 
@@ -110,7 +108,7 @@ class EgressRecorder:
             return None
         pairs = Pairs(self.loop, self.writer)
         if not pairs.start():
-            _say("all traffic is carried by Python, which is slower: no thread can be made")
+            say("all traffic is carried by Python, which is slower: no thread can be made")
             return None
         self.gate.keepers[_PAIRS] = pairs
         return pairs
@@ -118,7 +116,7 @@ class EgressRecorder:
     def _go_on(self, pairs: Pairs, program: Path, capsule: int) -> None:
         """With what an earlier recorder has left."""
         path = self.options.control.with_suffix(".keeper")
-        pairs.keeper = Keeper(self.loop, program, path, capsule, pairs.all_kept, _say)
+        pairs.keeper = Keeper(self.loop, program, path, capsule, pairs.all_kept, say)
         for kept in pairs.keeper.meet():
             silent = pairs.resume(kept)
             if silent is not None:
@@ -251,7 +249,7 @@ class EgressRecorder:
         if self.pairs is not None and self.options.keeper is not None:
             self._go_on(self.pairs, self.options.keeper, capsule)
         self.loop.add_reader(self.entrance.queue.fileno(), self._packets)
-        self._say_ready()
+        say_ready(self.options.ready_fd)
         gc.collect()
         gc.freeze()
         try:
@@ -283,24 +281,11 @@ class EgressRecorder:
         ):
             await asyncio.sleep(0.01)
 
-    def _say_ready(self) -> None:
-        if self.options.ready_fd is not None:
-            os.write(self.options.ready_fd, json.dumps({"pid": os.getpid()}).encode() + b"\n")
-            os.close(self.options.ready_fd)
-
 
 def parse_options(arguments: Sequence[str]) -> EgressOptions:
     """The options of a command line; argparse ends the process with status 2 if it is wrong."""
-    parser = argparse.ArgumentParser(
-        prog="python -m relive.proxies.egress.recorder", description="Record what leaves."
-    )
+    parser = recorder_parser("relive.proxies.egress.recorder", "Record what leaves.")
     parser.add_argument("--border", required=True, type=int, metavar="NUMBER")
-    parser.add_argument("--group", required=True, type=Path, metavar="DIRECTORY")
-    parser.add_argument("--capsule", required=True, type=int, metavar="PID")
-    parser.add_argument("--recording", required=True, type=Path, metavar="DIR")
-    parser.add_argument("--control", required=True, type=Path, metavar="UNIXSOCKET")
-    parser.add_argument("--ready-fd", type=int, metavar="N")
-    parser.add_argument("--keep-bytes", type=int, metavar="BYTES")
     parser.add_argument("--authority", type=Path, metavar="DIR")
     parser.add_argument("--relay", type=Path, metavar="FILE")
     parser.add_argument("--keeper", type=Path, metavar="FILE")
@@ -315,11 +300,11 @@ def _writer(options: EgressOptions) -> RecordingWriter:
                 options.recording,
                 keep_bytes=options.keep_bytes,
                 keep_seconds=None,
-                on_trouble=_say,
+                on_trouble=say,
             )
         except OSError as error:
-            _say(f"all traffic is carried by Python, which is slower: {error}")
-    return RecordingWriter(options.recording, keep_bytes=options.keep_bytes, on_trouble=_say)
+            say(f"all traffic is carried by Python, which is slower: {error}")
+    return RecordingWriter(options.recording, keep_bytes=options.keep_bytes, on_trouble=say)
 
 
 def _trust(directory: Path) -> Trust | None:
@@ -329,25 +314,17 @@ def _trust(directory: Path) -> Trust | None:
     try:
         return Trust(Authority.load(directory), Roots())
     except (OSError, ValueError) as error:
-        _say(f"TLS is not opened: {directory} cannot be read: {error}")
+        say(f"TLS is not opened: {directory} cannot be read: {error}")
         return None
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"relive egress: {text}\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the recorder; returns its exit status."""
     options = parse_options(sys.argv[1:] if arguments is None else arguments)
 
-    def sentence_of(error: ReliveError) -> str:
-        cause = f" ({error.cause})" if error.cause is not None else ""
-        return f"Error: {error}{cause}\n"
-
     # Not uvloop: when an error comes with data, libuv takes the descriptor out of its epoll set after one callback
     # (uv__poll_io), and of a socket that takes errors for single datagrams nothing is heard again.
-    return run(lambda: EgressRecorder(options, asyncio.get_running_loop()).serve(), sentence_of)
+    return run_recorder(lambda: EgressRecorder(options, asyncio.get_running_loop()).serve())
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from relive.proxies.ingress._flight import BodyKeeper, Flight
@@ -56,13 +56,25 @@ class AnswerSide:
     the client's to complain. From there on the bytes are recorded as a stream.
     """
 
-    def __init__(self, traffic: Traffic, connection: _Connection) -> None:
+    def __init__(
+        self,
+        traffic: Traffic,
+        connection: _Connection,
+        on_http2: Callable[[Flight], Callable[[bytes], None]] | None = None,
+    ) -> None:
+        """
+        Args:
+            on_http2: called with the request that a 101 has turned into a stream of HTTP/2; returns who takes what follows on the
+                connection. None: HTTP/2 is a stream of bytes as any other.
+        """
         self._traffic = traffic
         self._connection = connection
         self._framer = AnswerFramer()
         self._answered = 0
         self._stream: BodyKeeper | None = None
         self._is_unframed = False
+        self._on_http2 = on_http2
+        self._http2: Callable[[bytes], None] | None = None
         self._begun: BegunAnswer | None = None
 
     def expect(self, method: bytes) -> None:
@@ -141,6 +153,9 @@ class AnswerSide:
         return self._stream.summary(prefix) if self._stream is not None else {}
 
     def _handle_piece(self, piece: Piece) -> None:
+        if self._http2 is not None:
+            self._http2(piece.raw)
+            return
         if not self._connection.flights and isinstance(piece, (Body, AnswerHead, MessageEnd)):
             return  # the answer to a request that we have refused in its middle
         if isinstance(piece, Body):
@@ -160,7 +175,9 @@ class AnswerSide:
         connection = self._connection
         traffic, flight = self._traffic, connection.flights[0]
         fields = {"status": head.status}
-        if head.is_interim:
+        if self._on_http2 is not None and flight.asks_upgrade and _begins_http2(head):
+            self._http2 = self._on_http2(flight)
+        if head.is_interim or self._http2 is not None:
             flight.touched = traffic.gate.clock()
             flight.waits_for_continue = False
             traffic.writer.append(
@@ -233,3 +250,7 @@ class AnswerSide:
         connection = self._connection
         fields = {"about": about, "text": text}
         self._traffic.writer.append(EventKind.NOTE, connection.number, 0, raw[: 64 * 1024], fields)
+
+
+def _begins_http2(head: AnswerHead) -> bool:
+    return head.status == 101 and any(one == (b"upgrade", b"h2c") for one in head.headers)

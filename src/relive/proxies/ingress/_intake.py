@@ -32,17 +32,24 @@ class Intake:
     Attributes:
         pieces: framed, not handed on yet.
         raw_bytes: how many are not framed yet.
-        is_plain: it is not HTTP.
+        is_plain: it is not HTTP, or not such as is read here.
     """
 
-    def __init__(self, on_http: Callable[[], None], on_plain: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        on_http: Callable[[], None],
+        on_plain: Callable[[str], None],
+        on_http2: Callable[[], None] | None = None,
+    ) -> None:
         """
         Args:
             on_http: called when the client's first bytes say that it speaks HTTP/1.
             on_plain: called, with the reason, when the connection turns out to be something else.
+            on_http2: called when it is HTTP/2, whose bytes are for ``pop_raw``; None: that is something else, too.
         """
         self._on_http = on_http
         self._on_plain = on_plain
+        self._on_http2 = on_http2
         self._framer = RequestFramer()
         self._raw: deque[bytes] = deque()
         self.raw_bytes = 0
@@ -116,16 +123,23 @@ class Intake:
             self._on_http()
             self.pieces.extend(self._framer.feed(opening))
             self._opening = None
-        elif speech is Speech.OTHER:
+        elif speech is Speech.HTTP_2 and self._on_http2 is not None:
+            self.unread()
+            self._on_http2()
+        elif speech is not None:
             self.become_plain("the client does not speak HTTP/1")
 
-    def become_plain(self, why: str) -> None:
-        """From here on bytes are passed on as they come."""
+    def unread(self) -> None:
+        """What the client speaks is known: what was looked at is for ``pop_raw``."""
         held = self._opening or self._framer.give_up()
         if held:
             self._raw.appendleft(held)
             self.raw_bytes += len(held)
         self._opening = None
+
+    def become_plain(self, why: str) -> None:
+        """From here on bytes are passed on as they come."""
+        self.unread()
         self.is_plain = True
         self._on_plain(why)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from relive.proxies.ingress._answers import AnswerSide
 from relive.proxies.ingress._flight import Flight
@@ -23,10 +24,16 @@ from relive.proxies.ingress._speech import Speech, speech_of
 from relive.recording.events import EventKind
 from relive.recording.http1 import Body, MessageEnd, RequestHead, Stream, Violation
 
+if TYPE_CHECKING:
+    from relive.proxies.ingress._http2_streams import Http2Streams
+
 __all__ = ["ObservedConnection"]
 
 AHEAD_MOST = 16 * 1024 * 1024  # [bytes] that may wait for those before them, of one direction
 _WHOLE_HEAD = re.compile(rb"\n\r?\n")
+_SETTINGS = re.compile(
+    rb"\0\0.\x04\0\0\0\0\0", re.DOTALL
+)  # with which a service of HTTP/2 begins, perhaps before its client
 
 
 class ObservedConnection:
@@ -59,9 +66,10 @@ class ObservedConnection:
         self._up: ByteStream | None = None
         self._first = -1  # sequence number of the client's first byte that is known
         self._down: ByteStream | None = None
-        self._intake = Intake(traffic.heard_http, self._passes_unframed)
+        self._intake = Intake(traffic.heard_http, self._passes_unframed, self._begin_http2)
+        self._http2: Http2Streams | None = None
         self._requests = RequestSide(traffic, self)
-        self._answers = AnswerSide(traffic, self)
+        self._answers = AnswerSide(traffic, self, self._upgrade_to_http2)
         self._service_eof = False
         self._first_answer_is_open = False
         self._plain = PlainBytes(traffic)
@@ -85,9 +93,20 @@ class ObservedConnection:
         """Something of it is under way: where packets are missing, some of its own may be."""
         return bool(self.flights) or self._intake.has_part_of_head or not self._intake.is_empty
 
+    @property
+    def is_http2(self) -> bool:
+        """Its requests are streams, side by side."""
+        return self._http2 is not None
+
+    def open_requests(self) -> list[dict[str, Any]]:
+        """Those whose answers the service may be working on: of HTTP/1 the oldest."""
+        found = list(self.flights) if self.is_http2 else list(self.flights)[:1]
+        known = {"connection": self.number, "local_port": self.local_port}
+        return [known | {"request": flight.number} for flight in found]
+
     def waits_on_service(self, flight: Flight) -> bool:
         """Whether it is the service's turn."""
-        if flight is not self.flights[0] or flight.status is not None:
+        if flight.status is not None or (flight is not self.flights[0] and self._http2 is None):
             return False
         return flight.is_sent or flight.waits_for_continue
 
@@ -201,7 +220,13 @@ class ObservedConnection:
     def plainness(self) -> PlainSight | None:
         """What is to be known of it where nothing is under way, and C can follow it again; None elsewhere."""
         up, down = self._up, self._down
-        if self.flights or up is None or down is None or not (self.number and up.is_plain and down.is_plain):
+        if (
+            self.is_http2
+            or self.flights
+            or up is None
+            or down is None
+            or not (self.number and up.is_plain and down.is_plain)
+        ):
             return None
         is_between = self._intake.is_between and self._answers.is_between and self._requests.uploading is None
         is_odd = self._is_limited or self._beyond or self._is_split or self._first_answer_is_open
@@ -308,6 +333,12 @@ class ObservedConnection:
             if not b"HTTP/1.".startswith(data[:7]):  # it is the rest of an answer whose request was not seen
                 return False
         self._open()
+        if is_first and not self.is_http2 and _SETTINGS.match(data):
+            self._intake.unread()
+            self._begin_http2()
+        if self._http2 is not None:
+            self._http2.service_data(data)
+            return True
         if is_first and not data.startswith(b"HTTP/"):
             self.traffic.heard_service_first()
             self._intake.become_plain("the service speaks first")
@@ -378,6 +409,8 @@ class ObservedConnection:
         while True:
             if intake.pieces:
                 self._record_piece(intake.pieces.popleft())
+            elif self._http2 is not None and intake.has_raw:
+                self._http2.client_data(intake.pop_raw())
             elif intake.is_plain and intake.has_raw:
                 self._plain.to_service(self.number, intake.pop_raw())
             elif not intake.frame(is_last=self.client_eof):
@@ -393,6 +426,8 @@ class ObservedConnection:
             self._requests.record_body(piece.raw)
         elif isinstance(piece, MessageEnd):
             self._requests.end()
+        elif isinstance(piece, Stream) and self._http2 is not None:
+            self._http2.client_data(piece.raw)
         elif isinstance(piece, Stream):
             self._requests.record_stream(piece.raw)
         elif isinstance(piece, Violation):
@@ -420,10 +455,10 @@ class ObservedConnection:
         """The service has sent it to the client itself."""
 
     def flight_over(self, flight: Flight) -> None:
-        """The answer of the first flight is whole."""
-        self.flights.popleft()
+        """The answer of that flight is whole; of HTTP/1 it is the first one."""
+        self.flights.remove(flight)
         self.traffic.flights.pop(flight.number, None)
-        if self.flights:
+        if self.flights and not self.is_http2:
             self.flights[0].touched = self.traffic.gate.clock()
 
     def upgrade_decided(self, flight: Flight, *, is_stream: bool) -> None:
@@ -432,6 +467,28 @@ class ObservedConnection:
             self.upgraded = flight
             self._requests.begin_stream()
         self._intake.upgrade_decided(is_stream=is_stream)
+
+    def _begin_http2(self, upgraded: Flight | None = None) -> None:
+        # Only services of HTTP/2 in clear need it, and its libraries take 50 ms to be imported.
+        from relive.proxies.ingress._http2_streams import Http2Streams  # noqa: PLC0415
+
+        self._http2 = Http2Streams(self.traffic, self, upgraded)
+
+    def _upgrade_to_http2(self, flight: Flight) -> Callable[[bytes], None]:
+        self._begin_http2(flight)
+        self._intake.upgrade_decided(is_stream=True)
+        assert self._http2 is not None
+        return self._http2.service_data
+
+    def http2_unreadable(self, reason: str) -> None:
+        """From here on it is bytes; what was under way is given up."""
+        self._http2 = None
+        while self.flights:
+            flight = self.flights[0]
+            fields = {"how": "malformed"}
+            self.traffic.writer.append(EventKind.REQUEST_ABANDONED, self.number, flight.number, fields=fields)
+            self.flight_over(flight)
+        self._intake.become_plain(reason)
 
 
 def _stream(handed: HandedStream | None) -> ByteStream | None:

@@ -104,7 +104,6 @@ class _PairOrder(ctypes.Structure):
     _fields_ = [
         ("number", _U64),
         ("fd", _I32 * 2),
-        *((name, _I32) for name in ("is_recorded", "padding")),
         ("said", _U64 * 2),
         ("told_in", _U64),
         ("fields", ctypes.c_char_p),
@@ -378,28 +377,27 @@ class Relay:
         *,
         said: tuple[int, int] = (0, 0),
         told_in: int = 0,
-        opened: bytes | None,
+        opened: bytes,
     ) -> bool:
         """Carry between the service's socket and the other one from now on. False: not, and they are still the caller's.
 
         Args:
             number: with which its end is posted, and of its dialogue in the recording.
             said: bytes in each direction that are recorded already; told_in: the segment in which it was opened.
-            opened: fields of the event that opens it, as a packed map; None: it is not recorded.
+            opened: fields of the event that opens it, as a packed map.
         """
         order = _PairOrder(
             number=number,
             fd=(_I32 * 2)(*descriptors),
-            is_recorded=opened is not None,
             said=(_U64 * 2)(*said),
             told_in=told_in,
             fields=opened,
-            fields_size=len(opened or b""),
+            fields_size=len(opened),
         )
         return bool(self._c.relay_pair_add(self._at, ctypes.byref(order)) == 0)
 
     def freeze_pairs(self) -> None:
-        """When it returns nothing of what is recorded goes to the service any more."""
+        """When it returns nothing goes to the service any more."""
         self._c.relay_pairs_freeze(self._at)
 
     def thaw_pairs(self) -> None:

@@ -174,11 +174,7 @@ class ConnectionTable:
     def open_requests(self) -> list[dict[str, Any]]:
         """The oldest request of each connection whose answer is not whole."""
         theirs = self._sights.open_requests() if self._sights is not None else []
-        return theirs + [
-            {"connection": one.number, "local_port": one.local_port, "request": one.flights[0].number}
-            for one in self._known.values()
-            if one.flights
-        ]
+        return theirs + [found for one in self._known.values() for found in one.open_requests()]
 
     def _begin(self, ends: Ends) -> ObservedConnection:
         made = self._known[ends] = ObservedConnection(self._traffic, ends)
@@ -187,7 +183,8 @@ class ConnectionTable:
         return made
 
     def _give_up(self, one: ObservedConnection) -> None:
-        self._traffic.note_gap(one.number, "packets of a connection are missing")
+        rest = ": it speaks HTTP/2, so nothing more of it can be read" if one.is_http2 else ""
+        self._traffic.note_gap(one.number, f"packets of a connection are missing{rest}")
         one.lose()
         self._drop(one)
 

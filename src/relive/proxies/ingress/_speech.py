@@ -25,6 +25,7 @@ class Speech(Enum):
     """What a connection carries."""
 
     HTTP = "http"  # HTTP/1, perhaps malformed
+    HTTP_2 = "http2"  # with prior knowledge
     OTHER = "other"
 
 
@@ -37,7 +38,9 @@ def speech_of(opening: bytes) -> Speech | None:
         return Speech.HTTP
     line, newline, _ = text.partition(b"\n")
     if newline:
-        is_http = _REQUEST_LINE.fullmatch(line) is not None and not line.startswith(_HTTP_2)
+        if line.startswith(_HTTP_2):
+            return Speech.HTTP_2
+        is_http = _REQUEST_LINE.fullmatch(line) is not None
         return Speech.HTTP if is_http else Speech.OTHER
     word, blank, _ = line.partition(b" ")
     is_word = _METHOD.fullmatch(word) is not None and len(word) <= _METHOD_MOST

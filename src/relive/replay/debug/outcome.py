@@ -17,7 +17,8 @@ from relive.model.value import Value
 from relive.replay.debug.watching import BranchWatch
 from relive.replay.outcomes import read_log, replayed_answer
 from relive.replay.plan import Pace, ReplayPlan
-from relive.replay.sender import ReceivedAnswer, Sender, service_address
+from relive.replay.received import ReceivedAnswer
+from relive.replay.sender import Sender, service_address
 from relive.replay.stubs.lifecycle import StubLifecycle
 from relive.replay.usual_log import NOTHING_USUAL, UsualLog
 from relive.replay.verdict import compare

@@ -14,10 +14,11 @@ from relive.kernel import procfs
 from relive.kernel.namespaces import in_network
 from relive.kernel.procfs import Mapping
 from relive.model.outcome import End, Fault, Outcome
+from relive.replay.connection import connection_over, speaks_http2
 from relive.replay.deaths import Deaths, Watched
 from relive.replay.fresh.request import SentRequest
+from relive.replay.received import ReceivedAnswer
 from relive.replay.ring_collector import BranchDrain
-from relive.replay.sender import BranchConnection, ReceivedAnswer
 from relive.sandbox.fresh_process import FreshProcess
 
 __all__ = ["Sent", "is_loopback", "send"]
@@ -134,11 +135,11 @@ async def _exchange(
 ) -> None:
     async with asyncio.timeout(limit):
         looking = asyncio.create_task(drain.run())
-        connection = BranchConnection(await _connect(sandbox, *to))
+        connection = connection_over(await _connect(sandbox, *to), is_http2=speaks_http2(request.data))
         try:
             await connection.exchange(request.data, [request.method.encode("latin-1")], answer)
         finally:
-            connection.sock.close()
+            connection.close()
             looking.cancel()
 
 
