@@ -10,12 +10,14 @@ import re
 import struct
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from relive.checkpoint.page_runs import Span
 
 __all__ = [
     "CopiedRun",
     "FullCommitNeeded",
+    "GhostFacts",
     "MicroRecord",
     "NotNow",
     "RecordedConnection",
@@ -48,6 +50,7 @@ _CLOCK_NUMBERS = struct.Struct("=4q")
 _PAGE = 4096
 _UNREAD = 1 << 32
 _O_CLOEXEC = 0o2000000
+_FIRST_THREAD = re.compile(r"thread (\d+) NSpid:.*?(\d+)$")
 _WATCHED = re.compile(
     r"tfd: *(\d+) events: *([0-9a-f]+) data: *([0-9a-f]+) +pos:(-?\d+) ino:([0-9a-f]+) sdev:([0-9a-f]+)\|"
 )
@@ -173,11 +176,21 @@ class RecordedStream:
     sent: bytes = field(default=b"", kw_only=True)
 
 
+class GhostFacts(NamedTuple):
+    """A regular file without a name; times in (seconds, nanoseconds)."""
+
+    uid: int
+    gid: int
+    accessed: tuple[int, int]
+    modified: tuple[int, int]
+
+
 @dataclass(slots=True)
 class Seen:
     """A process as it is seen from outside, and by a round trip through it.
 
     Attributes:
+        pid: its number; inside: that in its own namespace.
         lines: compared word for word with another look.
         positions: descriptor of a regular file to (position, size).
         mappings: by address.
@@ -186,8 +199,11 @@ class Seen:
         connections: descriptors of TCP connections; they are not among ``lines``.
         watched: by descriptor of an epoll instance, what that watches; not among ``lines`` either.
         streams: the words of "=stream" lines.
+        ghosts: descriptors of regular files without a name.
     """
 
+    pid: int = 0
+    inside: int = 0
     lines: list[str] = field(default_factory=list)
     positions: dict[int, tuple[int, int]] = field(default_factory=dict)
     mappings: list[RecordedMapping] = field(default_factory=list)
@@ -196,6 +212,7 @@ class Seen:
     connections: list[RecordedConnection] = field(default_factory=list)
     watched: dict[int, frozenset[WatchedDescriptor]] = field(default_factory=dict)
     streams: list[list[int]] = field(default_factory=list)
+    ghosts: dict[int, GhostFacts] = field(default_factory=dict)
 
     def read(self, text: str) -> None:
         """Take in a section of lines."""
@@ -214,12 +231,17 @@ class Seen:
                 self.connections.append(RecordedConnection.parse(line))
             elif line.startswith("=stream "):
                 self.streams.append([int(word) for word in line.split()[1:]])
+            elif line.startswith("=ghost "):
+                number, *facts = (int(word) for word in line.split()[1:])
+                self.ghosts[number] = GhostFacts(facts[0], facts[1], (facts[2], facts[3]), (facts[4], facts[5]))
             elif line.startswith("?"):
                 self.hidden.append(line[1:])
             elif line.startswith("fd ") and "tfd:" in line:
                 self._read_watched(line)
             else:
                 self.lines.append(line)
+                if not self.pid and (first := _FIRST_THREAD.match(line)):
+                    self.pid, self.inside = int(first[1]), int(first[2])
 
     def _read_watched(self, line: str) -> None:
         found = [
