@@ -219,7 +219,7 @@ def _identities(root: int) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     for pid in procfs.tree_of(root):
         facts = procfs.read_stat(pid)
-        if facts is None:
-            raise FullCommitNeeded("one of its processes has ended" if found else "it has ended")
+        if facts is None or facts.state == "Z":
+            raise FullCommitNeeded("one of its processes has ended")
         found.append((pid, facts.start_ticks))
     return found
