@@ -38,6 +38,7 @@
 #include "micro/memory.h"
 #include "micro/record.h"
 #include "micro/round_trip.h"
+#include "micro/shared.h"
 #include "micro/stopping.h"
 #include "micro/text.h"
 #include "micro/tree.h"
@@ -190,7 +191,7 @@ static bool commit(const char *path)
 	begin_meetings();
 	well = stop_and_look(&began, &paused);
 	if (well) {
-		well = say_kin() && make_round_trips() && copy_late();
+		well = say_kin() && copy_shared() && make_round_trips() && copy_late();
 		clocks[0] = clock_ns(CLOCK_REALTIME);
 		clocks[1] = clock_ns(CLOCK_MONOTONIC);
 		clocks[2] = clock_ns(CLOCK_BOOTTIME);

@@ -21,6 +21,7 @@
 
 enum {
 	HELD_MOST = 1024,
+	SHARED_MOST = 256,
 	STEPS_MOST = 256, /* meetings of one commit */
 	LOOKS_EACH_MS = 2, /* whether all live */
 	ANSWERS_WITHIN_MS = 25000,
@@ -40,6 +41,8 @@ struct member {
 	char reason[256];
 	int held_count;
 	struct held held[HELD_MOST];
+	int shared_count;
+	uint64_t shared[SHARED_MOST];
 };
 
 struct tree {
@@ -271,6 +274,32 @@ bool note_held(int number, const struct stat *facts, int same, bool is_connectio
 	if (me->held_count == HELD_MOST)
 		return refuse("it has too many descriptors");
 	me->held[me->held_count++] = (struct held){ facts->st_dev, facts->st_ino, number, is_connection };
+	return true;
+}
+
+void forget_shared(void)
+{
+	if (tree)
+		tree->members[own].shared_count = 0;
+}
+
+bool note_shared(uint64_t inode)
+{
+	struct member *me = tree ? &tree->members[own] : NULL;
+
+	if (me && me->shared_count == SHARED_MOST)
+		return refuse("it shares memory in too many pieces");
+	if (me)
+		me->shared[me->shared_count++] = inode;
+	return true;
+}
+
+bool is_first_with(uint64_t inode)
+{
+	for (int i = 0; i < own; i++)
+		for (int k = 0; k < tree->members[i].shared_count; k++)
+			if (tree->members[i].shared[k] == inode)
+				return false;
 	return true;
 }
 

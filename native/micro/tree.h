@@ -6,6 +6,7 @@
  * what they hold; the leader ends then, and whoever started it learns it by that. With one process there is nobody to meet. */
 #pragma once
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/stat.h>
 
 enum vote { AS_BASE = 1, DIFFERS, DIFFERS_FOR_GOOD, REFUSED }; /* the greatest of all counts */
@@ -32,6 +33,11 @@ enum vote meet(enum vote mine, int within);
 /* Notes a descriptor of the process (`same`: an earlier one that is the same open file, or -1); the first look forgets what was noted. */
 void forget_held(void);
 bool note_held(int number, const struct stat *facts, int same, bool is_connection);
+
+/* The same of memory that the process shares, by its inode; whether no tracker before this one has noted it. */
+void forget_shared(void);
+bool note_shared(uint64_t inode);
+bool is_first_with(uint64_t inode);
 
 /* All have met since they looked: says which descriptors are one open file with one of another process. False: refused. */
 bool say_kin(void);

@@ -137,11 +137,13 @@ class Taking:
             self.write_out(taken.held, taken.staging.images)
         if self.micro.reason is None and not self.waits:
             self.note(pid)
-        committed = {one: pages_of(taken.staging.images, one) for one in self.frozen if self.frozen[one]}
+        self.check(taken.staging.images)
         taken.discard()
-        for one, pages in committed.items():
-            assert not differences(pages, self.frozen[one])
         return self.micro.reason is None
+
+    def check(self, images: Path) -> None:
+        for pid, frozen in self.frozen.items():
+            assert not frozen or not differences(pages_of(images, pid), frozen)
 
     def write_out(self, held: HeldImages, images: Path) -> None:
         for name, small in held.small.items():

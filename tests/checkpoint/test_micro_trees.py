@@ -11,14 +11,46 @@ from pathlib import Path
 import pytest
 
 from relive.checkpoint.micro_tracker import MicroTracker
+from relive.images.pagemap import read_pagemap
 from relive.kernel import procfs
 
-from .test_micro_commits import PROGRAMS, TRIES, Taking, Told
+from .test_micro_commits import PROGRAMS, Taking, Told
+
+PAGE = 4096
+
+
+class TakingTrees(Taking):
+    """Compares what the processes share, too; ``shared``: by inode."""
+
+    shared: dict[int, bytes]
+
+    def note(self, root: int) -> None:
+        super().note(root)
+        self.shared = {}
+        for pid in procfs.tree_of(root):
+            for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+                if "rw-s" in line and "/dev/zero" in line:
+                    span, _, _, _, inode, *_ = line.split()
+                    span = "-".join(word.lstrip("0") for word in span.split("-"))
+                    self.shared[int(inode)] = Path(f"/proc/{pid}/map_files/{span}").read_bytes()
+
+    def check(self, images: Path) -> None:
+        super().check(images)
+        assert len(self.shared) == 1
+        for inode, frozen in self.shared.items():
+            name = f"pagemap-shmem-{inode}.img"
+            number, runs = read_pagemap(name, (images / name).read_bytes())
+            pages, committed, at = (images / f"pages-{number}.img").read_bytes(), bytearray(len(frozen)), 0
+            for first, count in runs:
+                committed[first * PAGE : (first + count) * PAGE] = pages[at : at + count * PAGE]
+                at += count * PAGE
+            assert at == len(pages)
+            assert committed == frozen
 
 
 @pytest.fixture
 def taking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Taking]:
-    found = Taking(tmp_path / "home", monkeypatch)
+    found = TakingTrees(tmp_path / "home", monkeypatch)
     yield found
     found.close()
 

@@ -1,11 +1,12 @@
 """A parent with two workers, which do what they are told by lines on standard input. For tests of commits of trees.
 
-They share a socket, an open file without a name and one with a name, whose position is theirs in common. Each word is done by both
+They share a socket, memory, an open file without a name and one with a name, whose position is theirs in common. Each word is done by both
 workers, then by the parent, which says how often all have counted together.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
 import socket
 import sys
@@ -18,6 +19,7 @@ listener = socket.create_server(("127.0.0.1", 0))
 beating = tempfile.TemporaryFile(buffering=0)
 log = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600)
 held = bytearray(PAGES * PAGE)
+shared = mmap.mmap(-1, PAGES * PAGE)
 kept: list[object] = []
 counted = 0
 
@@ -28,6 +30,7 @@ def count(name: int) -> None:
     counted += 1
     held[(counted * 7 + name) % PAGES * PAGE] = counted % 256
     kept.append(bytes([counted % 256]) * (PAGE * name))
+    shared[(counted * 3 + name) % PAGES * PAGE + name] = counted % 256
     os.write(log, b"%d\n" % name)
     os.utime(beating.fileno(), (counted, counted))
 

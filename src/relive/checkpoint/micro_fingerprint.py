@@ -59,6 +59,8 @@ def check_trackable(seen: Seen, members: Collection[int] = ()) -> None:
     for mapping in seen.mappings:
         # What is shared with a file belongs to the file, in a full commit too. A memfd that is neither open (see above) nor mapped
         # shared cannot be written by the process.
+        if mapping.is_shared_memory:
+            continue
         is_of_a_file = mapping.name.startswith("/") and not mapping.name.endswith(" (deleted)")
         if mapping.name.startswith(_NOT_FOLLOWED) or ("s" in mapping.rights and not is_of_a_file):
             raise FullCommitNeeded(f"it has shared or special memory: {mapping.line}")

@@ -20,6 +20,7 @@ from relive.checkpoint.micro_fingerprint import pipe_contents
 from relive.checkpoint.micro_ghosts import BaseGhosts
 from relive.checkpoint.micro_process import BaseProcess, MicroProcess
 from relive.checkpoint.micro_record import FullCommitNeeded, GhostFacts, MicroRecord, Seen
+from relive.checkpoint.micro_shared import BaseShared
 from relive.images import criu_images_pb2 as pb
 from relive.images.image_file import (
     decode,
@@ -103,7 +104,8 @@ class MicroBase:
             BaseProcess(images, self._small, tree[one.inside], one, members, pool) for one in seen
         ]
         self._refuse_shared()
-        known = {one.pages_name for one in self._processes}
+        self._shared = BaseShared(self._small, seen, pool)
+        known = {one.pages_name for one in self._processes} | self._shared.pages_names
         # Of memory files that cannot change (``check_trackable``).
         self._others = {
             path.name: _pooled(pool, path, np.arange(path.stat().st_size // _PAGE))
@@ -129,7 +131,9 @@ class MicroBase:
         ids = [one.ids for one in self._processes]
         for kind in ("vm_id", "files_id", "sighand_id"):
             if len({getattr(one, kind) for one in ids}) != len(ids):
-                raise FullCommitNeeded("two of its processes share memory, descriptors or signal actions as threads do")
+                raise FullCommitNeeded(
+                    "two of its processes share memory, descriptors or signal actions as threads do"
+                )
 
     def decide(self, records: Sequence[MicroRecord], root: Path) -> MicroCommit:
         """See whether a commit can be made of records.
@@ -148,6 +152,7 @@ class MicroBase:
             for process, one in zip(self._processes, seen, strict=True)
             for number, place in one.positions.items()
         }
+        self._shared.check(records)
         files = self._placed_files(positions)
         _check_sizes(files, positions.keys(), root)
         connections = self._connections.follow(records, files)
@@ -183,8 +188,9 @@ class MicroBase:
             OSError: the disk is full; this is then of no use any more.
         """
         small = {name: data for name, data in self._small.items() if not name.startswith(_STREAMS)}
-        small |= files.small | commit.ghosts
-        pages = dict(self._others)
+        shared, pages = self._shared.images_of([one.record for one in commit.processes])
+        small |= files.small | commit.ghosts | shared
+        pages |= self._others
         for process, one in zip(self._processes, commit.processes, strict=True):
             small |= process.small_of(one)
             pages[process.pages_name] = process.take_pages(one)

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from google.protobuf.message import Message
 
 from relive.checkpoint.micro_fingerprint import check_hidden, check_same, check_trackable, new_mappings
+from relive.checkpoint.micro_pages import (
+    PAGE,
+    PRESENT,
+    Numbers,
+    page_numbers,
+    pagemap_like,
+    pages_by_address,
+    pages_within,
+)
 from relive.checkpoint.micro_record import FullCommitNeeded, MicroRecord, RecordedThread, Seen
 from relive.checkpoint.page_files import lazy_spans
 from relive.checkpoint.page_runs import Span
@@ -23,9 +30,7 @@ from relive.store.pages.page_pool import PagePool, PooledPages
 
 __all__ = ["BaseProcess", "MicroProcess"]
 
-_PAGE = 4096
-_ENTRY_MOST = 256  # [pages] as CRIU's own
-_PRESENT, _LAZY = 4, 2
+_LAZY = 2
 _RESTARTED, _RESTART_BLOCK = (-512, -513, -514), -516
 _EINTR = -4
 _TILES = 3 << 17  # AMX, which CRIU does not save
@@ -33,8 +38,6 @@ _REGISTERS = (  # of user_regs_struct, by the names of CRIU's image
     "r15 r14 r13 r12 bp bx r11 r10 r9 r8 ax cx dx si di orig_ax ip cs flags sp ss fs_base gs_base ds es fs gs"
 ).split()
 _FX = struct.Struct("<HHHHQQII")
-
-Numbers = npt.NDArray[np.int64]
 
 
 class _Pages(NamedTuple):
@@ -103,9 +106,9 @@ class BaseProcess:
         number, runs = read_pagemap(name, small[name])
         self.pages_name = f"pages-{number}.img"
         self._pool = pool
-        numbers, places = _by_address(runs)
+        numbers, places = pages_by_address(runs)
         with (images / self.pages_name).open("rb") as file:
-            self._held = _Pages(numbers, pool.hold(pool.add(file.fileno(), places * _PAGE)))
+            self._held = _Pages(numbers, pool.hold(pool.add(file.fileno(), places * PAGE)))
         new_mappings(seen, seen, self._memory.vmas)  # each must be found in CRIU's images
 
     @property
@@ -144,10 +147,8 @@ class BaseProcess:
             raise FullCommitNeeded("its threads have changed")
         if any(struct.unpack_from("<Q", one.xstate, 512)[0] & _TILES for one in record.threads):
             raise FullCommitNeeded("a thread uses AMX")
-        special = [
-            (one.start // _PAGE, one.end // _PAGE) for one in seen.mappings if one.name.startswith("[v")
-        ]
-        private = [(one.start // _PAGE, one.end // _PAGE) for one in seen.mappings if "p" in one.rights]
+        special = [(one.start // PAGE, one.end // PAGE) for one in seen.mappings if one.name.startswith("[v")]
+        private = [(one.start // PAGE, one.end // PAGE) for one in seen.mappings if "p" in one.rights]
         pages, slots, offsets = self._find_pages(record, special, private)
         cores = {one.tid: _core_of(self._cores[one.tid], one, record.xsave) for one in record.threads}
         return MicroProcess(record, pages, slots, offsets, mappings, end_of_heap, cores)
@@ -156,9 +157,9 @@ class BaseProcess:
         self, record: MicroRecord, special: Sequence[Span], private: Sequence[Span]
     ) -> tuple[Numbers, Numbers, Numbers]:
         """The pages of the commit, of each the slot and the offset (``MicroCommit``); the kernel's own are those of the base."""
-        present = _numbers(record.present)
-        present = present[_within(present, private) & ~_within(present, special)]
-        kept = self._held.numbers[_within(self._held.numbers, special)]
+        present = page_numbers(record.present)
+        present = present[pages_within(present, private) & ~pages_within(present, special)]
+        kept = self._held.numbers[pages_within(self._held.numbers, special)]
         pages = np.union1d(present, kept)
         slots = np.full(len(pages), -1, np.int64)
         offsets = np.full(len(pages), -1, np.int64)
@@ -172,11 +173,11 @@ class BaseProcess:
             if run.offset is None:
                 offsets[first:end] = -1
             else:
-                offsets[first:end] = (pages[first:end] - run.first) * _PAGE + run.offset
+                offsets[first:end] = (pages[first:end] - run.first) * PAGE + run.offset
         missing = pages[(slots < 0) & (offsets < 0)]
         if len(missing):
             raise FullCommitNeeded(
-                f"there is no copy of {len(missing)} pages, the first at {int(missing[0]) * _PAGE:x}"
+                f"there is no copy of {len(missing)} pages, the first at {int(missing[0]) * PAGE:x}"
             )
         return pages, slots, offsets
 
@@ -211,54 +212,9 @@ class BaseProcess:
         return image_like(self._small[name], entries)
 
     def _pagemap_of(self, commit: MicroProcess) -> bytes:
-        lazy = _within(commit.pages, lazy_spans(commit.mappings))
-        flags = np.where(lazy, _PRESENT | _LAZY, _PRESENT)
-        head_body, *_ = messages(self._pagemap, self._small[self._pagemap])
-        entries = [
-            pb.PagemapEntry(
-                vaddr=int(commit.pages[first]) * _PAGE,
-                compat_nr_pages=0,
-                in_parent=False,
-                flags=int(flags[first]),
-                nr_pages=end - first,
-            )
-            for first, end in _runs(commit.pages, flags)
-        ]
-        return self._like(self._pagemap, [decode(self._pagemap, head_body, pb.PagemapHead), *entries])
-
-
-def _by_address(runs: Iterable[tuple[int, int]]) -> tuple[Numbers, Numbers]:
-    numbers = _numbers((first, first + count) for first, count in runs)
-    order = np.argsort(numbers, kind="stable")
-    return numbers[order], order.astype(np.int64)
-
-
-def _numbers(spans: Iterable[Span]) -> Numbers:
-    parts = [np.arange(first, end, dtype=np.int64) for first, end in spans]
-    return np.concatenate(parts) if parts else np.empty(0, np.int64)
-
-
-def _within(pages: Numbers, spans: Sequence[Span]) -> npt.NDArray[np.bool_]:
-    """Of each page whether it is in one of the spans, which do not overlap and are in ascending order."""
-    if not spans:
-        return np.zeros(len(pages), np.bool_)
-    bounds = np.array(spans, np.int64)
-    at = np.searchsorted(bounds[:, 0], pages, side="right") - 1
-    inside: npt.NDArray[np.bool_] = (at >= 0) & (pages < bounds[at.clip(min=0), 1])
-    return inside
-
-
-def _runs(pages: Numbers, flags: Numbers) -> list[tuple[int, int]]:
-    """Indices of runs of pages that follow each other, are alike, and are not longer than CRIU's."""
-    if not len(pages):
-        return []
-    breaks = np.flatnonzero((np.diff(pages) != 1) | (np.diff(flags) != 0)) + 1
-    bounds = [0, *breaks.tolist(), len(pages)]
-    return [
-        (begin, min(begin + _ENTRY_MOST, end))
-        for first, end in pairwise(bounds)
-        for begin in range(first, end, _ENTRY_MOST)
-    ]
+        lazy = pages_within(commit.pages, lazy_spans(commit.mappings))
+        flags = np.where(lazy, PRESENT | _LAZY, PRESENT)
+        return pagemap_like(self._pagemap, self._small[self._pagemap], commit.pages, flags)
 
 
 def _core_of(base: pb.CoreEntry, thread: RecordedThread, offsets: Sequence[tuple[int, int]]) -> pb.CoreEntry:
