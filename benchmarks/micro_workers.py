@@ -2,9 +2,9 @@
 
     python benchmarks/micro_workers.py [--workers 2 --workers 4] [--commits 60] [--rounds 1] [--json]
 
-Two capsules run one WSGI application each, one with micro-commits. For each pair both answer some requests, then each is committed, in
-turns. *pause*: as the commit says it, of the process that stood still the longest; *durable*: until the commit was safely on disk. Full
-commits that had to be taken instead are counted, and are among the numbers.
+Two capsules run one WSGI application each, one with micro-commits. For each pair both answer some requests, then each is
+committed, in turns. *pause*: as the commit says it, of the process that stood still the longest; *durable*: until the commit was
+safely on disk. Full commits that had to be taken instead are counted, and are among the numbers.
 """
 
 from __future__ import annotations

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -98,13 +101,13 @@ def test_whoever_dies_amid_a_commit_the_tree_goes_on(
     before = int(tree.ask("count"))
     go = MicroTracker.go
 
-    def kill(tracker: MicroTracker) -> None:
+    def kill_and_go(tracker: MicroTracker) -> None:
         others = procfs.children_of(tracker.pid)
         worker = procfs.children_of(tree.pid)[0]
         os.kill({"leader": tracker.pid, "tracker": others[0], "worker": worker}[victim], signal.SIGKILL)
         go(tracker)
 
-    monkeypatch.setattr(MicroTracker, "go", kill)
+    monkeypatch.setattr(MicroTracker, "go", kill_and_go)
     assert not taking.commit(tree.pid)
     if victim == "worker":
         assert int(tree.ask("reap")) == 4  # of the two that are left
@@ -112,3 +115,28 @@ def test_whoever_dies_amid_a_commit_the_tree_goes_on(
         assert int(tree.ask("count")) == before + 3
     monkeypatch.setattr(MicroTracker, "go", go)
     taking.follow(tree, "count")
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(300, 320))
+def test_nothing_is_lost_whichever_tracker_dies_whenever(tree: Told, taking: Taking, seed: int) -> None:
+    """``pytest -m soak tests/checkpoint/test_micro_trees.py``: 1,000 kills at any moment of a commit."""
+    chance = random.Random(seed)
+    counted = 0
+    for number in range(100):
+        tracker = taking.micro._tracker
+        if number % 2 and tracker is not None:
+            victim = chance.choice([tracker.pid, *procfs.children_of(tracker.pid)])
+            threading.Timer(chance.choice([0.001, 0.01, 0.1]) * chance.random(), kill, [victim]).start()
+        taking.micro._refusals = 0
+        taking.commit(tree.pid)
+        counted += 3
+        assert int(tree.ask("count")) == counted
+
+
+def kill(pid: int) -> None:
+    """A tracker, which may have ended meanwhile."""
+    with contextlib.suppress(OSError):
+        if Path(f"/proc/{pid}/comm").read_text() == "relive-micro\n":
+            os.kill(pid, signal.SIGKILL)

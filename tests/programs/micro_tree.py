@@ -1,7 +1,7 @@
 """A parent with two workers, which do what they are told by lines on standard input. For tests of commits of trees.
 
-They share a socket, memory, an open file without a name and one with a name, whose position is theirs in common. Each word is done by both
-workers, then by the parent, which says how often all have counted together.
+They share a socket, memory, an open file without a name and one with a name, whose position is theirs in common. Each word is
+done by both workers, then by the parent, which says how often all have counted together.
 """
 
 from __future__ import annotations
@@ -12,27 +12,29 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 PAGE, PAGES = 4096, 200
 
 listener = socket.create_server(("127.0.0.1", 0))
-beating = tempfile.TemporaryFile(buffering=0)
+beating, _name = tempfile.mkstemp()
+Path(_name).unlink()
 log = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600)
 held = bytearray(PAGES * PAGE)
 shared = mmap.mmap(-1, PAGES * PAGE)
 kept: list[object] = []
-counted = 0
+counts = [0]
 
 
 def count(name: int) -> None:
     """Changes memory, also the heap, and what is shared."""
-    global counted
-    counted += 1
+    counts[0] += 1
+    counted = counts[0]
     held[(counted * 7 + name) % PAGES * PAGE] = counted % 256
     kept.append(bytes([counted % 256]) * (PAGE * name))
     shared[(counted * 3 + name) % PAGES * PAGE + name] = counted % 256
     os.write(log, b"%d\n" % name)
-    os.utime(beating.fileno(), (counted, counted))
+    os.utime(beating, (counted, counted))
 
 
 def fork(name: int) -> None:
@@ -77,7 +79,7 @@ WORDS: dict[str, Callable[[int], None]] = {
 def work(name: int, mine: socket.socket) -> None:
     while word := mine.recv(100):
         WORDS[word.decode()](name)
-        mine.send(b"%d" % counted)
+        mine.send(b"%d" % counts[0])
 
 
 def main() -> None:
@@ -106,7 +108,7 @@ def main() -> None:
         if word == "end":
             os.wait()
         WORDS[word](0)
-        print(total + counted, flush=True)
+        print(total + counts[0], flush=True)
 
 
 main()

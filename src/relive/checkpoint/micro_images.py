@@ -1,7 +1,8 @@
 """CRIU's images of a tree of processes at a later moment, made of those of its base and of what has been copied since.
 
-What is written anew: registers and masks of threads, mappings and memory (``micro_process``), positions and sizes of open files, times
-of files without a name, connections, and the clocks. All else is as in the base; ``micro_fingerprint`` has seen to it that it is the same.
+What is written anew: registers and masks of threads, mappings and memory (``micro_process``), shared memory, positions and sizes
+of open files, times of files without a name, connections, and the clocks. All else is as in the base; ``micro_fingerprint`` has
+seen to it that it is the same.
 """
 
 from __future__ import annotations
