@@ -259,7 +259,6 @@ def test_a_byte_that_stays_in_a_pipe_is_none_that_is_under_way(told: Told, takin
 @pytest.mark.parametrize(
     ("before", "word", "reason"),
     [
-        ("nothing", "fork", "its processes are others"),
         ("nothing", "execute", ""),
         ("nothing", "thread", "something has changed"),
         ("nothing", "not to children", "advice"),
