@@ -262,7 +262,7 @@ def test_a_byte_that_stays_in_a_pipe_is_none_that_is_under_way(told: Told, takin
         ("nothing", "execute", ""),
         ("nothing", "thread", "something has changed"),
         ("nothing", "not to children", "advice"),
-        ("nothing", "shared", "shared or special memory"),
+        ("nothing", "shared", "a mapping is new"),
         ("nothing", "memory file", "something has changed"),
         ("nothing", "descriptor", "something has changed"),
         ("nothing", "replace descriptor", "something has changed"),
