@@ -1,8 +1,9 @@
 /* relive-micro: takes what has changed of a running process, again and again, for commits on top of one that CRIU made.
  *
- *   relive-micro FILTERS PID      (FILTERS: as of relive-tracker)
+ *   relive-micro FILTERS PID...   (FILTERS: as of relive-tracker)
  *
- * One process is tracked by one of these (tracker/userfault.h says how) until standard input closes. It says "tracked", or
+ * One process is tracked by one of these (tracker/userfault.h says how) until standard input closes; with more than one PID, those of a
+ * tree with its root first, there is one for each, and the first speaks for all (micro/tree.h). It says "tracked", or
  * "skipped REASON" and ends. Then, by lines on standard input, each with one line as its answer:
  *
  *   base            what is written from now on is noted anew: a commit of all of it follows        -> "ok"
@@ -17,6 +18,9 @@
  *                   "drop" has it run on only                                                       -> "dropped"
  *                   Where all is as expected it goes on without being told, and says "done" or "failed" at once.
  *   Instead of "stopped" comes "refused REASON"; the process runs on then.
+ *
+ * In a tree nobody is stopped before all can be, and 3 and 4 begin when all stand still; none runs on before all are taken. The others write
+ * FILE.1, FILE.2 and so on.
  *
  * FILE is a sequence of sections (micro/record.h).
  *
@@ -34,8 +38,10 @@
 #include "micro/memory.h"
 #include "micro/record.h"
 #include "micro/round_trip.h"
+#include "micro/shared.h"
 #include "micro/stopping.h"
 #include "micro/text.h"
+#include "micro/tree.h"
 #include "tracker/userfault.h"
 
 #include <errno.h>
@@ -50,6 +56,7 @@
 #include <time.h>
 
 enum {
+	MEET_WITHIN_MS = 3 * GIVE_UP_MS / 2, /* the last one gives up before, and says so */
 	GO_WITHIN_MS = 30000, /* whoever asked sees to it that it is sooner, as for CRIU (native/watchdog.c) */
 	LOOKS_MORE = 4,
 	SETTLES_NS = 500000, /* and twice as long each time */
@@ -99,50 +106,46 @@ static bool hear(char *line, size_t room, int within)
 	return false;
 }
 
-static void tell(const char *what)
-{
-	puts(what);
-	fflush(stdout);
-}
-
-static void tell_why(const char *what, const char *reason)
-{
-	printf("%s %s\n", what, reason);
-	fflush(stdout);
-}
-
 /* A look while somebody else holds all threads. */
 static void look_only(const char *path)
 {
-	bool well = find_threads() && read_mappings() && look();
-
-	keep_as_base();
-	if (!well || !look_afterwards())
-		tell_why("failed", refusal);
-	else if (!write_look(path))
-		tell_why("failed", strerror(errno));
-	else
-		tell("ok");
-}
-
-/* Whoever asked looks at files meanwhile, unless they are known to be as it has seen them. NULL: it is gone, or too slow. */
-static const char *wait_for_go(void)
-{
-	static char said[16];
-
-	if (is_as_expected())
-		return "go";
-	tell("stopped");
-	return hear(said, sizeof said, GO_WITHIN_MS) ? said : NULL;
-}
-
-static bool commit(const char *path)
-{
-	int64_t clocks[4], began, paused = 0;
-	const char *said;
 	bool well;
 
-	well = read_mappings() && copy_ahead();
+	begin_meetings();
+	well = find_threads() && read_mappings() && look();
+	keep_as_base();
+	well = meet(well ? AS_BASE : REFUSED, MEET_WITHIN_MS) != REFUSED && say_kin();
+	if (!well || !look_afterwards())
+		answer("failed %s", refusal);
+	else if (!write_look(path))
+		answer("failed %s", strerror(errno));
+	else
+		answer("ok");
+}
+
+/* Whoever asked looks at files meanwhile, unless they are known to be as it has seen them. What it says then counts for all. */
+static enum vote wait_for_go(void)
+{
+	static char said[16];
+	enum vote own = AS_BASE;
+
+	if (is_leader() && !is_as_expected()) {
+		puts("stopped");
+		fflush(stdout);
+		if (!hear(said, sizeof said, GO_WITHIN_MS))
+			own = REFUSED; /* it is gone, or too slow */
+		else if (!strcmp(said, "drop"))
+			own = DIFFERS;
+	}
+	return meet(own, GO_WITHIN_MS + MEET_WITHIN_MS);
+}
+
+/* All stand still, and have been looked at; *paused: how long in vain. False: refused, and they are to be let go. */
+static bool stop_and_look(int64_t *began, int64_t *paused)
+{
+	bool well = read_mappings() && copy_ahead();
+	enum vote vote;
+
 	for (int tries = 0;; tries++) {
 		well = well && find_threads();
 		if (well) {
@@ -150,40 +153,65 @@ static bool commit(const char *path)
 			rehearse();
 		}
 		well = well && seize_all(); /* only now: a thread that is seized and gets a signal stands still until it is heard */
-		began = clock_ns(CLOCK_MONOTONIC);
-		well = well && stop_all() && look();
-		if (!well || is_as_base() || tries == LOOKS_MORE || paused + clock_ns(CLOCK_MONOTONIC) - began > LOOKED_MOST_NS)
-			break;
+		if (meet(well ? AS_BASE : REFUSED, MEET_WITHIN_MS) == REFUSED)
+			return false;
+		*began = clock_ns(CLOCK_MONOTONIC);
+		well = stop_all();
+		if (meet(well ? AS_BASE : REFUSED, MEET_WITHIN_MS) == REFUSED)
+			return false;
+		vote = !look() ? REFUSED : is_as_base() ? AS_BASE : DIFFERS;
+		if (vote == DIFFERS && (tries == LOOKS_MORE || *paused + clock_ns(CLOCK_MONOTONIC) - *began > LOOKED_MOST_NS))
+			vote = DIFFERS_FOR_GOOD;
+		vote = meet(vote, MEET_WITHIN_MS);
+		if (vote != DIFFERS)
+			return vote != REFUSED;
 		let_go();
-		paused += clock_ns(CLOCK_MONOTONIC) - began;
+		*paused += clock_ns(CLOCK_MONOTONIC) - *began;
 		nanosleep(&(struct timespec){ 0, SETTLES_NS << tries }, NULL);
 		well = copy_more_ahead();
 	}
-	well = well && make_round_trips() && copy_late();
+}
+
+static void write_and_answer(const char *path, const int64_t clocks[4])
+{
+	if (!look_afterwards())
+		answer("failed %s", refusal);
+	else if (!write_commit(path, clocks))
+		answer("failed %s", strerror(errno));
+	else
+		answer("done %" PRId64, clocks[3]);
+}
+
+static bool commit(const char *path)
+{
+	int64_t clocks[4], began, paused = 0;
+	enum vote said;
+	bool well;
+
+	begin_meetings();
+	well = stop_and_look(&began, &paused);
+	if (well) {
+		well = say_kin() && copy_shared() && make_round_trips() && copy_late();
+		clocks[0] = clock_ns(CLOCK_REALTIME);
+		clocks[1] = clock_ns(CLOCK_MONOTONIC);
+		clocks[2] = clock_ns(CLOCK_BOOTTIME);
+		well = meet(well ? AS_BASE : REFUSED, MEET_WITHIN_MS) != REFUSED;
+	}
 	if (!well) {
 		let_go();
 		forget_expected();
-		tell_why("refused", refusal);
+		answer("refused %s", refusal);
 		return true;
 	}
-	clocks[0] = clock_ns(CLOCK_REALTIME);
-	clocks[1] = clock_ns(CLOCK_MONOTONIC);
-	clocks[2] = clock_ns(CLOCK_BOOTTIME);
 	said = wait_for_go();
 	let_go();
 	clocks[3] = paused + clock_ns(CLOCK_MONOTONIC) - began;
-	if (!said)
+	if (said == REFUSED)
 		return false; /* nothing that comes now would be what was asked for */
-	if (!strcmp(said, "drop")) {
-		tell("dropped");
-	} else if (!look_afterwards()) {
-		tell_why("failed", refusal);
-	} else if (!write_commit(path, clocks)) {
-		tell_why("failed", strerror(errno));
-	} else {
-		printf("done %" PRId64 "\n", clocks[3]);
-		fflush(stdout);
-	}
+	if (said == DIFFERS)
+		answer("dropped");
+	else
+		write_and_answer(path, clocks);
 	forget_copies();
 	forget_expected();
 	return true;
@@ -212,38 +240,49 @@ static const char *begin_tracking(long filters)
 	return begin_base() ? NULL : refusal;
 }
 
+static bool obey(char *line)
+{
+	const bool is_of_one = !strncmp(line, "expect ", 7); /* the leader's */
+
+	if (!is_of_one)
+		pass_on(line);
+	if (!strcmp(line, "base"))
+		begin_base() ? answer("ok") : answer("failed %s", refusal);
+	else if (!strncmp(line, "look ", 5))
+		look_only(line + 5);
+	else if (is_of_one)
+		puts(read_expected(line + 7) ? "ok" : "failed what is expected cannot be read");
+	else if (!strncmp(line, "commit ", 7))
+		return commit(line + 7);
+	else
+		return false;
+	return fflush(stdout) == 0;
+}
+
 int main(int argc, char **argv)
 {
 	static char line[4200];
 	const char *reason;
-	bool goes = true;
 
-	if (argc != 3) {
-		fprintf(stderr, "usage: relive-micro FILTERS PID\n");
+	if (argc < 3) {
+		fprintf(stderr, "usage: relive-micro FILTERS PID...\n");
 		return 2;
 	}
 	signal(SIGPIPE, SIG_IGN);
 	with_files = true;
-	process.pid = atoi(argv[2]);
+	if (!begin_tree(argc - 2, argv + 2)) {
+		puts("skipped it has too many processes, or no tracker can be started for each");
+		return 0;
+	}
 	make_room();
 	reason = begin_tracking(atol(argv[1]));
 	if (reason) {
-		printf("skipped %s\n", reason);
+		answer("skipped %s", reason);
 		return 0;
 	}
 	enter_ipc();
-	tell("tracked");
-	while (goes && hear(line, sizeof line, -1)) {
-		if (!strcmp(line, "base"))
-			begin_base() ? tell("ok") : tell_why("failed", refusal);
-		else if (!strncmp(line, "look ", 5))
-			look_only(line + 5);
-		else if (!strncmp(line, "expect ", 7))
-			read_expected(line + 7) ? tell("ok") : tell_why("failed", "what is expected cannot be read");
-		else if (!strncmp(line, "commit ", 7))
-			goes = commit(line + 7);
-		else
-			goes = false;
-	}
+	answer("tracked");
+	while (hear(line, sizeof line, -1) && obey(line))
+		;
 	return 0;
 }

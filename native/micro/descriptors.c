@@ -9,6 +9,7 @@
 #include "connections.h"
 #include "socket_options.h"
 #include "text.h"
+#include "tree.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -97,7 +98,15 @@ static int first_of_same(const int *fds, const struct stat *facts, int which)
 	return -1;
 }
 
-static void say_descriptor(int number, const struct stat *facts, int same)
+/* A regular file without a name, whose times a program may use to say that it lives. */
+static void say_ghost(int number, const struct stat *facts)
+{
+	say("=ghost %d %u %u %lld %ld %lld %ld\n", number, facts->st_uid, facts->st_gid, (long long)facts->st_atim.tv_sec,
+	    facts->st_atim.tv_nsec, (long long)facts->st_mtim.tv_sec, facts->st_mtim.tv_nsec);
+}
+
+/* False: it cannot be noted for the other processes of a tree. */
+static bool say_descriptor(int number, const struct stat *facts, int same)
 {
 	static char info[1 << 16];
 	unsigned long long position = 0;
@@ -109,7 +118,7 @@ static void say_descriptor(int number, const struct stat *facts, int same)
 		info[0] = 0;
 	sscanf(info, "pos: %llu flags: %o", &position, &flags);
 	if (!is_rehearsed && S_ISSOCK(facts->st_mode) && say_connection(number, facts->st_ino, flags))
-		return;
+		return note_held(number, facts, -1, true);
 	say("fd %d mode %o device %llx inode %llu links %lu special %x:%x flags %o same %d goal %s\n", number, facts->st_mode,
 	    (unsigned long long)facts->st_dev, (unsigned long long)facts->st_ino,
 	    S_ISDIR(facts->st_mode) ? 0UL : (unsigned long)facts->st_nlink, major(facts->st_rdev), minor(facts->st_rdev), flags, same,
@@ -123,7 +132,9 @@ static void say_descriptor(int number, const struct stat *facts, int same)
 				*at = '|';
 		if (locks)
 			say("fd %d %s\n", number, locks);
-		return;
+		if (!facts->st_nlink)
+			say_ghost(number, facts);
+		return note_held(number, facts, same, false);
 	}
 	say("fd %d info ", number);
 	for (char *at = info; *at; at++)
@@ -131,7 +142,7 @@ static void say_descriptor(int number, const struct stat *facts, int same)
 	/* A duplicate would keep a connection open that is closed meanwhile. */
 	if (is_rehearsed) {
 		say("\n");
-		return;
+		return true;
 	}
 	if (S_ISSOCK(facts->st_mode) || S_ISFIFO(facts->st_mode) || !(facts->st_mode & S_IFMT)) {
 		int mine = (int)syscall(SYS_pidfd_getfd, process.handle, number, 0), waiting = -1;
@@ -153,6 +164,7 @@ static void say_descriptor(int number, const struct stat *facts, int same)
 		}
 	}
 	say("\n");
+	return note_held(number, facts, same, false);
 }
 
 static int by_number(const void *a, const void *b)
@@ -169,6 +181,7 @@ bool say_descriptors(void)
 	int count = 0;
 
 	forget_connections();
+	forget_held();
 	if (!all)
 		return refuse("its descriptors cannot be seen");
 	while ((entry = readdir(all)) && count < DESCRIPTORS_MOST)
@@ -181,7 +194,8 @@ bool say_descriptors(void)
 		if (stat(of_process("fd/%d", fds[i]), &facts[i]))
 			return refuse("descriptor %d cannot be seen", fds[i]);
 	for (int i = 0; i < count; i++)
-		say_descriptor(fds[i], &facts[i], first_of_same(fds, facts, i));
+		if (!say_descriptor(fds[i], &facts[i], first_of_same(fds, facts, i)))
+			return false;
 	return true;
 }
 

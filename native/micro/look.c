@@ -5,6 +5,7 @@
 #include "base.h"
 #include "descriptors.h"
 #include "mappings.h"
+#include "shared.h"
 #include "text.h"
 
 #include <dirent.h>
@@ -132,7 +133,7 @@ bool look(void)
 	say_link("cwd", of_process("cwd"));
 	say_link("root", of_process("root"));
 	say_file("timers", of_process("timers"));
-	if (!say_descriptors() || !see_mappings())
+	if (!say_descriptors() || !see_mappings() || !see_shared())
 		return false;
 	say_mappings();
 	return is_all_said();

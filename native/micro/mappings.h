@@ -15,6 +15,9 @@ bool see_mappings(void);
 /* Asks as that does, for nothing. */
 void rehearse_mappings(void);
 
+/* Of one of them: the inode of the memory that it shares and that is in no file with a name; 0: it does not. */
+uint64_t inode_of_shared(int number);
+
 /* Says each. */
 void say_mappings(void);
 

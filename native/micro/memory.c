@@ -6,6 +6,7 @@
 #include "look.h"
 #include "mappings.h"
 #include "scanning.h"
+#include "shared.h"
 #include "text.h"
 
 #include <linux/userfaultfd.h>
@@ -34,6 +35,7 @@ void make_room(void)
 	late.at = room_for_regions();
 	present.at = room_for_regions();
 	make_room_for_scans();
+	make_room_for_shared();
 }
 
 /* Copies the regions from one on, one after the other; those that cannot be read are marked, and have no pages. */

@@ -6,13 +6,14 @@
 #include "connections.h"
 #include "look.h"
 #include "memory.h"
+#include "shared.h"
 #include "text.h"
 
 #include <cpuid.h>
 #include <fcntl.h>
 #include <string.h>
 
-enum section { TEXT = 1, AFTERWARDS, THREAD, PRESENT, AHEAD_RUNS, AHEAD_PAGES, RUNS, PAGES, CLOCKS, XSAVE_OFFSETS, WAITING };
+enum section { TEXT = 1, AFTERWARDS, THREAD, PRESENT, AHEAD_RUNS, AHEAD_PAGES, RUNS, PAGES, CLOCKS, XSAVE_OFFSETS, WAITING, SHARED_RUNS, SHARED_PAGES };
 
 struct stopped_thread {
 	uint64_t tid, mask;
@@ -92,5 +93,7 @@ bool write_commit(const char *path, const int64_t clocks[4])
 			       write_section(fd, RUNS, late.at, late.count * sizeof *late.at) &&
 			       write_section(fd, PAGES, late.pages, late.size) &&
 			       write_section(fd, CLOCKS, clocks, 4 * sizeof *clocks) && write_offsets(fd) &&
-			       write_section(fd, WAITING, waiting.at, waiting.size));
+			       write_section(fd, WAITING, waiting.at, waiting.size) &&
+			       write_section(fd, SHARED_RUNS, shared.at, shared.count * sizeof *shared.at) &&
+			       write_section(fd, SHARED_PAGES, shared.pages, shared.size));
 }

@@ -160,7 +160,8 @@ static char *compared_lines(void)
 		next = line_behind(line);
 		if (is_first && memmem(line, (size_t)(next - line), "anon_inode:[eventpoll]", 22))
 			epoll = number;
-		if (!strncmp(line, "=map ", 5) || !strncmp(line, "=position ", 10) || *line == '?' || !strncmp(line, "children \n", 10))
+		if (!strncmp(line, "=map ", 5) || !strncmp(line, "=position ", 10) || !strncmp(line, "=ghost ", 7) ||
+		    *line == '?' || !strncmp(line, "children \n", 10))
 			continue;
 		if (number >= 0 && (is_extra_descriptor(number) || (number == epoll && !is_first && extra_descriptor_count)))
 			continue;

@@ -60,8 +60,8 @@ class Settings(BaseModel):
     )
     micro: bool = Field(
         False,
-        description="take commits of a single process on top of the one before: it stands still only while what has changed is "
-        "copied; a full commit is taken by itself wherever that could not be right",
+        description="take commits of a service, of one process or several, on top of the one before: it stands still only while "
+        "what has changed is copied; a full commit is taken by itself wherever that could not be right",
     )
     pause_limit: float = Field(
         1.0,

@@ -45,6 +45,7 @@ SMALLEST: dict[str, str] = {
     "lazy": "--rounds 1 --megabytes 20",
     "long_series": "--commits 3 --series fastapi",
     "micro": "--megabytes 14 --requests 4",
+    "micro_workers": "--workers 2 --commits 2",
     "memory": "--case many --services 1",
     "pause": "--rounds 1 --program python-12",
     "proxy": "--seconds 0.1 --rounds 1 --service raw",

@@ -44,10 +44,35 @@ def seen(*lines: str) -> Seen:
         INFO + "in=0 size=65536",
         "=map 1000-2000 rw-s 00000000 fe:00 7 /var/lib/ring",
         "=map 1000-2000 r--p 00000000 00:01 7 /memfd:code (deleted)",
+        "=map 1000-2000 rw-s 00000000 00:01 7 /dev/zero (deleted)",
     ],
 )
 def test_what_is_followed(line: str) -> None:
     check_trackable(seen(line))
+
+
+NAMELESS = descriptor(links="0", goal="/tmp/beat (deleted)")
+GHOST = "=ghost 3 0 0 10 5 20 6"
+
+
+def test_processes_of_the_same_tree_are_followed() -> None:
+    check_trackable(seen("children 17 18 "), {5, 17, 18})
+    with pytest.raises(FullCommitNeeded, match="not followed"):
+        check_trackable(seen("children 17 18 "), {5, 17})
+
+
+def test_a_file_without_a_name_is_followed_where_nothing_is_in_it() -> None:
+    found = seen(NAMELESS, "=position 3 0 0", GHOST)
+    check_trackable(found)
+    assert found.ghosts[3].modified == (20, 6)
+    for lines in ((NAMELESS, "=position 3 0 1", GHOST), (NAMELESS, "=position 3 0 0"), (NAMELESS, GHOST)):
+        with pytest.raises(FullCommitNeeded, match="without a name"):
+            check_trackable(seen(*lines))
+
+
+def test_the_first_thread_says_which_process_it_is() -> None:
+    found = seen("thread 50 Name:\tx", "thread 50 NSpid:\t50\t7", "thread 51 NSpid:\t51\t8")
+    assert (found.pid, found.inside) == (50, 7)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +96,6 @@ def test_what_is_followed(line: str) -> None:
         INFO + "name=01 peer=0100 family=1 in=4 out=0 ready=1",
         INFO + "hidden=1",
         INFO + "clockid: 1|ticks: 0|it_value: (3, 5)|it_interval: (0, 0)|",
-        "=map 1000-2000 rw-s 00000000 00:01 7 /dev/zero (deleted)",
         "=map 1000-2000 rw-s 00000000 00:01 7 /memfd:x (deleted)",
         "=map 1000-2000 rw-p 00000000 00:01 7 /anon_hugepage (deleted)",
     ],

@@ -47,6 +47,8 @@ WHOLE = b"".join(
         section(9, struct.pack("=4q", 1, 2, 3, 4)),
         section(10, struct.pack("=QQ", 576, 256) * 20),
         section(11, b"insou"),
+        section(12, region(0, 1, 9) + region(4, 5, 9)),
+        section(13, b"s" * 2 * PAGE),
     )
 )
 

@@ -39,7 +39,7 @@ def waits(tmp_path: Path) -> Iterator[Told]:
 
 def test_no_signal_is_lost_when_one_thread_does_not_stop(waits: Told, tmp_path: Path) -> None:
     """The others may stand right before a signal then, of which the tracker has heard nothing yet."""
-    tracker = MicroTracker(CriuTools(load_settings().tools_path), waits.pid, is_capsule=False)
+    tracker = MicroTracker(CriuTools(load_settings().tools_path), [waits.pid], is_capsule=False)
     threads = [int(one) for one in os.listdir(f"/proc/{waits.pid}/task") if int(one) != waits.pid]
     assert waits.ask("wait") == "waits"
     children = Path(f"/proc/{waits.pid}/task/{waits.pid}/children")
@@ -71,7 +71,7 @@ def test_no_signal_is_lost_when_one_thread_does_not_stop(waits: Told, tmp_path: 
 
 
 def test_it_waits_for_nobody_only_while_all_files_are_as_expected(waits: Told, tmp_path: Path) -> None:
-    tracker = MicroTracker(CriuTools(load_settings().tools_path), waits.pid, is_capsule=False)
+    tracker = MicroTracker(CriuTools(load_settings().tools_path), [waits.pid], is_capsule=False)
     held, other, link = tmp_path / "a name", tmp_path / "other", tmp_path / "link"
     held.write_bytes(bytes(16))
     other.write_text("two")
@@ -122,6 +122,6 @@ def test_it_waits_for_nobody_only_while_all_files_are_as_expected(waits: Told, t
             (tmp_path / "expected").write_bytes(damaged)
             with pytest.raises(FullCommitNeeded, match="cannot be read"):
                 tracker.expect(tmp_path / "expected")
-            tracker = MicroTracker(CriuTools(load_settings().tools_path), waits.pid, is_capsule=False)
+            tracker = MicroTracker(CriuTools(load_settings().tools_path), [waits.pid], is_capsule=False)
     finally:
         tracker.close()

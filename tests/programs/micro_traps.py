@@ -26,11 +26,6 @@ SO_PEEK_OFF = 42
 USERFAULTFD, USER_MODE_ONLY, UFFDIO_API = 323, 1, 0xC018AA3F
 
 
-def fork() -> None:
-    if os.fork() == 0:
-        signal.pause()
-
-
 def userfaultfd() -> None:
     found = libc.syscall(USERFAULTFD, USER_MODE_ONLY)
     if libc.ioctl(found, UFFDIO_API, (ctypes.c_uint64 * 3)(0xAA, 0, 0)):
@@ -131,7 +126,6 @@ DOES = {
     "write": write,
     "mask": lambda: signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2}),
     "break": lambda: libc.sbrk(100),
-    "fork": fork,
     "execute": lambda: os.execv(sys.executable, [sys.executable, *sys.argv]),
     "thread": thread,
     "guard": lambda: advise(private(), 0, 2 * mmap.PAGESIZE, GUARD_INSTALL),

@@ -99,3 +99,38 @@ def test_a_service_goes_on_without_its_tracker_and_without_its_agent(relive: Rel
     assert ask(branch.ports[port], "/")["requests"] == 5
     branch.stop()
     assert is_whole(ask(port, "/"))
+
+
+def test_a_branch_of_workers_goes_on_with_what_they_share(relive: Relive) -> None:
+    """Also after the end of one of them in the moment of a commit, and with the worker in its place."""
+    port = free_port()
+    command = [
+        "-m",
+        "gunicorn",
+        "--preload",
+        "--workers",
+        "2",
+        "--chdir",
+        SERVICES,
+        "--bind",
+        f"127.0.0.1:{port}",
+    ]
+    service = relive.run(PYTHON, *command, "wsgi_shared:app", RELIVE_MICRO="1")
+    on_top: list[bool] = []
+    for asked in range(1, TRIES):
+        assert ask(port, "/")["requests"] == asked
+        before = relive.agent_log(service).count(ON_TOP)
+        if asked == 3:
+            os.kill(procfs.children_of(service.pid)[0], signal.SIGKILL)
+        commit = relive.commit(service)
+        on_top.append(relive.agent_log(service).count(ON_TOP) > before)
+        if asked > 4 and on_top[-1] and sum(on_top) >= 3:
+            break
+    assert on_top[-1]
+    assert len(commit.manifest.target.processes) == 3
+    branch = relive.restore(commit, port)
+    assert [ask(branch.ports[port], "/")["requests"] for _ in range(4)] == [
+        asked + one for one in range(1, 5)
+    ]
+    branch.stop()
+    assert ask(port, "/")["requests"] == asked + 1

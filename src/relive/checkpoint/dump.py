@@ -253,8 +253,8 @@ class _Dump:
             self.files.forget_open()
             micro.forget(None)
             return False
-        self._taken = (taken.record.wall_ns, taken.record.monotonic_ns)
-        self._pause_us = taken.record.pause_ns // 1000
+        self._taken = taken.taken
+        self._pause_us = taken.pause_ns // 1000
         self._held = micro.images_of(taken, files)
         return True
 
@@ -396,7 +396,7 @@ class _Dump:
         if pause_us is None:
             pause_us = dump_stats(self._target.name, self._staging.images).dump.frozen_time
         images: ImageDirectory = self._held or self._staging.images
-        if self._held is None:  # a single process has no locks but those that are saved with its files
+        if self._held is None:  # else they are as in the base, and in its images
             add_posix_locks(self._staging.images, self._locks)
         files = read_files(images)
         self.files.complete(files)

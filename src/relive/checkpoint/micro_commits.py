@@ -52,9 +52,9 @@ class MicroCommits:
         self._staging: Staging | None = None
         self._store = store
         self._tracker: MicroTracker | None = None
-        self._begun: tuple[int, int] | None = None  # pid and start of what is tracked
+        self._begun: list[tuple[int, int]] | None = None  # pid and start of each that is tracked
         self._base: MicroBase | None = None
-        self._under_way: tuple[MicroBase, Path] | None = None
+        self._under_way: MicroBase | None = None
         self._refusals = 0
         self._left_alone = 0
         self._log = structlog.get_logger()
@@ -71,13 +71,11 @@ class MicroCommits:
             self._left_alone -= 1
             return
         try:
-            if len(procfs.tree_of(target.root)) != 1:
-                raise FullCommitNeeded("it is more than one process")
-            begun = _identity(target.root)
+            begun = _identities(target.root)
             if self._tracker is None or not self._tracker.is_alive or self._begun != begun:
                 self._end_tracker()
                 self._tracker = MicroTracker(
-                    self._tools, target.root, is_capsule=target.kind is TargetKind.CAPSULE
+                    self._tools, [pid for pid, _ in begun], is_capsule=target.kind is TargetKind.CAPSULE
                 )
                 self._begun = begun
             self._tracker.begin_base()
@@ -100,7 +98,7 @@ class MicroCommits:
         from relive.checkpoint.micro_images import MicroBase  # noqa: PLC0415 - it takes numpy, and few agents need it
 
         try:
-            seen = read_seen(self._directory / "look")
+            seen = [read_seen(path) for path in self._tracker.files(self._directory / "look")]
             self._base = MicroBase(images, seen, self._store.page_pool())
         except (FullCommitNeeded, OSError, ReliveError, ValueError, KeyError) as refusal:
             self._refused(refusal)
@@ -122,14 +120,13 @@ class MicroCommits:
         if base is None or self._tracker is None:
             return False
         try:
-            if self._begun != _identity(target.root):
-                raise FullCommitNeeded("it is another process")
-            record = self._directory / "record"
+            if self._begun != _identities(target.root):
+                raise FullCommitNeeded("its processes are others")
             if expected is not None:
                 (self._directory / "expected").write_bytes(expected.encode())
                 self._tracker.expect(self._directory / "expected")
-            self.waits = self._tracker.stop(record)
-            self._under_way = base, record
+            self.waits = self._tracker.stop(self._directory / "record")
+            self._under_way = base
         except FullCommitNeeded as refusal:
             self.has_lost_tracker = isinstance(refusal, TrackerDied)
             self._refused(refusal)
@@ -139,14 +136,14 @@ class MicroCommits:
     def go(self, target: Target, expected: ExpectedFiles | None = None) -> MicroCommit | None:
         """Have it run on, where it waits; what was taken, or None where there is to be a full commit."""
         assert self._under_way is not None and self._tracker is not None
-        base, path = self._under_way
+        base = self._under_way
         try:
             if self.waits:
                 self._tracker.go()
-            record = read_record(path)
+            records = [read_record(path) for path in self._tracker.files(self._directory / "record")]
             if not self.waits and expected is not None and expected.descriptors is not None:
-                _check_descriptors(expected.descriptors, record)
-            return base.decide(record, Path(f"/proc/{target.root}/root"))
+                _check_descriptors(expected.descriptors, records[0])
+            return base.decide(records, Path(f"/proc/{target.root}/root"))
         except (FullCommitNeeded, ReliveError, ValueError, KeyError, StopIteration) as refusal:
             self._refused(refusal)
             return None
@@ -158,7 +155,7 @@ class MicroCommits:
     def files_of(self, commit: MicroCommit) -> HeldImages:
         """The images that tell of the connections; ``images_of`` is to follow."""
         assert self._under_way is not None
-        return self._under_way[0].files_of(commit)
+        return self._under_way.files_of(commit)
 
     def images_of(self, commit: MicroCommit, files: HeldImages) -> HeldImages:
         """All images, from which the next commit goes on.
@@ -167,7 +164,7 @@ class MicroCommits:
             OSError: the disk is full.
         """
         assert self._under_way is not None
-        (base, _), self._under_way = self._under_way, None
+        base, self._under_way = self._under_way, None
         images = base.images_of(commit, files)
         self._base = base
         self._refusals = 0
@@ -218,8 +215,11 @@ def _check_descriptors(expected: frozenset[int], record: MicroRecord) -> None:
         raise NotNow("files were opened or closed right before it was stopped")
 
 
-def _identity(pid: int) -> tuple[int, int]:
-    facts = procfs.read_stat(pid)
-    if facts is None:
-        raise FullCommitNeeded("it has ended")
-    return pid, facts.start_ticks
+def _identities(root: int) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for pid in procfs.tree_of(root):
+        facts = procfs.read_stat(pid)
+        if facts is None or facts.state == "Z":
+            raise FullCommitNeeded("one of its processes has ended")
+        found.append((pid, facts.start_ticks))
+    return found

@@ -11,6 +11,7 @@ import socket
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from relive.checkpoint.micro_record import (
     FullCommitNeeded,
@@ -23,7 +24,7 @@ from relive.checkpoint.micro_record import (
 )
 from relive.images import criu_images_pb2 as pb
 
-__all__ = ["BaseConnections", "FollowedConnections", "stream_name"]
+__all__ = ["BaseConnections", "FollowedConnections", "OpenDescriptors", "stream_name"]
 
 _ESTABLISHED, _LISTENS = 1, 10
 _BROKEN = 0x2 | 0x8 | 0x10 | 0x2000  # POLLPRI, POLLERR, POLLHUP, POLLRDHUP
@@ -39,17 +40,24 @@ def stream_name(inode: int) -> str:
     return f"tcp-stream-{inode:x}.img"
 
 
+class OpenDescriptors(NamedTuple):
+    """Of one process; ``entries``: all of its ``fdinfo``."""
+
+    seen: Seen
+    entries: Sequence[pb.FdinfoEntry]
+
+
 @dataclass(frozen=True, slots=True)
 class FollowedConnections:
     """What the images of a commit hold of descriptors.
 
     Attributes:
-        files: all of ``files.img``. descriptors: all of ``fdinfo``.
+        files: all of ``files.img``. descriptors: all of ``fdinfo``, of each process.
         streams: by the name of an image, what it holds and the bytes behind that; patterns: the base's image that it is like.
     """
 
     files: list[pb.FileEntry]
-    descriptors: list[pb.FdinfoEntry]
+    descriptors: list[list[pb.FdinfoEntry]]
     streams: dict[str, tuple[pb.TcpStreamEntry, bytes]]
     patterns: dict[str, str]
 
@@ -65,7 +73,7 @@ class BaseConnections:
     """Those that CRIU has saved.
 
     Args:
-        seen: while CRIU held the process.
+        opened: of each process, as seen while CRIU held it.
         streams: by name.
 
     Raises:
@@ -74,18 +82,15 @@ class BaseConnections:
 
     def __init__(
         self,
-        seen: Seen,
+        opened: Sequence[OpenDescriptors],
         files: Sequence[pb.FileEntry],
-        descriptors: Sequence[pb.FdinfoEntry],
         streams: Mapping[str, pb.TcpStreamEntry],
     ) -> None:
-        _check_alive(seen)
-        self._files, self._descriptors = files, descriptors
-        self._watched = seen.watched
-        self._seen = seen.connections
+        self._files, self._opened = files, opened
+        connections = _all_of([one.seen for one in opened])
         self._patterns: dict[int, _Pattern] = {}
         saved = {one.isk.ino: one for one in files if one.HasField("isk") and _is_connection(one.isk)}
-        known = {one.inode: one for one in seen.connections}
+        known = {one.inode: one for one in connections}
         if saved.keys() != known.keys() or {stream_name(inode) for inode in saved} != streams.keys():
             raise FullCommitNeeded("CRIU has saved other connections than were seen")
         for inode, file in saved.items():
@@ -94,31 +99,35 @@ class BaseConnections:
                 raise FullCommitNeeded(f"CRIU has saved other ends of descriptor {one.descriptor}")
             self._patterns[inode] = _Pattern(one, file, streams[stream_name(inode)])
 
-    def follow(self, record: MicroRecord, files: Sequence[pb.FileEntry]) -> FollowedConnections:
+    def follow(self, records: Sequence[MicroRecord], files: Sequence[pb.FileEntry]) -> FollowedConnections:
         """What the images of a commit hold.
 
         Args:
+            records: of each process.
             files: the base's, in which the positions of regular files are those of now already.
 
         Raises:
             FullCommitNeeded: a connection, or who watches it, cannot be followed.
         """
-        seen = record.seen
-        _check_alive(seen)
-        ids, made = self._identities(seen.connections), []
+        connections = _all_of([record.seen for record in records])
+        streams = {inode: stream for record in records for inode, stream in record.streams.items()}
+        ids, made = self._identities(connections), []
         followed: dict[str, tuple[pb.TcpStreamEntry, bytes]] = {}
         patterns: dict[str, str] = {}
-        for inode, one in {one.inode: one for one in seen.connections}.items():
-            pattern, stream = self._pattern_of(one), record.streams.get(inode)
+        for inode, one in {one.inode: one for one in connections}.items():
+            pattern, stream = self._pattern_of(one), streams.get(inode)
             if stream is None or stream.state != _ESTABLISHED:
                 raise FullCommitNeeded(f"descriptor {one.descriptor} is not connected any more")
             made.append(_file(pattern, one, stream, ids[inode]))
             followed[stream_name(inode)] = _stream(pattern.stream, stream), stream.received + stream.sent
             patterns[stream_name(inode)] = stream_name(pattern.connection.inode)
-        _check_inner(seen.connections, record.streams)
+        _check_inner(connections, streams)
         kept = [one for one in files if not (one.HasField("isk") and one.isk.ino in self._patterns)]
-        self._follow_watched(seen, kept)
-        return FollowedConnections([*kept, *made], self._follow_descriptors(seen, ids), followed, patterns)
+        descriptors = []
+        for opened, record in zip(self._opened, records, strict=True):
+            self._follow_watched(opened, record.seen, kept)
+            descriptors.append(self._follow_descriptors(opened, record.seen, ids))
+        return FollowedConnections([*kept, *made], descriptors, followed, patterns)
 
     def _identities(self, connections: Iterable[RecordedConnection]) -> dict[int, int]:
         """The ids of their files: the base's, and new ones."""
@@ -142,12 +151,14 @@ class BaseConnections:
                 return pattern
         raise FullCommitNeeded(f"descriptor {one.descriptor} is a connection unlike those of the base")
 
-    def _follow_descriptors(self, seen: Seen, ids: Mapping[int, int]) -> list[pb.FdinfoEntry]:
+    def _follow_descriptors(
+        self, opened: OpenDescriptors, seen: Seen, ids: Mapping[int, int]
+    ) -> list[pb.FdinfoEntry]:
         own = {pattern.file.id for pattern in self._patterns.values()}
-        kept = [one for one in self._descriptors if one.id not in own]
+        kept = [one for one in opened.entries if one.id not in own]
         if not self._patterns:
             return kept
-        like = next(one for one in self._descriptors if one.id in own)
+        like = next(one for other in self._opened for one in other.entries if one.id in own)
         for one in seen.connections:
             entry = pb.FdinfoEntry()
             entry.CopyFrom(like)
@@ -155,20 +166,26 @@ class BaseConnections:
             kept.append(entry)
         return sorted(kept, key=lambda one: one.fd)
 
-    def _follow_watched(self, seen: Seen, files: Iterable[pb.FileEntry]) -> None:
-        before = {one.descriptor: one.inode for one in self._seen}
+    def _follow_watched(self, opened: OpenDescriptors, seen: Seen, files: Iterable[pb.FileEntry]) -> None:
+        base = opened.seen
+        before = {one.descriptor: one.inode for one in base.connections}
         now = {one.descriptor: one.inode for one in seen.connections}
         by_id = {one.id: one for one in files if one.HasField("epfd")}
-        for number in self._watched.keys() | seen.watched.keys():
-            watched, watched_before = seen.watched.get(number, _NOTHING), self._watched.get(number, _NOTHING)
+        for number in base.watched.keys() | seen.watched.keys():
+            watched, watched_before = seen.watched.get(number, _NOTHING), base.watched.get(number, _NOTHING)
             others = {one for one in watched if now.get(one.descriptor) != one.inode}
             if others != {one for one in watched_before if before.get(one.descriptor) != one.inode}:
                 raise FullCommitNeeded(f"what descriptor {number} watches has changed")
             if watched != watched_before:
-                file = next((by_id.get(one.id) for one in self._descriptors if one.fd == number), None)
+                file = next((by_id.get(one.id) for one in opened.entries if one.fd == number), None)
                 if file is None:
                     raise FullCommitNeeded(f"descriptor {number} is not in the base")
+                if self._is_shared(file.id):
+                    raise FullCommitNeeded(f"descriptor {number} watches connections for two processes")
                 _write_watched(file.epfd, watched_before, watched - others, others)
+
+    def _is_shared(self, number: int) -> bool:
+        return sum(any(one.id == number for one in opened.entries) for opened in self._opened) > 1
 
 
 def _write_watched(
@@ -212,8 +229,18 @@ def _is_connection(entry: pb.InetSkEntry) -> bool:
     return entry.proto == socket.IPPROTO_TCP and entry.dst_port != 0 and entry.state != _LISTENS
 
 
-def _check_alive(seen: Seen) -> None:
-    for one in seen.connections:
+def _all_of(seen: Sequence[Seen]) -> list[RecordedConnection]:
+    """Those of all processes, each of which belongs to one only, and goes on."""
+    found = [connection for one in seen for connection in one.connections]
+    owners = [{connection.inode for connection in one.connections} for one in seen]
+    if len(set().union(*owners)) != sum(map(len, owners)):
+        raise FullCommitNeeded("two of its processes share a connection")
+    _check_alive(found)
+    return found
+
+
+def _check_alive(connections: Iterable[RecordedConnection]) -> None:
+    for one in connections:
         if one.state != _ESTABLISHED or one.ready & _BROKEN:
             raise NotNow(f"descriptor {one.descriptor} is a connection that ends")
         if one.peek != -1:

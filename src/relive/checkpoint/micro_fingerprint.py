@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import socket
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from relive.checkpoint.micro_record import FullCommitNeeded, NotNow, RecordedMapping, Seen
 from relive.images import criu_images_pb2 as pb
@@ -33,12 +33,16 @@ _OF_THE_KERNEL = "[v"
 _NOT_FOLLOWED = ("/[aio]", "/anon_hugepage", "/SYSV", "/dev/zero", "[uprobes]")
 
 
-def check_trackable(seen: Seen) -> None:
-    """Raise FullCommitNeeded where a process has what is not followed from one commit to the next."""
+def check_trackable(seen: Seen, members: Collection[int] = ()) -> None:
+    """Raise FullCommitNeeded where a process has what is not followed from one commit to the next.
+
+    Args:
+        members: the processes that are in the commit.
+    """
     for line in seen.lines:
         kind, _, rest = line.partition(" ")
-        if kind == "children" and rest.strip():
-            raise FullCommitNeeded("it has child processes")
+        if kind == "children" and not {int(word) for word in rest.split()} <= set(members):
+            raise FullCommitNeeded("it has child processes that are not followed")
         if kind == "timers" and rest.strip():
             raise FullCommitNeeded("it has timers of its own (timer_create)")
         if kind == "timens_offsets" and re.search(r"[1-9]", re.sub(r"[a-z]+", "", rest)):
@@ -47,7 +51,7 @@ def check_trackable(seen: Seen) -> None:
             raise NotNow("a signal is pending")
     for line in seen.lines:
         if line.startswith("fd ") and " goal " in line:
-            _check_descriptor(line)
+            _check_descriptor(line, seen)
         elif line.startswith("fd ") and " info " in line:
             _check_state(line)
     if any("ss" in flags for flags in seen.flags.values()):
@@ -55,12 +59,14 @@ def check_trackable(seen: Seen) -> None:
     for mapping in seen.mappings:
         # What is shared with a file belongs to the file, in a full commit too. A memfd that is neither open (see above) nor mapped
         # shared cannot be written by the process.
+        if mapping.is_shared_memory:
+            continue
         is_of_a_file = mapping.name.startswith("/") and not mapping.name.endswith(" (deleted)")
         if mapping.name.startswith(_NOT_FOLLOWED) or ("s" in mapping.rights and not is_of_a_file):
             raise FullCommitNeeded(f"it has shared or special memory: {mapping.line}")
 
 
-def _check_descriptor(line: str) -> None:
+def _check_descriptor(line: str, seen: Seen) -> None:
     head, _, goal = line.partition(" goal ")
     words = head.split()
     number, facts = words[1], _pairs(words[2:])
@@ -68,16 +74,21 @@ def _check_descriptor(line: str) -> None:
     kind = stat.S_IFMT(mode)
     if flags & _O_DIRECT:
         raise FullCommitNeeded(f"descriptor {number} is open with O_DIRECT")
-    if kind == stat.S_IFREG and (
-        facts["links"] == "0" or goal.endswith(" (deleted)") or goal.startswith("/memfd:")
-    ):
-        raise FullCommitNeeded(f"descriptor {number} is of a file without a name: {goal}")
+    if kind == stat.S_IFREG and (facts["links"] == "0" or goal.endswith(" (deleted)")):
+        _check_nameless(int(number), goal, seen)
     if kind == stat.S_IFCHR and facts["special"] not in _DEVICES:
         raise FullCommitNeeded(f"descriptor {number} is of a device: {goal}")
     if kind == stat.S_IFBLK:
         raise FullCommitNeeded(f"descriptor {number} is of a device: {goal}")
     if kind == 0 and goal not in (*_ANONYMOUS, "anon_inode:[timerfd]"):
         raise FullCommitNeeded(f"descriptor {number} is {goal}")
+
+
+def _check_nameless(number: int, goal: str, seen: Seen) -> None:
+    """One in which nothing is may stand for its times only, as those by which a worker of gunicorn says that it lives."""
+    _, size = seen.positions.get(number, (0, -1))
+    if number not in seen.ghosts or size or goal.startswith("/memfd:"):
+        raise FullCommitNeeded(f"descriptor {number} is of a file without a name: {goal}")
 
 
 def _check_state(line: str) -> None:

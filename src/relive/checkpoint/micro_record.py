@@ -10,12 +10,14 @@ import re
 import struct
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from relive.checkpoint.page_runs import Span
 
 __all__ = [
     "CopiedRun",
     "FullCommitNeeded",
+    "GhostFacts",
     "MicroRecord",
     "NotNow",
     "RecordedConnection",
@@ -40,7 +42,9 @@ __all__ = [
     _CLOCKS,
     _OFFSETS,
     _WAITING,
-) = range(1, 12)
+    _SHARED_RUNS,
+    _SHARED_PAGES,
+) = range(1, 14)
 _HEAD = struct.Struct("=QQ")
 _REGION = struct.Struct("=QQQ")
 _THREAD_HEAD = struct.Struct("=QQ27Q")
@@ -48,6 +52,8 @@ _CLOCK_NUMBERS = struct.Struct("=4q")
 _PAGE = 4096
 _UNREAD = 1 << 32
 _O_CLOEXEC = 0o2000000
+_SHARED_MEMORY = "/dev/zero (deleted)"
+_FIRST_THREAD = re.compile(r"thread (\d+) NSpid:.*?(\d+)$")
 _WATCHED = re.compile(
     r"tfd: *(\d+) events: *([0-9a-f]+) data: *([0-9a-f]+) +pos:(-?\d+) ino:([0-9a-f]+) sdev:([0-9a-f]+)\|"
 )
@@ -75,6 +81,11 @@ class RecordedMapping:
         """What stands behind the numbers; empty for memory without a name."""
         words = self.line.split(maxsplit=5)
         return words[5] if len(words) > 5 else ""
+
+    @property
+    def is_shared_memory(self) -> bool:
+        """Shared, and in no file with a name: mmap(2) with MAP_SHARED and MAP_ANONYMOUS."""
+        return self.rights[3] == "s" and self.name == _SHARED_MEMORY
 
     @property
     def inode(self) -> int:
@@ -173,11 +184,21 @@ class RecordedStream:
     sent: bytes = field(default=b"", kw_only=True)
 
 
+class GhostFacts(NamedTuple):
+    """A regular file without a name; times in (seconds, nanoseconds)."""
+
+    uid: int
+    gid: int
+    accessed: tuple[int, int]
+    modified: tuple[int, int]
+
+
 @dataclass(slots=True)
 class Seen:
     """A process as it is seen from outside, and by a round trip through it.
 
     Attributes:
+        pid: its number; inside: that in its own namespace.
         lines: compared word for word with another look.
         positions: descriptor of a regular file to (position, size).
         mappings: by address.
@@ -186,8 +207,11 @@ class Seen:
         connections: descriptors of TCP connections; they are not among ``lines``.
         watched: by descriptor of an epoll instance, what that watches; not among ``lines`` either.
         streams: the words of "=stream" lines.
+        ghosts: descriptors of regular files without a name.
     """
 
+    pid: int = 0
+    inside: int = 0
     lines: list[str] = field(default_factory=list)
     positions: dict[int, tuple[int, int]] = field(default_factory=dict)
     mappings: list[RecordedMapping] = field(default_factory=list)
@@ -196,6 +220,7 @@ class Seen:
     connections: list[RecordedConnection] = field(default_factory=list)
     watched: dict[int, frozenset[WatchedDescriptor]] = field(default_factory=dict)
     streams: list[list[int]] = field(default_factory=list)
+    ghosts: dict[int, GhostFacts] = field(default_factory=dict)
 
     def read(self, text: str) -> None:
         """Take in a section of lines."""
@@ -214,12 +239,19 @@ class Seen:
                 self.connections.append(RecordedConnection.parse(line))
             elif line.startswith("=stream "):
                 self.streams.append([int(word) for word in line.split()[1:]])
+            elif line.startswith("=ghost "):
+                number, *facts = (int(word) for word in line.split()[1:])
+                self.ghosts[number] = GhostFacts(
+                    facts[0], facts[1], (facts[2], facts[3]), (facts[4], facts[5])
+                )
             elif line.startswith("?"):
                 self.hidden.append(line[1:])
             elif line.startswith("fd ") and "tfd:" in line:
                 self._read_watched(line)
             else:
                 self.lines.append(line)
+                if not self.pid and (first := _FIRST_THREAD.match(line)):
+                    self.pid, self.inside = int(first[1]), int(first[2])
 
     def _read_watched(self, line: str) -> None:
         found = [
@@ -260,6 +292,7 @@ class MicroRecord:
         copied: in the order of copying; of a page that comes twice the later counts.
         xsave: offset and size [bytes] of each component of the XSAVE area.
         streams: by the inode of a TCP connection.
+        shared: of shared memory in no file, by its inode: pages from its beginning on.
         wall_ns, monotonic_ns, boot_ns: when it stood still. pause_ns: for how long.
     """
 
@@ -270,6 +303,7 @@ class MicroRecord:
     copied: list[CopiedRun] = field(default_factory=list)
     xsave: list[tuple[int, int]] = field(default_factory=list)
     streams: dict[int, RecordedStream] = field(default_factory=dict)
+    shared: dict[int, list[CopiedRun]] = field(default_factory=dict)
     wall_ns: int = 0
     monotonic_ns: int = 0
     boot_ns: int = 0
@@ -293,6 +327,7 @@ def read_record(path: Path, *, is_look: bool = False) -> MicroRecord:
     """
     record = MicroRecord(path)
     runs: list[tuple[int, int, int]] = []
+    shared: list[tuple[int, int, int]] = []
     kinds = set()
     try:
         with path.open("rb") as file:
@@ -307,16 +342,20 @@ def read_record(path: Path, *, is_look: bool = False) -> MicroRecord:
                 kinds.add(kind)
                 if kind in (_AHEAD_PAGES, _PAGES):
                     record.copied += _placed(path, runs, at, size)
+                elif kind == _SHARED_PAGES:
+                    record.shared = _placed_shared(path, shared, at, size)
                 else:
                     data = file.read(size)
                     if kind in (_AHEAD_RUNS, _RUNS):
                         runs = list(_REGION.iter_unpack(data))
+                    elif kind == _SHARED_RUNS:
+                        shared = list(_REGION.iter_unpack(data))
                     else:
                         _parse(record, kind, data)
                 at += size
     except (OSError, struct.error, ValueError, IndexError, KeyError, TypeError) as error:
         raise _damaged(path, str(error)) from error
-    wanted = {_TEXT, _AFTERWARDS} if is_look else set(range(_TEXT, _WAITING + 1))
+    wanted = {_TEXT, _AFTERWARDS} if is_look else set(range(_TEXT, _SHARED_PAGES + 1))
     if not wanted <= kinds:
         raise _damaged(path, "it is cut off")
     return record
@@ -361,6 +400,16 @@ def _placed(path: Path, runs: list[tuple[int, int, int]], offset: int, size: int
             offset += end - start
     if offset - begin != size:
         raise _damaged(path, "runs and pages do not fit together")
+    return found
+
+
+def _placed_shared(
+    path: Path, runs: list[tuple[int, int, int]], offset: int, size: int
+) -> dict[int, list[CopiedRun]]:
+    found: dict[int, list[CopiedRun]] = {}
+    placed = _placed(path, [(start, end, 0) for start, end, _ in runs], offset, size)
+    for (_, _, inode), run in zip(runs, placed, strict=True):
+        found.setdefault(inode, []).append(run)
     return found
 
 

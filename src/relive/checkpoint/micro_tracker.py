@@ -1,9 +1,15 @@
-"""The process that tracks one other for micro-commits; ``native/micro.c`` describes its protocol."""
+"""The processes that track a tree for micro-commits, one for each; ``native/micro.c`` describes their protocol.
+
+The first speaks for all. They are one process group, so that all end at once.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from relive.checkpoint.criu import CriuTools
@@ -25,18 +31,19 @@ class TrackerDied(FullCommitNeeded):
 
 
 class MicroTracker:
-    """Of one process. Every method raises FullCommitNeeded when the tracker refuses, has died or says nothing; it has ended then.
+    """Of one tree. Every method raises FullCommitNeeded when the tracker refuses, has died or says nothing; it has ended then.
 
     Args:
-        is_capsule: the process's seccomp filters are Relive's.
+        pids: of all processes, the root first.
+        is_capsule: their seccomp filters are Relive's.
     """
 
-    def __init__(self, tools: CriuTools, root: int, *, is_capsule: bool) -> None:
-        self.root = root
+    def __init__(self, tools: CriuTools, pids: Sequence[int], *, is_capsule: bool) -> None:
+        self._count = len(pids)
         filters = _FILTERS_OF_CAPSULES if is_capsule else 0
         try:
             self._process = subprocess.Popen(
-                [str(tools.micro), str(filters), str(root)],
+                [str(tools.micro), str(filters), *map(str, pids)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -50,13 +57,17 @@ class MicroTracker:
 
     @property
     def pid(self) -> int:
-        """Of the tracker."""
+        """Of the first; it leads a session, in which all are."""
         return self._process.pid
 
     @property
     def is_alive(self) -> bool:
         """It has not ended."""
         return self._process.poll() is None
+
+    def files(self, target: Path) -> list[Path]:
+        """What is written for each process where ``look`` or ``stop`` was given a name."""
+        return [target, *(Path(f"{target}.{number}") for number in range(1, self._count))]
 
     def begin_base(self) -> None:
         """Have what is written from now on noted; a commit of all of it is to follow."""
@@ -116,8 +127,13 @@ class MicroTracker:
         assert process.stdin is not None and process.stdout is not None
         with contextlib.suppress(OSError):
             process.stdin.close()
-        # It may be stopped, or wait for a thread that does not stop: nothing is lost by its death.
-        process.kill()
+        # One may be stopped, or wait for a thread that does not stop: nothing is lost by its death.
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        # Each has a copy of the pipe: by its end all have ended, and let go of what they held.
+        if not process.stdout.closed:
+            read_until(process.stdout, b"\0", _ENDS_WITHIN)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_ENDS_WITHIN)
         process.stdout.close()

@@ -68,6 +68,8 @@ class OpenFiles:
             OSError: the disk is full.
         """
         calls, looked_ns = procfs.write_calls(root), time.time_ns()
+        if len(procfs.tree_of(root)) != 1:
+            return None  # the calls of one process are counted
         if calls is None or shared_writable_paths(root):
             return None  # writing through a mapping does not move a file's times
         opened = _regular(root)

@@ -1781,6 +1781,28 @@ class MntEntry(_message.Message):
 Global___MntEntry: _TypeAlias = MntEntry  # noqa: Y015
 
 @_typing.final
+class Timeval(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TV_SEC_FIELD_NUMBER: _builtins.int
+    TV_USEC_FIELD_NUMBER: _builtins.int
+    tv_sec: _builtins.int
+    tv_usec: _builtins.int
+    def __init__(
+        self,
+        *,
+        tv_sec: _builtins.int | None = ...,
+        tv_usec: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["tv_sec", b"tv_sec", "tv_usec", b"tv_usec"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tv_sec", b"tv_sec", "tv_usec", b"tv_usec"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Timeval: _TypeAlias = Timeval  # noqa: Y015
+
+@_typing.final
 class GhostFileEntry(_message.Message):
     """ghost-file-ID.img: first one of these, then the content of a file that has no name any more."""
 
@@ -1790,10 +1812,16 @@ class GhostFileEntry(_message.Message):
     GID_FIELD_NUMBER: _builtins.int
     MODE_FIELD_NUMBER: _builtins.int
     RDEV_FIELD_NUMBER: _builtins.int
+    ATIM_FIELD_NUMBER: _builtins.int
+    MTIM_FIELD_NUMBER: _builtins.int
     uid: _builtins.int
     gid: _builtins.int
     mode: _builtins.int
     rdev: _builtins.int
+    @_builtins.property
+    def atim(self) -> Global___Timeval: ...
+    @_builtins.property
+    def mtim(self) -> Global___Timeval: ...
     def __init__(
         self,
         *,
@@ -1801,14 +1829,43 @@ class GhostFileEntry(_message.Message):
         gid: _builtins.int | None = ...,
         mode: _builtins.int | None = ...,
         rdev: _builtins.int | None = ...,
+        atim: Global___Timeval | None = ...,
+        mtim: Global___Timeval | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["gid", b"gid", "mode", b"mode", "rdev", b"rdev", "uid", b"uid"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["atim", b"atim", "gid", b"gid", "mode", b"mode", "mtim", b"mtim", "rdev", b"rdev", "uid", b"uid"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["gid", b"gid", "mode", b"mode", "rdev", b"rdev", "uid", b"uid"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["atim", b"atim", "gid", b"gid", "mode", b"mode", "mtim", b"mtim", "rdev", b"rdev", "uid", b"uid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GhostFileEntry: _TypeAlias = GhostFileEntry  # noqa: Y015
+
+@_typing.final
+class RemapFilePathEntry(_message.Message):
+    """remap-fpath.img: ORIGINAL is the file whose name REMAP stands for."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ORIG_ID_FIELD_NUMBER: _builtins.int
+    REMAP_ID_FIELD_NUMBER: _builtins.int
+    REMAP_TYPE_FIELD_NUMBER: _builtins.int
+    orig_id: _builtins.int
+    remap_id: _builtins.int
+    remap_type: _builtins.int
+    def __init__(
+        self,
+        *,
+        orig_id: _builtins.int | None = ...,
+        remap_id: _builtins.int | None = ...,
+        remap_type: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["orig_id", b"orig_id", "remap_id", b"remap_id", "remap_type", b"remap_type"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["orig_id", b"orig_id", "remap_id", b"remap_id", "remap_type", b"remap_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemapFilePathEntry: _TypeAlias = RemapFilePathEntry  # noqa: Y015
 
 @_typing.final
 class NetnsEntry(_message.Message):

@@ -1,0 +1,75 @@
+"""Numbers of pages as arrays, and the pagemaps that CRIU reads of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from relive.checkpoint.page_runs import Span
+from relive.images import criu_images_pb2 as pb
+from relive.images.image_file import decode, image_like, messages
+
+__all__ = ["PAGE", "PRESENT", "Numbers", "page_numbers", "pagemap_like", "pages_by_address", "pages_within"]
+
+PAGE = 4096
+"""[bytes]"""
+PRESENT = 4
+"""Of an entry: its pages are in the file of pages."""
+_ENTRY_MOST = 256  # [pages] as CRIU's own
+
+Numbers = npt.NDArray[np.int64]
+
+
+def pages_by_address(runs: Iterable[tuple[int, int]]) -> tuple[Numbers, Numbers]:
+    """Of (first page, number of pages) in the order of a page file: all pages by address, and where in that order each is."""
+    numbers = page_numbers((first, first + count) for first, count in runs)
+    order = np.argsort(numbers, kind="stable")
+    return numbers[order], order.astype(np.int64)
+
+
+def page_numbers(spans: Iterable[Span]) -> Numbers:
+    """All pages of spans, in their order."""
+    parts = [np.arange(first, end, dtype=np.int64) for first, end in spans]
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+
+def pages_within(pages: Numbers, spans: Sequence[Span]) -> npt.NDArray[np.bool_]:
+    """Of each page whether it is in one of the spans, which do not overlap and are in ascending order."""
+    if not spans:
+        return np.zeros(len(pages), np.bool_)
+    bounds = np.array(spans, np.int64)
+    at = np.searchsorted(bounds[:, 0], pages, side="right") - 1
+    inside: npt.NDArray[np.bool_] = (at >= 0) & (pages < bounds[at.clip(min=0), 1])
+    return inside
+
+
+def _runs(pages: Numbers, flags: Numbers) -> list[tuple[int, int]]:
+    """Indices of runs of pages that follow each other, are alike, and are not longer than CRIU's."""
+    if not len(pages):
+        return []
+    breaks = np.flatnonzero((np.diff(pages) != 1) | (np.diff(flags) != 0)) + 1
+    bounds = [0, *breaks.tolist(), len(pages)]
+    return [
+        (begin, min(begin + _ENTRY_MOST, end))
+        for first, end in pairwise(bounds)
+        for begin in range(first, end, _ENTRY_MOST)
+    ]
+
+
+def pagemap_like(name: str, before: bytes, pages: Numbers, flags: Numbers) -> bytes:
+    """The image of a pagemap like another, of these pages, which are in ascending order."""
+    head, *_ = messages(name, before)
+    entries = [
+        pb.PagemapEntry(
+            vaddr=int(pages[first]) * PAGE,
+            compat_nr_pages=0,
+            in_parent=False,
+            flags=int(flags[first]),
+            nr_pages=end - first,
+        )
+        for first, end in _runs(pages, flags)
+    ]
+    return image_like(before, [decode(name, head, pb.PagemapHead), *entries])

@@ -1,0 +1,278 @@
+"""One process of a commit on top of another: which pages it has, its registers and its mappings, and CRIU's images of these."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from google.protobuf.message import Message
+
+from relive.checkpoint.micro_fingerprint import check_hidden, check_same, check_trackable, new_mappings
+from relive.checkpoint.micro_pages import (
+    PAGE,
+    PRESENT,
+    Numbers,
+    page_numbers,
+    pagemap_like,
+    pages_by_address,
+    pages_within,
+)
+from relive.checkpoint.micro_record import FullCommitNeeded, MicroRecord, RecordedThread, Seen
+from relive.checkpoint.page_files import lazy_spans
+from relive.checkpoint.page_runs import Span
+from relive.images import criu_images_pb2 as pb
+from relive.images.image_file import decode, image_like, messages, read_first
+from relive.images.pagemap import read_pagemap
+from relive.store.pages.page_pool import PagePool, PooledPages
+
+__all__ = ["BaseProcess", "MicroProcess"]
+
+_LAZY = 2
+_RESTARTED, _RESTART_BLOCK = (-512, -513, -514), -516
+_EINTR = -4
+_TILES = 3 << 17  # AMX, which CRIU does not save
+_REGISTERS = (  # of user_regs_struct, by the names of CRIU's image
+    "r15 r14 r13 r12 bp bx r11 r10 r9 r8 ax cx dx si di orig_ax ip cs flags sp ss fs_base gs_base ds es fs gs"
+).split()
+_FX = struct.Struct("<HHHHQQII")
+
+
+class _Pages(NamedTuple):
+    """Page numbers in ascending order, and what they hold."""
+
+    numbers: Numbers
+    held: PooledPages
+
+
+class MicroProcess(NamedTuple):
+    """What has been decided on of one process; nothing is written as yet.
+
+    Attributes:
+        pages: all pages of the commit, by address; slots: where each lies in the pool as in the base; offsets: where in the record
+            [bytes] those lie that were copied, -1 of the others.
+    """
+
+    record: MicroRecord
+    pages: Numbers
+    slots: Numbers
+    offsets: Numbers
+    mappings: list[pb.VmaEntry]
+    end_of_heap: int
+    cores: dict[int, pb.CoreEntry]
+
+    @property
+    def copied_pages(self) -> int:
+        """So many were not in the base as they are now."""
+        return int(np.count_nonzero(self.offsets >= 0))
+
+
+class BaseProcess:
+    """As it was in the last commit.
+
+    Args:
+        images: of a commit by CRIU, whole; small: those of them that hold no pages, by name.
+        entry: of the tree.
+        seen: as it was seen from outside while CRIU held it.
+        members: all processes of the tree.
+        pool: for its pages and those of the commits on top of it.
+
+    Raises:
+        FullCommitNeeded: no commit can be taken on top of it.
+        OSError: they cannot be read.
+        ObjectCorrupt: an image is damaged.
+    """
+
+    def __init__(
+        self,
+        images: Path,
+        small: Mapping[str, bytes],
+        entry: pb.PstreeEntry,
+        seen: Seen,
+        members: Collection[int],
+        pool: PagePool,
+    ) -> None:
+        check_trackable(seen, members)
+        self.pid = entry.pid
+        self.seen = seen
+        self._small = small
+        self._members = members
+        self.ids = decode("ids", messages("ids", small[f"ids-{self.pid}.img"])[0], pb.TaskKobjIdsEntry)
+        self._cores = {tid: read_first(images / f"core-{tid}.img", pb.CoreEntry) for tid in entry.threads}
+        self._memory = read_first(images / f"mm-{self.pid}.img", pb.MmEntry)
+        name = self._pagemap
+        number, runs = read_pagemap(name, small[name])
+        self.pages_name = f"pages-{number}.img"
+        self._pool = pool
+        numbers, places = pages_by_address(runs)
+        with (images / self.pages_name).open("rb") as file:
+            self._held = _Pages(numbers, pool.hold(pool.add(file.fileno(), places * PAGE)))
+        new_mappings(seen, seen, self._memory.vmas)  # each must be found in CRIU's images
+
+    @property
+    def _pagemap(self) -> str:
+        return f"pagemap-{self.pid}.img"
+
+    @property
+    def fdinfo(self) -> str:
+        """The image of its descriptors."""
+        return f"fdinfo-{self.ids.files_id}.img"
+
+    def descriptors(self) -> list[pb.FdinfoEntry]:
+        """As in the base."""
+        name = self.fdinfo
+        return [decode(name, body, pb.FdinfoEntry) for body in messages(name, self._small[name])]
+
+    def file_of(self, number: int) -> int:
+        """The id of the file that a descriptor stands for."""
+        for entry in self.descriptors():
+            if entry.fd == number:
+                return entry.id
+        raise FullCommitNeeded(f"descriptor {number} is not in the base")
+
+    def decide(self, record: MicroRecord) -> MicroProcess:
+        """See whether a commit can be made of a record.
+
+        Raises:
+            FullCommitNeeded: it cannot, and never with this base.
+        """
+        seen = record.seen
+        check_same(self.seen, seen)
+        check_trackable(seen, self._members)
+        end_of_heap = check_hidden(seen, self._cores, self._memory)
+        mappings = new_mappings(self.seen, seen, self._memory.vmas)
+        if {one.tid for one in record.threads} != set(self._cores):
+            raise FullCommitNeeded("its threads have changed")
+        if any(struct.unpack_from("<Q", one.xstate, 512)[0] & _TILES for one in record.threads):
+            raise FullCommitNeeded("a thread uses AMX")
+        special = [(one.start // PAGE, one.end // PAGE) for one in seen.mappings if one.name.startswith("[v")]
+        private = [(one.start // PAGE, one.end // PAGE) for one in seen.mappings if "p" in one.rights]
+        pages, slots, offsets = self._find_pages(record, special, private)
+        cores = {one.tid: _core_of(self._cores[one.tid], one, record.xsave) for one in record.threads}
+        return MicroProcess(record, pages, slots, offsets, mappings, end_of_heap, cores)
+
+    def _find_pages(
+        self, record: MicroRecord, special: Sequence[Span], private: Sequence[Span]
+    ) -> tuple[Numbers, Numbers, Numbers]:
+        """The pages of the commit, of each the slot and the offset (``MicroCommit``); the kernel's own are those of the base."""
+        present = page_numbers(record.present)
+        present = present[pages_within(present, private) & ~pages_within(present, special)]
+        kept = self._held.numbers[pages_within(self._held.numbers, special)]
+        pages = np.union1d(present, kept)
+        slots = np.full(len(pages), -1, np.int64)
+        offsets = np.full(len(pages), -1, np.int64)
+        if len(self._held.numbers):
+            at = np.searchsorted(self._held.numbers, pages).clip(max=len(self._held.numbers) - 1)
+            is_held = self._held.numbers[at] == pages
+            slots[is_held] = self._held.held.slots[at[is_held]]
+        bounds = np.searchsorted(pages, [(run.first, run.end) for run in record.copied] or np.empty((0, 2)))
+        for run, (first, end) in zip(record.copied, bounds.tolist(), strict=True):
+            slots[first:end] = -1
+            if run.offset is None:
+                offsets[first:end] = -1
+            else:
+                offsets[first:end] = (pages[first:end] - run.first) * PAGE + run.offset
+        missing = pages[(slots < 0) & (offsets < 0)]
+        if len(missing):
+            raise FullCommitNeeded(
+                f"there is no copy of {len(missing)} pages, the first at {int(missing[0]) * PAGE:x}"
+            )
+        return pages, slots, offsets
+
+    def small_of(self, commit: MicroProcess) -> dict[str, bytes]:
+        """Its images but for those of descriptors and pages, by name."""
+        small = {
+            f"core-{tid}.img": self._like(f"core-{tid}.img", [core]) for tid, core in commit.cores.items()
+        }
+        memory = pb.MmEntry()
+        memory.CopyFrom(self._memory)
+        del memory.vmas[:]
+        memory.vmas.extend(commit.mappings)
+        memory.mm_brk = commit.end_of_heap
+        small[f"mm-{self.pid}.img"] = self._like(f"mm-{self.pid}.img", [memory])
+        small[self._pagemap] = self._pagemap_of(commit)
+        return small
+
+    def take_pages(self, commit: MicroProcess) -> PooledPages:
+        """Its pages; they are those of the base from now on.
+
+        Raises:
+            OSError: the disk is full; this is then of no use any more.
+        """
+        is_copied = commit.offsets >= 0
+        slots = commit.slots.copy()
+        with commit.record.path.open("rb") as copied:
+            slots[is_copied] = self._pool.add(copied.fileno(), commit.offsets[is_copied])
+        self._held = _Pages(commit.pages, self._pool.hold(slots))
+        return self._held.held
+
+    def _like(self, name: str, entries: Iterable[Message]) -> bytes:
+        return image_like(self._small[name], entries)
+
+    def _pagemap_of(self, commit: MicroProcess) -> bytes:
+        lazy = pages_within(commit.pages, lazy_spans(commit.mappings))
+        flags = np.where(lazy, PRESENT | _LAZY, PRESENT)
+        return pagemap_like(self._pagemap, self._small[self._pagemap], commit.pages, flags)
+
+
+def _core_of(base: pb.CoreEntry, thread: RecordedThread, offsets: Sequence[tuple[int, int]]) -> pb.CoreEntry:
+    core = pb.CoreEntry()
+    core.CopyFrom(base)
+    values = dict(zip(_REGISTERS, thread.registers, strict=True))
+    if _signed(values["orig_ax"]) >= 0:  # as CRIU's own dump does it (compel_get_task_regs)
+        result = _signed(values["ax"])
+        if result in _RESTARTED:
+            values["ax"], values["ip"] = values["orig_ax"], values["ip"] - 2
+        elif result == _RESTART_BLOCK:
+            values["ax"] = _EINTR & (1 << 64) - 1
+    for name, value in values.items():
+        setattr(core.thread_info.gpregs, name, value)
+    _set_floating_point(core.thread_info.fpregs, thread.xstate, offsets)
+    core.thread_core.blk_sigset = thread.mask
+    if core.thread_core.HasField("rseq_entry"):
+        # It is inside none (``native/micro/stopping.c``).
+        core.thread_core.rseq_entry.ClearField("rseq_cs_pointer")
+    if core.HasField("tc"):
+        core.tc.blk_sigset = thread.mask
+    return core
+
+
+def _set_floating_point(
+    target: pb.UserX86FpregsEntry, state: bytes, offsets: Sequence[tuple[int, int]]
+) -> None:
+    (
+        target.cwd,
+        target.swd,
+        target.twd,
+        target.fop,
+        target.rip,
+        target.rdp,
+        target.mxcsr,
+        target.mxcsr_mask,
+    ) = _FX.unpack_from(state)
+    target.st_space[:] = struct.unpack_from("<32I", state, 32)
+    target.xmm_space[:] = struct.unpack_from("<64I", state, 160)
+    if not target.HasField("xsave"):
+        return
+    (target.xsave.xstate_bv,) = struct.unpack_from("<Q", state, 512)
+    for component, field, letter, size in (
+        (2, target.xsave.ymmh_space, "I", 4),
+        (3, target.xsave.bndreg_state, "Q", 8),
+        (4, target.xsave.bndcsr_state, "Q", 8),
+        (5, target.xsave.opmask_reg, "Q", 8),
+        (6, target.xsave.zmm_upper, "Q", 8),
+        (7, target.xsave.hi16_zmm, "Q", 8),
+        (9, target.xsave.pkru, "I", 4),
+    ):
+        if len(field):
+            offset, room = offsets[component]
+            count = len(field)
+            if offset + count * size > len(state) or count * size > room:
+                raise FullCommitNeeded("the registers are of another form than CRIU's")
+            field[:] = struct.unpack_from(f"<{count}{letter}", state, offset)
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >> 63 else value
