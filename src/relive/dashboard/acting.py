@@ -34,6 +34,7 @@ __all__ = [
     "bisect_button",
     "bisect_form",
     "chaos_form",
+    "debugger_link",
     "divergence_form",
     "export_button",
     "keep_button",
@@ -135,6 +136,18 @@ def _question(
     if st.button(label, key=key, icon=icon, help=about):
         with telling():
             JOBS.start(settings, operation, wish(), title=title, subject=subject)
+
+
+def debugger_link(number: int) -> None:
+    """To the page that goes forward and back through the request of an incident."""
+    st.page_link(
+        "views/debug.py",
+        label="Step through it",
+        icon=":material/step_over:",
+        help="A debugger in the failing request, forward and back in time",
+        query_params={"number": str(number)},
+        width="content",
+    )
 
 
 def stepping_forms(settings: Settings, number: int, subject: str) -> None:

@@ -10,6 +10,7 @@ from relive.config import Settings
 from relive.dashboard.acting import (
     bisect_button,
     chaos_form,
+    debugger_link,
     divergence_form,
     export_button,
     replay_buttons,
@@ -127,6 +128,7 @@ def _show_actions(settings: Settings, account: Account) -> None:
         if f"relive why {incident.number}" in commands:
             why_button(settings, incident.number, subject)
         if account.package is not None and f"relive replay {incident.number}" in commands:
+            debugger_link(incident.number)
             stepping_forms(settings, incident.number, subject)
         if f"relive replay {incident.number}" in commands:
             try_form(settings, incident.number, subject)
