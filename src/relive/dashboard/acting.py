@@ -20,6 +20,7 @@ from relive.operations.committing import COMMIT, CommitWish
 from relive.operations.diverging import DIVERGENCE, DivergenceWish
 from relive.operations.explaining import WHY, WhyWish
 from relive.operations.exports import EXPORT, ExportWish
+from relive.operations.keeping import KEEP, KeepWish
 from relive.operations.logpoints import LOGPOINT, LogpointWish
 from relive.operations.operation import Operation, Wish
 from relive.operations.replays import REPLAY, ReplayWish
@@ -38,6 +39,7 @@ __all__ = [
     "divergence_form",
     "export_button",
     "keep_button",
+    "keep_form",
     "replay_buttons",
     "reproduce_button",
     "restore_button",
@@ -188,6 +190,40 @@ def try_form(settings: Settings, number: int, subject: str) -> None:
             fix = [patch.rstrip("\n") + "\n"] if patch.strip() else []
             wish = TryWish(incident=number, fix=fix, env=[line for line in env.splitlines() if line.strip()])
             JOBS.start(settings, TRY, wish, title="Trying a fix", subject=subject)
+
+
+def keep_form(settings: Settings, number: int, subject: str) -> None:
+    """The state before an incident and its request as a test."""
+    with _folded(
+        "keep",
+        "Keep as a test",
+        ":material/science:",
+        "A file by which pytest sends this request to this state again, with the code that is here then",
+    ):
+        expect = st.text_input(
+            "What the answer has to be",
+            value="status == 200",
+            key="keep expect",
+            help='Such as status == 201 and json["id"] > 0',
+        )
+        directory = st.text_input(
+            "Directory on this host", key="keep directory", placeholder="none: to be downloaded"
+        )
+        name = st.text_input("Name", key="keep name", placeholder="SERVICE-NUMBER")
+        code = st.text_area("Code that is tried, AT=HERE a line", key="keep code", placeholder="/srv/app=src")
+        force = st.checkbox("Replace one of that name", key="keep force")
+        wanted = st.form_submit_button("Keep it", icon=":material/science:")
+    if wanted:
+        with telling():
+            wish = KeepWish(
+                incident=number,
+                expect=expect,
+                output=Path(directory.strip()).absolute() if directory.strip() else None,
+                name=name.strip() or None,
+                code=[line.strip() for line in code.splitlines() if line.strip()],
+                force=force,
+            )
+            JOBS.start(settings, KEEP, wish, title="Keeping it as a test", subject=subject)
 
 
 def chaos_form(settings: Settings, number: int, subject: str) -> None:

@@ -18,7 +18,7 @@ _LOOK_AGAIN = 0.3  # [s] while a command runs
 # Words of the debugger, as they are shown, their icons and keys: those of browsers' debuggers, back with Ctrl.
 _BACK = (
     ("start", "Start", "first_page", None, "To the request's first line"),
-    ("reverse-continue", "Back to a stop", "fast_rewind", "Ctrl+F8", "Back to the breakpoint before this, or to the change of a watched value"),
+    ("reverse-continue", "Back to a stop", "fast_rewind", "Ctrl+F8", "Back to a breakpoint, or to the change of a watched value"),
     ("reverse-out", "Back to the caller", "north_west", "Ctrl+Shift+F9", "Back to the line of the caller that called this"),
     ("reverse-next", "Back over", "undo", "Ctrl+F10", "Back by a line, over calls"),
     ("reverse-step", "Back by a line", "arrow_back", "Ctrl+F9", "Back by a line, into calls"),
@@ -86,22 +86,25 @@ def _show_end(settings: Settings, number: int, now: Standing) -> None:
 
 
 def _show_buttons(debugger: Debugger, *, can: bool) -> None:
-    with st.container(horizontal=True, gap="small", key="debugger-buttons"):
-        for word, words, icon, shortcut, about in (*_BACK, *_ON):
-            st.button(
-                words,
-                key=word,
-                icon=f":material/{icon}:",
-                shortcut=shortcut,
-                help=about,
-                on_click=debugger.say,
-                args=(word,),
-                disabled=not can,
-            )
-        if st.button("End", key="end", icon=":material/stop_circle:", help="Its branches are removed"):
-            debugger.end()
-            debugger.await_end()
-            st.rerun()
+    for row in (_BACK, _ON):
+        with st.container(horizontal=True, gap="small"):
+            for word, words, icon, shortcut, about in row:
+                st.button(
+                    words,
+                    key=word,
+                    icon=f":material/{icon}:",
+                    shortcut=shortcut,
+                    help=about,
+                    on_click=debugger.say,
+                    args=(word,),
+                    disabled=not can,
+                )
+            if row is _ON and st.button(
+                "End", key="end", icon=":material/stop_circle:", help="Its branches are removed"
+            ):
+                debugger.end()
+                debugger.await_end()
+                st.rerun()
 
 
 def _await(debugger: Debugger) -> None:
