@@ -10,6 +10,7 @@ from typing import Any
 import streamlit as st
 
 from relive.config import Settings
+from relive.dashboard.debuggers import DEBUGGERS
 from relive.dashboard.jobs import JOBS
 from relive.dashboard.refusals import telling
 from relive.model.commit import CommitId
@@ -35,7 +36,7 @@ __all__ = [
     "bisect_button",
     "bisect_form",
     "chaos_form",
-    "debugger_link",
+    "debugger_button",
     "divergence_form",
     "export_button",
     "keep_button",
@@ -140,16 +141,17 @@ def _question(
             JOBS.start(settings, operation, wish(), title=title, subject=subject)
 
 
-def debugger_link(number: int) -> None:
+def debugger_button(settings: Settings, number: int) -> None:
     """To the page that goes forward and back through the request of an incident."""
-    st.page_link(
-        "views/debug.py",
-        label="Step through it",
+    if st.button(
+        "Step through it",
+        key="debug",
         icon=":material/step_over:",
         help="A debugger in the failing request, forward and back in time",
-        query_params={"number": str(number)},
-        width="content",
-    )
+    ):
+        with telling():
+            DEBUGGERS.begin(settings, number).wait()
+            st.switch_page("views/debug.py", query_params={"number": str(number)})
 
 
 def stepping_forms(settings: Settings, number: int, subject: str) -> None:

@@ -32,7 +32,7 @@ class Standing:
     """A debugger as it is now.
 
     Attributes:
-        view: after the last command; None: it has not come to the failure yet.
+        view: after the last command; None: it has not come to the failure yet, or has ended.
         doing: the command that runs; None: it waits for one.
         message: what it said last beside the answers. has_ended: by itself or by ``end``.
         error: it could not begin, or has died.
@@ -104,9 +104,8 @@ class Debugger(Silent):
             error = ReliveError("the debugger has ended", cause=repr(found))
         with self._changed:
             os.close(self._reading)
-            os.close(self._writing)
-            self._writing = -1
-            self._change(has_ended=True, doing=None, error=error)
+            os.close(self._writing)  # nobody writes there once it has ended
+            self._change(has_ended=True, doing=None, view=None, error=error)
 
     def _shown(self, view: dict[str, Any]) -> None:
         with self._changed:
@@ -125,7 +124,7 @@ class Debuggers:
         self._open: dict[tuple[Path, int], Debugger] = {}
 
     def of(self, home: Path, number: int) -> Debugger | None:
-        """That of an incident, also one that has ended; None: none was opened, or it was forgotten."""
+        """That of an incident, also one that has ended; None: none was opened."""
         with self._lock:
             return self._open.get((home, number))
 
@@ -148,13 +147,6 @@ class Debuggers:
                 )
             made = self._open[(settings.home, number)] = Debugger(settings, number)
             return made
-
-    def forget(self, home: Path, number: int) -> None:
-        """Do not remember one that has ended."""
-        with self._lock:
-            found = self._open.get((home, number))
-            if found is not None and found.standing().has_ended:
-                del self._open[(home, number)]
 
 
 DEBUGGERS = Debuggers()

@@ -81,7 +81,6 @@ def _show_end(settings: Settings, number: int, now: Standing) -> None:
             "It has ended, and its branches are removed: it was told to, or had no command for half an hour.",
             icon=":material/stop_circle:",
         )
-    DEBUGGERS.forget(settings.home, number)
     _offer(settings, number, "Begin again")
 
 
@@ -115,7 +114,7 @@ def _await(debugger: Debugger) -> None:
         "Bringing the state back, and running to the failure" if now.view is None else f"Running: {now.doing}"
     )
     st.progress(0.0, text=label(words))
-    if now.message:
+    if now.message and now.view is None:
         st.caption(label(now.message))
 
 

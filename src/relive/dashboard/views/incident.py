@@ -10,7 +10,7 @@ from relive.config import Settings
 from relive.dashboard.acting import (
     bisect_button,
     chaos_form,
-    debugger_link,
+    debugger_button,
     divergence_form,
     export_button,
     keep_form,
@@ -129,7 +129,7 @@ def _show_actions(settings: Settings, account: Account) -> None:
         if f"relive why {incident.number}" in commands:
             why_button(settings, incident.number, subject)
         if _is_python(account) and f"relive replay {incident.number}" in commands:
-            debugger_link(incident.number)
+            debugger_button(settings, incident.number)
             stepping_forms(settings, incident.number, subject)
         if f"relive replay {incident.number}" in commands:
             try_form(settings, incident.number, subject)
