@@ -92,7 +92,7 @@ def explore(page: Page, payments: Payments) -> None:
 def keep_it(page: Page, payments: Payments) -> None:
     """As a test, to be taken along: no file of the host is written."""
     page.get_by_role("button", name="Keep as a test").click()
-    page.get_by_label("What the answer has to be").fill("status == 201")
+    page.get_by_role("textbox", name="What the answer has to be").fill("status == 201")
     page.get_by_role("button", name="Keep it", exact=True).click()
     expect(page.get_by_text("With the code that was committed it fails")).to_be_visible()
     page.keyboard.press("Escape")
