@@ -24,6 +24,7 @@ from relive.stepping.view import SteppingView
 __all__ = ["DEBUGGERS", "Debugger", "Debuggers", "Standing"]
 
 _MOST_OPEN = 4  # each has up to three branches
+_ENDING = "end"  # as a command that runs
 _PATIENCE = 1.5  # [s] that a page waits for a command, before it says that it still runs
 
 
@@ -78,7 +79,10 @@ class Debugger(Silent):
 
     def end(self) -> None:
         """Have its branches removed. May be called again."""
-        self._cancel.set()
+        with self._changed:
+            self._cancel.set()
+            if not self._standing.has_ended:
+                self._change(doing=_ENDING)
 
     def await_end(self, patience: float = 5.0) -> None:
         """Until it has ended, or so many seconds."""
@@ -109,7 +113,8 @@ class Debugger(Silent):
 
     def _shown(self, view: dict[str, Any]) -> None:
         with self._changed:
-            self._change(view=SteppingView.model_validate(view), doing=None)
+            doing = _ENDING if self._cancel.is_set() else None
+            self._change(view=SteppingView.model_validate(view), doing=doing)
 
     def _change(self, **what: Any) -> None:
         self._standing = replace(self._standing, **what)

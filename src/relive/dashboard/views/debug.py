@@ -154,7 +154,8 @@ def _show_place(debugger: Debugger, view: SteppingView, *, can: bool) -> None:
 
 
 def _show_console(debugger: Debugger, view: SteppingView, *, can: bool) -> None:
-    st.html(f'<div class="rl"><pre class="rl-text">{escape(view.said)}</pre></div>')
+    with st.container(key="debugger-said"):
+        st.html(f'<div class="rl"><pre class="rl-text">{escape(view.said)}</pre></div>')
     with st.form("console", border=False, clear_on_submit=True), st.container(horizontal=True):
         text = st.text_input(
             "Command", key="command", placeholder="p order.total, or help", max_chars=2000,
