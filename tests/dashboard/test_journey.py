@@ -89,6 +89,43 @@ def explore(page: Page, payments: Payments) -> None:
     expect(page.get_by_role("button", name="Replay under varied schedules")).to_be_visible()
 
 
+def keep_it(page: Page, payments: Payments) -> None:
+    """As a test, to be taken along: no file of the host is written."""
+    page.get_by_role("button", name="Keep as a test").click()
+    page.get_by_role("textbox", name="What the answer has to be").fill("status == 201")
+    page.get_by_role("button", name="Keep it", exact=True).click()
+    expect(page.get_by_text("With the code that was committed it fails")).to_be_visible()
+    page.keyboard.press("Escape")
+    with page.expect_download() as downloaded:
+        page.get_by_role("button", name="Download the file").click()
+    assert downloaded.value.suggested_filename == f"payments-{payments.incident}.relive.yaml"
+    assert "expect: status == 201" in downloaded.value.path().read_text()
+
+
+def branches(payments: Payments) -> set[str]:
+    """Those that run."""
+    return {one["id"] for one in payments.relive("ps") if one["kind"] == "branch"}
+
+
+def step_through_it(page: Page) -> None:
+    """From the line that failed back by one, into the caller's frame, to a breakpoint, and to the end."""
+    page.get_by_role("button", name="Step through it").click()
+    said, ran = page.locator(".st-key-debugger-said"), page.locator(".st-key-debugger-source .rl-ran")
+    expect(ran).to_contain_text("_open_batches")
+    position = int(said.inner_text().split()[0].removeprefix("@"))
+    page.get_by_role("button", name=PLACE.split(":")[1], exact=True).click()
+    expect(page.locator(".st-key-debugger-stops")).to_contain_text(PLACE)
+    page.get_by_role("button", name="Back by a line").click()
+    expect(said).to_contain_text(f"@{position - 1} ")
+    page.keyboard.press("F8")
+    expect(said).to_contain_text(f"@{position} ")
+    expect(said).to_contain_text("a breakpoint")
+    page.get_by_role("button", name=re.compile(r"^pay app.py:\d+")).click()
+    expect(ran).to_contain_text("ledger.pay(")
+    page.get_by_role("button", name="End", exact=True).click()
+    expect(page.get_by_role("button", name="Begin again")).to_be_visible()
+
+
 def test_from_the_list_over_the_story_to_the_verdict(payments):
     expect.set_options(timeout=_LIMIT)
     with served(payments) as address:
@@ -101,4 +138,8 @@ def test_from_the_list_over_the_story_to_the_verdict(payments):
             page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
             see_the_verdict(page, address, payments)
             explore(page, payments)
+            keep_it(page, payments)
+            before = branches(payments)
+            step_through_it(page)
+            assert branches(payments) == before
             assert hosts - {""} == {parts.netloc}  # nothing comes from anywhere else

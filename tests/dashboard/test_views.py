@@ -338,10 +338,11 @@ def test_a_fix_is_told_beside_the_unchanged_code_and_a_hostile_name_is_text():
     def page() -> None:
         from relive.dashboard.tried import show_trial
         from relive.model.commit import CommitId
-        from relive.model.trial import FixRun, FixTried, Trial
+        from relive.model.trial import Effects, FixRun, FixTried, Trial
 
         fails = FixRun(fails=True, result="fails the same", status=500, exception="<b>KeyError", seconds=1.0)
-        passes = FixRun(fails=False, result="no failure", status=200)
+        effects = Effects(calls={"query": 3}, unanswered=1, files=["/srv/a"])
+        passes = FixRun(fails=False, result="no failure", status=200, effects=effects)
         fixes = [
             FixTried(name="none", kind="none", runs=[fails, fails]),
             FixTried(name="patch 1 (<script>)", kind="patch", runs=[passes], still_there=0.25),
@@ -355,7 +356,7 @@ def test_a_fix_is_told_beside_the_unchanged_code_and_a_hostile_name_is_text():
     app = AppTest.from_function(page).run()
     assert not app.exception
     told = said(app).replace("\\", "")
-    assert "fails the same 2 of 2" in told and "no failure 1 of 1" in told and "25%" in told
+    assert "fails the same 2 of 2" in told and "25%" in told and "unanswered" in told and "files" in told
     assert "&lt;script&gt;" in told and "<script>" not in told and "<b>KeyError" not in told
     assert "patch 2: refused: it does not apply" in told and "failed 2 of 2" in told
 

@@ -28,6 +28,7 @@ class Fake:
     watches: list[str]
     wrong: int = 0
     elsewhere: bool = False
+    silent: bool = False
     closed: bool = False
     at: int = 0
 
@@ -96,6 +97,17 @@ class Fake:
             if more["expression"] == "nope":
                 raise PlaceUnfit("'nope' cannot be evaluated in the process")
             return {}
+        if what == "stack":
+            frames = [("/srv/app.py", LINES[self.at - 1], "f", True), ("/lib/x.py", 7, "<run>", False)]
+            return {
+                "frames": [dict(zip(("file", "line", "function", "own"), one, strict=True)) for one in frames]
+            }
+        if what == "source":
+            return {"first": 1, "line": 2, "lines": ["y" * 1000] * 90}
+        if what == "locals":
+            if self.silent:
+                raise DebuggerSilent("the debugger gave no answer")
+            return {"values": [("password", "str", "'x'"), ("order", "Order", "z" * 9000)]}
         if more.get("expression") == "hang":
             raise DebuggerSilent("the debugger gave no answer")
         return {"type": "int", "text": str(self.at), "raised": False}

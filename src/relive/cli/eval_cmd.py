@@ -8,6 +8,7 @@ import typer
 
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
+from relive.inspection.words import value_lines
 from relive.operations.inspections import EvaluateWish, evaluate
 
 if TYPE_CHECKING:
@@ -59,33 +60,10 @@ def eval_(
 
 def show_value(terminal: Terminal, found: Evaluated) -> None:
     """Show what came of it, and end the command with the status that says so."""
-    terminal.answer(found, lambda: "\n".join(_lines(found)))
+    terminal.answer(found, lambda: "\n".join(value_lines(found)))
     if found.refused:
         terminal.status(
             f"It tried {found.refused} times to reach something outside; nothing leaves a branch."
         )
     if found.outcome != "value":
         raise typer.Exit(1)
-
-
-def _lines(found: Evaluated) -> list[str]:
-    match found.outcome:
-        case "value":
-            parts = [f"{one.path or found.type} = {one.text}" for one in found.parts]
-            return [
-                found.text,
-                *parts,
-                *(["... (there is more)"] if found.cut else []),
-                *_referrer_lines(found),
-            ]
-        case "raised":
-            return [found.traceback.rstrip() or f"{found.type}: {found.text}"]
-        case _:
-            return [f"There is no value: {found.text}."]
-
-
-def _referrer_lines(found: Evaluated) -> list[str]:
-    if not found.referrers:
-        return []
-    more = [f"  and {found.referrers_left_out} more"] if found.referrers_left_out else []
-    return ["referred to by", *(f"  {one}" for one in found.referrers), *more]

@@ -9,10 +9,10 @@ from relive.cli.stacks import stack_lines
 from relive.cli.terminal import AsJson, Terminal
 from relive.cli.wish_options import from_wish
 from relive.config import load_settings
-from relive.model.trial import Swapped
 from relive.operations.keeping import KeptRun, KeptRuns, KeptWish, run_kept
+from relive.operations.trial_words import swapped_lines
 
-__all__ = ["describe", "kept", "swapped_lines"]
+__all__ = ["describe", "kept"]
 
 _NOT_MET = 1  # exit status
 
@@ -51,14 +51,3 @@ def _run_lines(one: KeptRun) -> list[str]:
     if one.reason is not None and outcome is not None and outcome.stack is not None:
         lines += ["", *stack_lines(outcome.stack)]
     return lines
-
-
-def swapped_lines(swapped: Swapped | None) -> list[str]:
-    """What of other code reached the processes, and what did not."""
-    if swapped is None:
-        return []
-    lines = [f"code: {', '.join(swapped.swapped) or 'no function differs'}"]
-    if swapped.added:
-        lines.append(f"new: {', '.join(swapped.added)}")
-    lines += [f"not swapped: {one.file}: {one.name}: {one.why}" for one in swapped.left]
-    return lines + [f"note: {note}" for note in swapped.notes]

@@ -10,6 +10,7 @@ from typing import Any
 import streamlit as st
 
 from relive.config import Settings
+from relive.dashboard.debuggers import DEBUGGERS
 from relive.dashboard.jobs import JOBS
 from relive.dashboard.refusals import telling
 from relive.model.commit import CommitId
@@ -20,6 +21,7 @@ from relive.operations.committing import COMMIT, CommitWish
 from relive.operations.diverging import DIVERGENCE, DivergenceWish
 from relive.operations.explaining import WHY, WhyWish
 from relive.operations.exports import EXPORT, ExportWish
+from relive.operations.keeping import KEEP, KeepWish
 from relive.operations.logpoints import LOGPOINT, LogpointWish
 from relive.operations.operation import Operation, Wish
 from relive.operations.replays import REPLAY, ReplayWish
@@ -34,9 +36,11 @@ __all__ = [
     "bisect_button",
     "bisect_form",
     "chaos_form",
+    "debugger_button",
     "divergence_form",
     "export_button",
     "keep_button",
+    "keep_form",
     "replay_buttons",
     "reproduce_button",
     "restore_button",
@@ -137,6 +141,19 @@ def _question(
             JOBS.start(settings, operation, wish(), title=title, subject=subject)
 
 
+def debugger_button(settings: Settings, number: int) -> None:
+    """To the page that goes forward and back through the request of an incident."""
+    if st.button(
+        "Step through it",
+        key="debug",
+        icon=":material/step_over:",
+        help="A debugger in the failing request, forward and back in time",
+    ):
+        with telling():
+            DEBUGGERS.begin(settings, number).wait()
+            st.switch_page("views/debug.py", query_params={"number": str(number)})
+
+
 def stepping_forms(settings: Settings, number: int, subject: str) -> None:
     """Values at a line, and who wrote a value, in replays of an incident."""
     with st.popover("Line by line", icon=":material/step_over:", help="Values at a line; who wrote a value"):
@@ -175,6 +192,40 @@ def try_form(settings: Settings, number: int, subject: str) -> None:
             fix = [patch.rstrip("\n") + "\n"] if patch.strip() else []
             wish = TryWish(incident=number, fix=fix, env=[line for line in env.splitlines() if line.strip()])
             JOBS.start(settings, TRY, wish, title="Trying a fix", subject=subject)
+
+
+def keep_form(settings: Settings, number: int, subject: str) -> None:
+    """The state before an incident and its request as a test."""
+    with _folded(
+        "keep",
+        "Keep as a test",
+        ":material/science:",
+        "A file by which pytest sends this request to this state again, with the code that is here then",
+    ):
+        expect = st.text_input(
+            "What the answer has to be",
+            value="status == 200",
+            key="keep expect",
+            help='Such as status == 201 and json["id"] > 0',
+        )
+        directory = st.text_input(
+            "Directory on this host", key="keep directory", placeholder="none: to be downloaded"
+        )
+        name = st.text_input("Name", key="keep name", placeholder="SERVICE-NUMBER")
+        code = st.text_area("Code that is tried, AT=HERE a line", key="keep code", placeholder="/srv/app=src")
+        force = st.checkbox("Replace one of that name", key="keep force")
+        wanted = st.form_submit_button("Keep it", icon=":material/science:")
+    if wanted:
+        with telling():
+            wish = KeepWish(
+                incident=number,
+                expect=expect,
+                output=Path(directory.strip()).absolute() if directory.strip() else None,
+                name=name.strip() or None,
+                code=[line.strip() for line in code.splitlines() if line.strip()],
+                force=force,
+            )
+            JOBS.start(settings, KEEP, wish, title="Keeping it as a test", subject=subject)
 
 
 def chaos_form(settings: Settings, number: int, subject: str) -> None:

@@ -29,6 +29,7 @@ def main() -> None:
             st.Page("views/storage.py", title="Storage", icon=":material/database:"),
             st.Page("views/incident.py", title="Incident", visibility="hidden"),
             st.Page("views/commit.py", title="Commit", visibility="hidden"),
+            st.Page("views/debug.py", title="Debugger", visibility="hidden"),
             st.Page("views/run.py", title="Run", visibility="hidden"),
         ],
         position="top",

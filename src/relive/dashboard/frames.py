@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from relive.dashboard.look import escape
 from relive.incidents.report.shown import shorten
 from relive.model.failure import ErrorPackage, Frame, Link
 
-__all__ = ["exceptions", "frame_location"]
+__all__ = ["exceptions", "frame_location", "locals_table"]
 
 _RELATIONS = {"cause": "Caused by", "context": "While handling", "group": "In the group"}
 _LONG = 160  # [characters] of a value
@@ -85,8 +85,13 @@ def _value(text: str) -> str:
 def _locals(frame: Frame) -> str:
     if not frame.locals:
         return '<p class="rl-dim">No locals were kept.</p>'
-    rows = "".join(
-        f"<tr><td>{escape(name)}</td><td>{_value(text)}</td></tr>" for name, text in frame.locals.items()
-    )
     cut = f'<p class="rl-dim">{frame.locals_cut} more locals were not kept.</p>' if frame.locals_cut else ""
-    return f'<table class="rl-locals">{rows}</table>{cut}'
+    return f"{locals_table(frame.locals)}{cut}"
+
+
+def locals_table(values: Mapping[str, str]) -> str:
+    """Names and texts."""
+    rows = "".join(
+        f"<tr><td>{escape(name)}</td><td>{_value(text)}</td></tr>" for name, text in values.items()
+    )
+    return f'<table class="rl-locals">{rows}</table>'

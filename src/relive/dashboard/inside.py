@@ -10,18 +10,21 @@ from relive.config import Settings
 from relive.dashboard.look import escape, label, table
 from relive.dashboard.refusals import telling
 from relive.dashboard.runtimes import show_runtime
+from relive.inspection.evaluated import EvalOutcome, Evaluated
 from relive.inspection.python.values import PythonObjects
 from relive.inspection.state import CommitState, ProcessState
-from relive.inspection.words import descriptor_words, waiting_words
+from relive.inspection.words import descriptor_words, value_lines, waiting_words
 from relive.model.commit import CommitId
 from relive.model.quantities import size
 from relive.operations.commits import show_commit
 from relive.operations.differences import DIFF, DiffWish
 from relive.operations.inspections import (
+    EVALUATE,
     FIND,
     INSPECT,
     OBJECTS,
     RUNTIME,
+    EvaluateWish,
     FindWish,
     InspectWish,
     ObjectsWish,
@@ -34,6 +37,7 @@ __all__ = ["show_inside"]
 
 _MOST = 50  # matches
 _REGIONS = 20
+_PARTS, _REFERRERS = 50, 10  # of a value
 
 
 def show_inside(settings: Settings, commit: CommitId, parent: CommitId | None) -> None:
@@ -52,6 +56,10 @@ def show_inside(settings: Settings, commit: CommitId, parent: CommitId | None) -
         pattern = st.text_input(
             "Find in memory", key="pattern", placeholder="text, hex:0011ff, or re:EXPRESSION"
         )
+        expression = st.text_input(
+            "Evaluate", key="evaluate", placeholder="len(app.cache)", help="In a throw-away branch"
+        )
+        wants_referrers = st.checkbox("and who refers to it", key="referrers", help="Of Python")
     with telling(), st.spinner("Reading the commit …"):
         if wants_state:
             _show_state(perform_apart(INSPECT, settings, InspectWish(ref=commit)))
@@ -65,6 +73,10 @@ def show_inside(settings: Settings, commit: CommitId, parent: CommitId | None) -
             show_runtime(perform_apart(RUNTIME, settings, RuntimeWish(ref=commit)))
         if pattern:
             _show_found(settings, commit, pattern)
+        if expression.strip():
+            referrers = _REFERRERS if wants_referrers else 0
+            wish = EvaluateWish(ref=commit, expression=expression, depth=1, most=_PARTS, referrers=referrers)
+            _show_value(perform_apart(EVALUATE, settings, wish))
 
 
 def _show_state(state: CommitState) -> None:
@@ -137,6 +149,15 @@ def _show_growth(settings: Settings, parent: CommitId, commit: CommitId) -> None
         st.html(f'<div class="rl">{table(["what", "how many", "what stayed, or who holds it"], rows)}</div>')
     else:
         st.caption("Nothing has only grown over these three commits.")
+
+
+def _show_value(found: Evaluated) -> None:
+    if found.outcome is not EvalOutcome.VALUE:
+        st.warning(label(f"{found.type}: {found.text}" if found.type else found.text))
+    lines = escape("\n".join(value_lines(found)))
+    st.html(f'<div class="rl"><pre class="rl-text">{lines}</pre></div>')
+    if found.refused:
+        st.caption(f"It tried {found.refused} times to reach something outside; nothing leaves a branch.")
 
 
 def _show_found(settings: Settings, commit: CommitId, pattern: str) -> None:

@@ -57,6 +57,15 @@ STYLE = """<style>
 .rl-cells { display: flex; gap: .2rem 1rem; flex-wrap: wrap; align-items: baseline; }
 .rl-cells > span:not(.rl-chip) { white-space: nowrap; min-width: var(--rl-cell, 7rem); } .rl-cells > .rl-wide { min-width: 14rem; }
 .rl-cells > .rl-slim { min-width: 5.2rem; }
+.st-key-debugger-source { flex-wrap: nowrap; } .st-key-debugger-source > div { min-width: 0; }
+.st-key-debugger-gutter > div { height: 1.4rem; }
+.st-key-debugger-gutter button { min-height: 0; height: 1.4rem; padding: 0 .6rem; width: 100%; justify-content: flex-end;
+  border: none; }
+.st-key-debugger-gutter p { font: .78rem/1.4rem ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
+.st-key-debugger-source .rl pre.rl-source { padding: 0; line-height: 1.4rem; }
+.st-key-debugger-source .rl-source span { height: 1.4rem; }
+.st-key-debugger-stack button, .st-key-debugger-stops button { min-height: 0; padding: .1rem 0; text-align: left;
+  overflow-wrap: anywhere; }
 div[data-testid="stPageLink"] a { padding-left: 0; padding-right: .4rem; background: none; }
 div[class*="st-key-incident-"] { border-bottom: 1px solid var(--rl-line); padding-bottom: .55rem; }
 </style>"""

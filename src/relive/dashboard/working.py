@@ -11,6 +11,7 @@ from relive.dashboard.bisected import show_bisection
 from relive.dashboard.explained import show_explanation
 from relive.dashboard.explored import show_chaos, show_divergence
 from relive.dashboard.jobs import JOBS, Job, JobState
+from relive.dashboard.kept import show_kept
 from relive.dashboard.look import label
 from relive.dashboard.refusals import refuse
 from relive.dashboard.stepped import show_logged, show_written
@@ -29,6 +30,7 @@ from relive.operations.bisect_result import Bisection
 from relive.operations.commits import Commit
 from relive.operations.diverging import RunsDifference
 from relive.operations.exports import ExportWritten
+from relive.operations.keeping import Kept
 from relive.operations.restoring_many import ManyRestored
 from relive.operations.storage import Verification
 
@@ -114,6 +116,8 @@ def _show_result(settings: Settings, job: Job) -> None:
             st.page_link("views/commit.py", label="See the commit", query_params={"id": kept.id})
         case ManyRestored() as many:
             _show_many(many)
+        case Kept() as test:
+            show_kept(test, f"download {job.number}")
         case ExportWritten() as written:
             st.success(
                 f"Written to **{label(written.file)}**, {size(written.bytes)}; `relive import` takes it in elsewhere.",

@@ -20,7 +20,7 @@ class GrownType(Value):
 
     Attributes:
         counts, sizes: objects, and their bytes, of each commit in order.
-        held_by: through what one of them is held in the last commit; None: no path was found.
+        held_by: through what one that is new since the first commit is held in the last; None: that cannot be told.
     """
 
     name: str

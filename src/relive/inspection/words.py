@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from relive.inspection.evaluated import EvalOutcome, Evaluated
 from relive.inspection.state import Descriptor, Waiting
 
-__all__ = ["descriptor_words", "waiting_words"]
+__all__ = ["descriptor_words", "value_lines", "waiting_words"]
 
 
 def descriptor_words(one: Descriptor) -> str:
@@ -23,3 +24,27 @@ def waiting_words(one: Waiting) -> str:
     """Who waits for whom, on one line."""
     holder = f"thread {one.holder_thread}" if one.holder_thread is not None else f"process {one.holder}"
     return f"thread {one.tid} of {one.pid} waits for the {one.what}, which {holder} holds"
+
+
+def value_lines(found: Evaluated) -> list[str]:
+    """What came of an expression."""
+    match found.outcome:
+        case EvalOutcome.VALUE:
+            parts = [f"{one.path or found.type} = {one.text}" for one in found.parts]
+            return [
+                found.text,
+                *parts,
+                *(["... (there is more)"] if found.cut else []),
+                *_referrer_lines(found),
+            ]
+        case EvalOutcome.RAISED:
+            return [found.traceback.rstrip() or f"{found.type}: {found.text}"]
+        case _:
+            return [f"There is no value: {found.text}."]
+
+
+def _referrer_lines(found: Evaluated) -> list[str]:
+    if not found.referrers:
+        return []
+    more = [f"  and {found.referrers_left_out} more"] if found.referrers_left_out else []
+    return ["referred to by", *(f"  {one}" for one in found.referrers), *more]

@@ -1,4 +1,7 @@
-"""``python -m relive.operations NAME``: the process of ``subprocess_runner``, for one operation."""
+"""``python -m relive.operations NAME [DESCRIPTOR]``: the process of ``subprocess_runner``, for one operation.
+
+From the descriptor it reads what it is told while it goes on, as lines of JSON.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from relive.config import load_settings
 from relive.errors import ReliveError, UsageError, reason_of
 from relive.operations.catalogue import OPERATIONS
+from relive.operations.operation import Operation, Wish
 from relive.operations.unforeseen import unforeseen
 
 __all__ = ["main"]
@@ -54,6 +58,23 @@ class _Line:
         """As ``Progress``."""
         self.say(told=text)
 
+    def show(self, view: BaseModel) -> None:
+        """As ``Conversation``."""
+        self.say(shown=view.model_dump(mode="json"))
+
+
+class _Talk(_Line):
+    """The caller's commands, too; a ``Conversation``."""
+
+    def __init__(self, descriptor: int, commands: int) -> None:
+        super().__init__(descriptor)
+        self._commands = os.fdopen(commands, "rb", buffering=0)
+
+    def commands(self, silence: float) -> Iterator[str]:
+        """As ``Conversation``."""
+        while select.select([self._commands], [], [], silence)[0] and (line := self._commands.readline()):
+            yield json.loads(line)
+
 
 def _give_up(_number: int, _frame: FrameType | None) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once: taking back must not be interrupted
@@ -70,12 +91,22 @@ def _end_with_caller() -> None:
         sys.exit(130)
 
 
+def _performed(operation: Operation[Any, Any], wish: Wish, line: _Line) -> BaseModel:
+    if isinstance(line, _Talk):
+        assert operation.converse is not None
+        result = operation.converse(load_settings(), wish, line, line)
+    else:
+        result = operation.run(load_settings(), wish, line)
+    assert isinstance(result, BaseModel)
+    return result
+
+
 def main() -> None:
     """Do it; exit status 0 where the last line is a result."""
     operation = OPERATIONS[sys.argv[1]]
     wish_line = sys.stdin.buffer.readline()
     # What is started from here writes to no protocol: only the copy of standard output is.
-    line = _Line(os.dup(1))
+    line = _Talk(os.dup(1), int(sys.argv[2])) if len(sys.argv) > 2 else _Line(os.dup(1))
     with Path(os.devnull).open("r+b") as nowhere:
         os.dup2(nowhere.fileno(), 1)
     _end_with_caller()
@@ -88,7 +119,7 @@ def main() -> None:
         line.say(error=error.as_json())
         sys.exit(1)
     try:
-        result = operation.run(load_settings(), wish, line)
+        result = _performed(operation, wish, line)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from here on it is done
         line.say(result=result.model_dump(mode="json"))
     except ReliveError as error:

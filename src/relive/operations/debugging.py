@@ -23,6 +23,7 @@ from relive.model.incident import Incident
 from relive.model.quantities import duration
 from relive.model.text import printable
 from relive.model.token_scope import Scope
+from relive.operations.conversation import Conversation
 from relive.operations.operation import Effect, Face, Faces, Only, Operation, Result, Route, Tool, Wish
 from relive.operations.progress import Progress
 from relive.operations.respawning import tend_capsules
@@ -33,6 +34,7 @@ from relive.sandbox.branch import Branch
 from relive.stepping.commands import DebuggerCommands
 from relive.stepping.live import LiveRequest
 from relive.stepping.stepping_session import SteppingSession
+from relive.stepping.view import view_of
 from relive.store import Store
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "DebugAnswers",
     "DebugWish",
     "DebuggerAnswer",
+    "converse",
     "debug",
     "is_quit",
     "leave",
@@ -51,6 +54,7 @@ __all__ = [
 
 _QUITS = frozenset({"q", "quit", "exit"})
 _ANSWERS_MOST = 16 << 20  # [characters] of all answers together, which are held here and kept with a task
+_SILENCE = 1800.0  # [s] without a command, after which a conversation is over: its branches take memory
 OUTCOME_LIMIT = 30.0  # [s] for the answer, once the debugger has let the request go on
 
 
@@ -111,7 +115,7 @@ def debug(settings: Settings, wish: DebugWish, progress: Progress) -> DebugAnswe
     tend_capsules(settings)
     incident = Incidents(settings.incidents).get(wish.number)
     if wish.step:
-        return _stepped(settings, wish, incident, progress)
+        return _stepped(settings, wish, incident, progress, None)
     if not wish.at_request and not has_waiting_thread(incident):
         raise UsageError(
             f"in the commit of incident {incident.number} no thread of Python waits at the place of failure",
@@ -188,21 +192,34 @@ def stepping(
         timeline.close()
 
 
-def _stepped(settings: Settings, wish: DebugWish, incident: Incident, progress: Progress) -> DebugAnswers:
-    answers: list[DebuggerAnswer] = []
-    left = _ANSWERS_MOST
-    with stepping(settings, wish, incident, progress, is_ahead=False) as (timeline, case):
+def converse(
+    settings: Settings, wish: DebugWish, progress: Progress, conversation: Conversation
+) -> DebugAnswers:
+    """Go forward and back through the failing request as one is told, until nobody tells anything any more.
+
+    Raises:
+        IncidentUnknown, RefUnknown, RestoreFailed, UsageError: as ``debug``, before anything is shown.
+    """
+    tend_capsules(settings)
+    incident = Incidents(settings.incidents).get(wish.number)
+    return _stepped(settings, wish, incident, progress, conversation)
+
+
+def _stepped(
+    settings: Settings,
+    wish: DebugWish,
+    incident: Incident,
+    progress: Progress,
+    conversation: Conversation | None,
+) -> DebugAnswers:
+    is_ahead = conversation is not None  # who gives all commands at once waits for none
+    with stepping(settings, wish, incident, progress, is_ahead=is_ahead) as (timeline, case):
         commands = DebuggerCommands(timeline)
         opening = printable(commands.opening())
         branch = timeline.branch
-        for text in wish.command:
-            if commands.has_quit:
-                break
-            answer = commands.do(text)
-            left -= len(answer)
-            if left < 0:
-                raise _said_too_much()
-            answers.append(DebuggerAnswer(command=text, answer=printable(answer)))
+        answers = _given_at_once(commands, wish.command)
+        if conversation is not None:
+            _talked(commands, opening, conversation)
         outcome = timeline.outcome()
         return timeline.mask.model(
             DebugAnswers(
@@ -216,6 +233,30 @@ def _stepped(settings: Settings, wish: DebugWish, incident: Incident, progress: 
                 outcome=outcome,
             )
         )
+
+
+def _given_at_once(commands: DebuggerCommands, wished: list[str]) -> list[DebuggerAnswer]:
+    answers: list[DebuggerAnswer] = []
+    left = _ANSWERS_MOST
+    for text in wished:
+        if commands.has_quit:
+            break
+        answer = commands.do(text)
+        left -= len(answer)
+        if left < 0:
+            raise _said_too_much()
+        answers.append(DebuggerAnswer(command=text, answer=printable(answer)))
+    return answers
+
+
+def _talked(commands: DebuggerCommands, opening: str, conversation: Conversation) -> None:
+    mask = commands.session.mask
+    conversation.show(mask.model(view_of(commands, opening)))
+    for text in conversation.commands(_SILENCE):
+        said = commands.do(text)
+        if commands.has_quit:
+            return
+        conversation.show(mask.model(view_of(commands, said)))
 
 
 def leave(progress: Progress, branch: Branch, *, keep: bool) -> None:
@@ -308,7 +349,7 @@ DEBUG = Operation(
             Only(
                 ("a conversation",),
                 frozenset({Face.CLI}),
-                "it needs a terminal; elsewhere commands are given at once",
+                "it needs a terminal, or a page of the dashboard; elsewhere commands are given at once",
             ),
             Only(
                 ("dap", "vscode"),
@@ -323,4 +364,5 @@ DEBUG = Operation(
         ),
     ),
     look_up=_look_up,
+    converse=converse,
 )

@@ -19,7 +19,7 @@ from relive.inspection.growth import (
     grown_types,
     kept_entries,
 )
-from relive.model.commit import CommitId
+from relive.model.commit import CommitId, Manifest
 from relive.model.token_scope import Scope
 from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool, Wish
 from relive.operations.progress import Progress
@@ -33,6 +33,7 @@ __all__ = ["LEAKS", "Leaks", "LeaksWish", "LeakyCommit", "leaks"]
 
 _MOST_COLLECTIONS = 20_000
 _MOST_ENTRIES = 20_000
+_MOST_ADDRESSES = 100_000  # of a type in the first commit: of one with more nobody is told to hold it
 _TOLD = 20  # types, and collections
 _ASKED = 5  # of them, those of which entries or holders are asked
 _KEPT = 3
@@ -107,7 +108,7 @@ def leaks(settings: Settings, wish: LeaksWish, progress: Progress) -> Leaks:
         types, collections = grown_types(found), grown_collections(found)
         return Leaks(
             service=facts[-1].target.name,
-            same_life=len({one.target.life for one in facts}) == 1 and facts[0].target.life is not None,
+            same_life=_is_one_life(facts),
             commits=[
                 LeakyCommit(
                     id=commit,
@@ -117,7 +118,7 @@ def leaks(settings: Settings, wish: LeaksWish, progress: Progress) -> Leaks:
                 )
                 for commit, fact, census in zip(commits, facts, found, strict=True)
             ],
-            types=_with_holders(asked[-1], types, wish.limit),
+            types=_with_holders(asked, types, wish.limit, one_process=_is_one_life(facts)),
             collections=_with_entries(asked, collections, wish.limit),
             left_out=max(0, len(types) - _TOLD) + max(0, len(collections) - _TOLD),
         )
@@ -171,8 +172,20 @@ def _refuse_disorder(times: Sequence[int]) -> None:
         )
 
 
-def _with_holders(last: AskedBranch, grown: Sequence[GrownType], limit: float) -> list[GrownType]:
-    held = last.holders([one.name for one in grown[:_ASKED]], limit=limit)
+def _is_one_life(facts: Sequence[Manifest]) -> bool:
+    return len({one.target.life for one in facts}) == 1 and facts[0].target.life is not None
+
+
+def _with_holders(
+    asked: Sequence[AskedBranch], grown: Sequence[GrownType], limit: float, *, one_process: bool
+) -> list[GrownType]:
+    """Who holds what is new since the first commit: within one process an object is known by its address."""
+    names = [one.name for one in grown[:_ASKED]]
+    known = {one.name: "" for one in grown[:_ASKED] if not one.counts[0]}
+    if one_process and asked[0].process == asked[-1].process:
+        known |= asked[0].addresses(names, most=_MOST_ADDRESSES, limit=limit)
+    told = [name for name in names if name in known]
+    held = asked[-1].holders(told, known=known, limit=limit) if told else {}
     return [one.model_copy(update={"held_by": held.get(one.name)}) for one in grown[:_TOLD]]
 
 

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict
 
 from relive.config import Settings
 from relive.model.token_scope import Scope
+from relive.operations.conversation import Conversation
 from relive.operations.progress import Progress
 
 __all__ = [
@@ -179,6 +180,7 @@ class Operation(Generic[W, R]):
         run: raises ReliveError; to be called in a process with one thread.
         look_up: raises what ``run`` would where something that the wish names is not there; in any thread, and at once. None: it
             names nothing, or nothing that could be looked up so.
+        converse: as ``run``, and while it goes on it is told what to do next. None: all is told by the wish.
     """
 
     name: str
@@ -187,6 +189,7 @@ class Operation(Generic[W, R]):
     run: Callable[[Settings, W, Progress], R]
     faces: Faces
     look_up: Callable[[Settings, W], None] | None = None
+    converse: Callable[[Settings, W, Progress, Conversation], R] | None = None
 
     @property
     def identifier(self) -> str:

@@ -3,11 +3,13 @@
 CRIU and namespaces want a process with one thread, and a server must outlive what goes wrong in them. The process gets its wish
 as one JSON line on standard input, and writes JSON lines:
 
-    {"begun": WHAT, "total": N, "unit": "steps" | "bytes"}, {"done": N}, {"told": TEXT},
+    {"begun": WHAT, "total": N, "unit": "steps" | "bytes"}, {"done": N}, {"told": TEXT}, {"shown": VIEW},
     and at last {"result": VALUE} or {"error": {"code", "message", "cause", "remedy"}}.
 
 Standard input stays open for as long as the caller lives and wants the result; when it is closed, also because the caller was
 killed, the process is sent SIGTERM by the kernel (fcntl(2), F_SETSIG) and takes back what it has begun.
+
+One that is talked to has its commands from a pipe of their own, as JSON lines, and shows a view for each.
 
 It is forked from the fork server where that can be (``relive.forkserver``): importing takes longer than most operations.
 """
@@ -34,13 +36,21 @@ from relive.kernel.children import wait_or_kill
 from relive.operations.operation import Operation, Wish
 from relive.operations.progress import Progress, Silent
 
-__all__ = ["perform_apart"]
+__all__ = ["Talk", "perform_apart"]
 
 W = TypeVar("W", bound=Wish)
 R = TypeVar("R", bound=BaseModel)
 _NOTHING = Silent()
 _TAIL = 4096  # [bytes] of what its process said last
 _PATIENCE = 30.0  # [s] for taking back what was begun, before it is killed
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """``commands``: a descriptor to read them from; ``shown`` is called with each view."""
+
+    commands: int
+    shown: Callable[[dict[str, Any]], None]
 
 
 def perform_apart(
@@ -52,6 +62,7 @@ def perform_apart(
     cancel: threading.Event | None = None,
     started: Callable[[int], None] = lambda _pid: None,
     is_first: bool = True,
+    talk: Talk | None = None,
 ) -> R:
     """Have it done, and wait for it; safe in any thread.
 
@@ -60,6 +71,7 @@ def perform_apart(
         cancel: when it is set, the work is given up within a moment.
         started: called with the pid of the process before that is told what to do; what it raises ends the process undone.
         is_first: nothing of it can have been done before. What it names must then be there; else it may have been needed no more.
+        talk: with it, of an operation that can converse; None: its ``run`` is called.
 
     Raises:
         ReliveError: as the operation does, of the same class; Cancelled.
@@ -67,10 +79,13 @@ def perform_apart(
     if is_first and operation.look_up is not None:
         operation.look_up(settings, wish)
     with tempfile.TemporaryFile() as said:
-        with _started(operation.name, settings, said.fileno()) as apart, _Canceller(apart.process, cancel):
+        with (
+            _started(operation.name, settings, said.fileno(), talk) as apart,
+            _Canceller(apart.process, cancel),
+        ):
             try:
                 started(apart.process.pid)
-                last = _talk(apart, wish, progress)
+                last = _talk(apart, wish, progress, talk)
             except BaseException:  # of who listens, say that it was cancelled
                 _end(apart.process)
                 raise
@@ -102,19 +117,21 @@ class _Apart:
 
 
 @contextmanager
-def _started(operation: str, settings: Settings, said: int) -> Iterator[_Apart]:
+def _started(operation: str, settings: Settings, said: int, talk: Talk | None) -> Iterator[_Apart]:
     """Within, its process; when that is left, its standard input is closed, and it has ended.
 
     Args:
         said: a descriptor that becomes its standard error.
+        talk: whose descriptor it has under the same number.
     """
     with ExitStack() as ours:
         asks, stdin = _pipe(ours)
         stdout, tells = _pipe(ours)
         process = start_module(
             "relive.operations",
-            [operation],
+            [operation, *([str(talk.commands)] if talk is not None else [])],
             streams=(asks.fileno(), tells.fileno(), said),
+            handed=[talk.commands] if talk is not None else [],
             environment=_environment(settings),
             may_fork=settings.fork_server,
         )
@@ -145,7 +162,7 @@ def _environment(settings: Settings) -> dict[str, str]:
     return {**os.environ, **named, **store_key_variable()}
 
 
-def _talk(process: _Apart, wish: Wish, progress: Progress) -> dict[str, Any]:
+def _talk(process: _Apart, wish: Wish, progress: Progress, talk: Talk | None) -> dict[str, Any]:
     """Say what is wished, and render what is said until the last word; empty where there was none."""
     try:
         process.stdin.write(wish.model_dump_json().encode() + b"\n")
@@ -165,6 +182,8 @@ def _talk(process: _Apart, wish: Wish, progress: Progress) -> dict[str, Any]:
                 advance(message["done"])
             elif "told" in message:
                 progress.status(message["told"])
+            elif "shown" in message and talk is not None:
+                talk.shown(message["shown"])
             else:
                 return dict(message)
     return {}

@@ -18,7 +18,7 @@ forward      step (s)           next (n)           out              continue (c)
 back         reverse-step (rs)  reverse-next (rn)  reverse-out (ro) reverse-continue (rc)
 places       goto POSITION|NAME (g)  start  failure  bookmark NAME  info
 stops        break FILE:LINE [if EXPRESSION] (b)  watch EXPRESSION  delete NUMBER|all
-look         where (w, bt)  up  down  list (l)  locals  p EXPRESSION
+look         where (w, bt)  up  down  frame NUMBER (f)  list (l)  locals  p EXPRESSION
              help (h)  quit (q)"""
 _BREAK = re.compile(r"(?P<file>.*[^/\s]):(?P<line>[1-9]\d{0,8})(?:\s+if\s+(?P<when>.+))?", re.DOTALL)
 _AT_BEGIN = "There is nothing before this to stop at."
@@ -31,11 +31,12 @@ class DebuggerCommands:
 
     Attributes:
         has_quit: it was told to end.
+        frame: that is looked at, counted from the innermost one.
     """
 
     session: SteppingSession
     has_quit: bool = False
-    _frame: int = 0
+    frame: int = 0
     _words: dict[str, Callable[[str], str]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -54,11 +55,12 @@ class DebuggerCommands:
             "watch": self._watch,
             "delete": self._delete,
             **dict.fromkeys(("where", "w", "bt"), lambda _: self._where()),
-            "up": lambda _: self._select(1),
-            "down": lambda _: self._select(-1),
+            "up": lambda _: self._select(self.frame + 1),
+            "down": lambda _: self._select(self.frame - 1),
+            **dict.fromkeys(("frame", "f"), lambda text: self._select(_number(text, -1))),
             **dict.fromkeys(("list", "l"), lambda _: self._list()),
-            "locals": lambda _: "\n".join(map(_value_line, line.variables(self._frame))),
-            **dict.fromkeys(("p", "print"), lambda text: _value_line(line.evaluate(text, self._frame))),
+            "locals": lambda _: "\n".join(map(_value_line, line.variables(self.frame))),
+            **dict.fromkeys(("p", "print"), lambda text: _value_line(line.evaluate(text, self.frame))),
             **dict.fromkeys(("help", "h"), lambda _: HELP),
             **dict.fromkeys(("quit", "q", "exit"), lambda _: self._quit()),
         }
@@ -82,7 +84,7 @@ class DebuggerCommands:
             return "\n".join(filter(None, [f"Error: {error}", error.remedy]))
 
     def _moved(self, stop: Stop | None) -> str:
-        self._frame = 0
+        self.frame = 0
         if stop is None:
             return self._ended()
         why = {"breakpoint": ", a breakpoint", "watch": ", a watched value has changed"}.get(stop.stopped, "")
@@ -150,7 +152,7 @@ class DebuggerCommands:
             breakpoints.clear()
             watches.clear()
             return self._info()
-        number = int(text) - 1 if text.isascii() and text.isdigit() and len(text) < 9 else -1
+        number = _number(text, 0) - 1
         if 0 <= number < len(breakpoints):
             del breakpoints[number]
         elif 0 <= number - len(breakpoints) < len(watches):
@@ -173,20 +175,19 @@ class DebuggerCommands:
         lines = []
         for number, frame in enumerate(self.session.stack()):
             if frame.own or number < _SHOWN:
-                mark = ">" if number == self._frame else " "
+                mark = ">" if number == self.frame else " "
                 lines.append(f"{mark}{number} {frame.file}:{frame.line} {frame.function}")
         return "\n".join(lines) or self._ended()
 
-    def _select(self, by: int) -> str:
+    def _select(self, number: int) -> str:
         frames = self.session.stack()
-        if not 0 <= self._frame + by < len(frames):
+        if not 0 <= number < len(frames):
             raise PlaceUnfit("there is no such frame", remedy="`where` lists them")
-        self._frame += by
-        frame = frames[self._frame]
-        return f">{self._frame} {frame.file}:{frame.line} {frame.function}"
+        self.frame, frame = number, frames[number]
+        return f">{self.frame} {frame.file}:{frame.line} {frame.function}"
 
     def _list(self) -> str:
-        first, line, lines = self.session.source(self._frame)
+        first, line, lines = self.session.source(self.frame)
         return "\n".join(
             f"{number:5} {'->' if number == line else '  '} {text}"
             for number, text in enumerate(lines, first)
@@ -195,6 +196,10 @@ class DebuggerCommands:
     def _quit(self) -> str:
         self.has_quit = True
         return ""
+
+
+def _number(text: str, otherwise: int) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else otherwise
 
 
 def _value_line(variable: Variable) -> str:

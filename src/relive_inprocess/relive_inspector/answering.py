@@ -4,7 +4,7 @@ import json
 
 from .evaluation import evaluate
 from .heap import census, largest, newest_entries
-from .holders import holders
+from .holders import addresses, holders
 from .names import modules, own_globals
 from .stacks import stacks
 from .tasks import tasks
@@ -36,5 +36,6 @@ _KINDS = {
     "census": census,
     "entries": newest_entries,
     "holders": holders,
+    "addresses": addresses,
     "largest": largest,
 }

@@ -1,5 +1,7 @@
 """Who holds an object: the path to it from a module, or from a function that runs."""
 
+import array
+import base64
 import gc
 import sys
 import threading
@@ -14,14 +16,32 @@ _ATTRIBUTES = ".__dict__"
 LOOKED_INTO = 100  # entries of a collection
 
 
-def holders(wanted):
-    """Who holds an object of each type: the path from a module, or from a function that runs."""
-    examples = {}
+def addresses(wanted):
+    """The addresses of the objects of each type, as ``holders`` takes them; None of one that has more than ``most``."""
+    found = {name: array.array("Q") for name in wanted["types"]}
     for one in gc.get_objects():
         name = name_of_type(type(one))
-        if name in wanted["types"]:
+        if name in found and len(found[name]) <= wanted["most"]:
+            found[name].append(id(one))
+    return {
+        name: base64.b64encode(some.tobytes()).decode() if len(some) <= wanted["most"] else None
+        for name, some in found.items()
+    }
+
+
+def holders(wanted):
+    """Who holds an object of each type: the path from a module, or from a function that runs.
+
+    ``known``: by type, addresses of objects that are not meant, as ``addresses`` told them at another time.
+    """
+    examples, known = {}, {}
+    for name, told in wanted["known"].items():
+        known[name] = frozenset(array.array("Q", base64.b64decode(told)))
+    for one in gc.get_objects():
+        name = name_of_type(type(one))
+        if name in wanted["types"] and id(one) not in known.get(name, ()):
             examples.setdefault(name, []).append(one)
-    ours = {id(examples)}.union(map(id, examples.values()))
+    ours = {id(examples), id(known)}.union(map(id, examples.values()))
     # The middle one: neither what was made at the start nor what is just in use.
     return {name: holder_of(ones[len(ones) // 2], set(ours)) for name, ones in examples.items()}
 

@@ -156,10 +156,15 @@ def test_what_a_process_holds_is_counted_and_who_holds_it_found(python, tmp_path
         assert sizes["price"][1] == 7
         question = {"kind": "entries", "paths": ["registry.seen"], "collections": 1000, "most": 10}
         assert sorted(ask(process.pid, question, LIMIT)["registry.seen"]) == ["1", "2"]
-        held = ask(process.pid, {"kind": "holders", "types": ["Thing", "Held", "Registry"]}, LIMIT)
+        wanted = {"kind": "holders", "types": ["Thing", "Held", "Registry"]}
+        held = ask(process.pid, {**wanted, "known": {}}, LIMIT)
         assert held["Thing"].startswith("registry.things[")
         assert held["Registry"] == "registry"
         assert held["Held"].startswith("serve() ") and held["Held"].endswith(": mine['of a frame']")
+        at = ask(process.pid, {"kind": "addresses", "types": ["Thing", "Held"], "most": 39}, LIMIT)
+        assert at["Thing"] is None
+        held = ask(process.pid, {**wanted, "known": {"Held": at["Held"]}}, LIMIT)
+        assert "Held" not in held and held["Thing"].startswith("registry.things[")
         largest = ask(process.pid, {"kind": "largest", "most": 3}, LIMIT)
         assert largest["types"]["Thing"] == found["types"]["Thing"]
         first = largest["objects"][0]

@@ -10,8 +10,10 @@ from relive.config import Settings
 from relive.dashboard.acting import (
     bisect_button,
     chaos_form,
+    debugger_button,
     divergence_form,
     export_button,
+    keep_form,
     replay_buttons,
     reproduce_button,
     restore_button,
@@ -127,13 +129,16 @@ def _show_actions(settings: Settings, account: Account) -> None:
             bisect_button(settings, incident.number, subject)
         if f"relive why {incident.number}" in commands:
             why_button(settings, incident.number, subject)
-        if account.package is not None and f"relive replay {incident.number}" in commands:
+        if _is_python(account) and f"relive replay {incident.number}" in commands:
+            debugger_button(settings, incident.number)
             stepping_forms(settings, incident.number, subject)
         if f"relive replay {incident.number}" in commands:
             try_form(settings, incident.number, subject)
             state_form(settings, incident.number, subject)
             chaos_form(settings, incident.number, subject)
             divergence_form(settings, incident.number, subject)
+            if incident.sighting.request is not None:
+                keep_form(settings, incident.number, subject)
         if before is not None:
             restore_button(settings, before, "Restore the state before", subject, "restore before")
         if at is not None:
@@ -142,6 +147,12 @@ def _show_actions(settings: Settings, account: Account) -> None:
             export_button(settings, before, incident.service, subject, "export")
     _show_next(account)
     show_jobs(settings, subject)
+
+
+def _is_python(account: Account) -> bool:
+    """By its exception, or by the stack that it wrote itself."""
+    frames = account.stack.frames if account.stack is not None else []
+    return account.package is not None or any(file.endswith(".py") for file, _, _ in frames)
 
 
 def _show_next(account: Account) -> None:

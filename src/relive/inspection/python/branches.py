@@ -159,9 +159,22 @@ class AskedBranch:
         )
         return {path: [masked_text(self.mask, path, one) for one in found] for path, found in reply.items()}
 
-    def holders(self, types: list[str], *, limit: float) -> dict[str, str]:
-        """By type, through what an object of it is held; those are missing that nothing found leads to; raises as ``stacks``."""
-        reply = self._answered({"kind": "holders", "types": types}, limit)
+    def addresses(self, types: list[str], *, most: int, limit: float) -> dict[str, str]:
+        """By type, where its objects are, for ``holders`` of a later commit; those with over ``most`` are missing; raises as
+        ``stacks``.
+        """
+        reply = self._answered({"kind": "addresses", "types": types, "most": most}, limit)
+        return {name: told for name, told in reply.items() if told is not None}
+
+    def holders(
+        self, types: list[str], *, limit: float, known: Mapping[str, str] = MappingProxyType({})
+    ) -> dict[str, str]:
+        """By type, through what an object of it is held; those are missing that nothing found leads to; raises as ``stacks``.
+
+        Args:
+            known: by type, the addresses of objects that are not meant.
+        """
+        reply = self._answered({"kind": "holders", "types": types, "known": dict(known)}, limit)
         return {name: self.mask.sentence(path) for name, path in reply.items() if path is not None}
 
     def largest(self, *, most: int, limit: float) -> PythonObjects:

@@ -1,0 +1,95 @@
+"""A trial in words, for every face that has a table of it: a row for each fix, and what is to be said beside it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from relive.incidents.report.shown import one_line, shorten
+from relive.intervention.judging import lacking_words
+from relive.model.quantities import duration
+from relive.model.trial import FixRun, FixTried, Swapped, Trial
+
+__all__ = ["TRIAL_COLUMNS", "bad_rows", "fix_notes", "swapped_lines", "trial_lines", "trial_rows"]
+
+TRIAL_COLUMNS = ["fix", "result", "answer", "exception", "time", "calls", "files", "still there"]
+_WIDTH = 50  # [characters] of an exception
+
+
+def trial_rows(trial: Trial) -> list[list[str]]:
+    """What was recorded, then each fix, the unchanged code among them; cells are plain text."""
+    return [
+        _row("recorded", [trial.recorded], None),
+        *(_row(one.name, one.runs, one) for one in trial.fixes),
+    ]
+
+
+def bad_rows(trial: Trial) -> set[int]:
+    """Those of ``trial_rows`` that failed or were refused."""
+    return {0} | {
+        at for at, one in enumerate(trial.fixes, 1) if any(run.fails for run in one.runs) or one.refused
+    }
+
+
+def trial_lines(trial: Trial) -> list[str]:
+    """What is to be said of the whole, before the notes of each fix."""
+    lines = [f"From commit {trial.commit[:10]}; the unchanged code failed {trial.failed} of {trial.ran}."]
+    return lines + [f"Noise between two runs of it: {text}" for text in trial.noise]
+
+
+def fix_notes(tried: FixTried) -> Iterator[str]:
+    """What is to be said of one, a line each."""
+    yield from lacking_words(tried.runs)
+    if tried.kind == "patch":
+        yield from swapped_lines(tried.swapped)
+    yield from (run.difference for run in tried.runs if run.fails is None and run.difference)
+    if tried.refused is not None:
+        yield f"refused: {tried.refused}"
+    if tried.more_runs:
+        yield f"{tried.more_runs} more clean runs (--times) until it is under 5 % that the failure is still there"
+    if tried.neighbours:
+        yield f"{len(tried.breaks)} of {tried.neighbours} neighbouring requests end otherwise than recorded"
+    yield from (f"request {one.request} ({one.asked}): {one.difference}" for one in tried.breaks)
+
+
+def swapped_lines(swapped: Swapped | None) -> list[str]:
+    """What of other code reached the processes, and what did not."""
+    if swapped is None:
+        return []
+    lines = [f"code: {', '.join(swapped.swapped) or 'no function differs'}"]
+    if swapped.added:
+        lines.append(f"new: {', '.join(swapped.added)}")
+    lines += [f"not swapped: {one.file}: {one.name}: {one.why}" for one in swapped.left]
+    return lines + [f"note: {note}" for note in swapped.notes]
+
+
+def _row(name: str, runs: list[FixRun], tried: FixTried | None) -> list[str]:
+    if tried is not None and not runs:
+        return [name, "refused", "", shorten(one_line(tried.refused or ""), _WIDTH), "", "", "", ""]
+    first = runs[0]
+    odds = tried.still_there if tried is not None else None
+    return [
+        name,
+        _result(runs),
+        str(first.status) if first.status is not None else "none",
+        shorten(one_line(first.exception or ""), _WIDTH),
+        duration(first.seconds * 1e6) if first.seconds is not None else "",
+        _calls(first),
+        str(len(first.effects.files)) if first.effects is not None else "",
+        f"{odds:.0%}" if odds is not None else "",
+    ]
+
+
+def _result(runs: list[FixRun]) -> str:
+    counts = Counter(run.result for run in runs)
+    return ", ".join(
+        f"{word} {count} of {len(runs)}" if len(runs) > 1 else word for word, count in counts.items()
+    )
+
+
+def _calls(run: FixRun) -> str:
+    effects = run.effects
+    if effects is None:
+        return ""
+    calls = "" if effects.calls is None else str(sum(effects.calls.values()))
+    return f"{calls} ({effects.unanswered} unanswered)" if effects.unanswered else calls
