@@ -30,7 +30,9 @@ def answer(question):
 
 
 def _vary(wanted):
-    """``switch_interval`` (seconds or null), ``kinds``, and ``seed``, ``rate`` and ``most_ms``, or ``delays`` (place to ms)."""
+    """``switch_interval`` (seconds or null), ``kinds``, and ``seed``, ``rate``, ``most_ms`` and ``within`` (requests, or null), or
+    ``delays`` (place to ms).
+    """
     if wanted["switch_interval"] is not None:
         sys.setswitchinterval(wanted["switch_interval"])
     module = sys.modules.get("relive_recorder.recorder")
@@ -51,8 +53,15 @@ def delay_of(wanted: "dict[str, typing.Any]", place: str) -> float:
     """Milliseconds at a place."""
     if "delays" in wanted:
         return float(wanted["delays"].get(place, 0))
+    if wanted.get("within") is not None and request_of(place) not in wanted["within"]:
+        return 0.0
     whether, how_long = drawn(wanted["seed"], place)
     return how_long * float(wanted["most_ms"]) if whether < wanted["rate"] else 0.0
+
+
+def request_of(place: str) -> str:
+    """The request that a place is in: ``PID:REQUEST``, or ``request:NUMBER`` before it is sent."""
+    return place if place.startswith("request:") else place.rsplit(":", 2)[0]
 
 
 class _Delays:

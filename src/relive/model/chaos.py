@@ -40,6 +40,7 @@ class Chaos(Value):
     """All of one ``relive replay --chaos``.
 
     Attributes:
+        harmed: the nearest commit before the failure, from which it fails each time, where ``commit`` is an earlier one for that.
         plain: whether each replay under no schedule failed.
         tried: schedules that were replayed; clean: of these, how many ended as the plain replay does.
         seed: of the schedule with which it ended otherwise; None: none was found.
@@ -57,6 +58,7 @@ class Chaos(Value):
     incident: int | None
     request: int | None
     commit: CommitId
+    harmed: CommitId | None = None
     plain: list[bool]
     tried: int
     clean: int
