@@ -56,7 +56,8 @@ def test_clocks_and_chance_have_no_place_in_the_order():
 def test_places_count_what_can_be_delayed_and_are_the_same_in_each_run():
     order = order_of(USUAL)
     assert [one.place for one in order] == ["5:2:1:1", "5:3:1:1", "5:2:1:2", None, "5:3:1:2", None]
-    assert words_at(order, "5:2:1:2") == "query 'select' of GET /read"
+    assert words_at(order, "5:2:1:2") == "after query 'select' of GET /read"
+    assert words_at(order, "5:2:1:b2") == "before query 'select' of GET /read"
     assert "did not come" in words_at(order, "5:9:1:1")
 
 

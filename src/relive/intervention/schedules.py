@@ -40,7 +40,9 @@ DELAYED_KINDS = frozenset(
         *(EventKind.FILE_READ, EventKind.SUBPROCESS, EventKind.HANDLING_STARTED, EventKind.LOG_RECORD),
     }
 )
-_DELAY = re.compile(r"(?P<place>request:\d{1,15}|\d{1,9}(?::\d{1,18}){3})=(?P<ms>\d{1,6}(?:\.\d{1,6})?)")
+_DELAY = re.compile(
+    r"(?P<place>request:\d{1,15}|\d{1,9}(?::\d{1,18}){2}:b?\d{1,18})=(?P<ms>\d{1,6}(?:\.\d{1,6})?)"
+)
 _LONGEST_MS = 60_000.0
 _RATES = (0.05, 0.2, 0.5)
 _MOST_MS = (5.0, 50.0, 250.0)

@@ -67,8 +67,10 @@ def noted_delays(events: Sequence[Event]) -> dict[str, float]:
 
 
 def words_at(order: Sequence[Happened], place: str) -> str:
-    """What happened at a place."""
-    return next((one.words for one in order if one.place == place), "an event that did not come this time")
+    """Before or after which event a place is."""
+    when = "before" if ":b" in place else "after"
+    event = place.replace(":b", ":")
+    return f"{when} {next((one.words for one in order if one.place == event), 'an event that did not come this time')}"
 
 
 def swap_between(usual: Sequence[Happened], other: Sequence[Happened]) -> Swap | None:

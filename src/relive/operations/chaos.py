@@ -215,7 +215,7 @@ def _delays(found: Found) -> list[Delay]:
 def _at(found: Found, place: str) -> str:
     if place.startswith("request:"):
         return f"before request {place.partition(':')[2]}"
-    return f"after {words_at(found.other.order, place)}"
+    return words_at(found.other.order, place)
 
 
 def _store_runs(
