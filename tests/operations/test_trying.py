@@ -16,7 +16,7 @@ def case_of(kind: TargetKind) -> Any:
     return SimpleNamespace(service="shop", manifest=SimpleNamespace(target=SimpleNamespace(kind=kind)))
 
 
-def test_a_service_in_a_container_is_not_started_afresh_on_the_host():
+def test_a_service_in_a_container_is_not_started_afresh_on_the_host() -> None:
     with pytest.raises(UsageError, match="shop runs in a container") as refused:
         refuse_container(case_of(TargetKind.CONTAINER))
     assert "--fix" in str(refused.value.remedy)
