@@ -147,7 +147,7 @@ class ChaosSearch:
             return
         self._fewest(found, base)
         self._without_one(found, base)
-        found.swap = swap_between(found.usual.order, found.other.order)
+        found.swap = swap_between(found.usual.order, found.other.order, found.delays)
         self._make_steady(found, base)
 
     def _base(self, found: Found) -> Schedule | None:
