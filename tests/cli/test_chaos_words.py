@@ -45,7 +45,9 @@ def test_what_was_found_is_told_with_the_command_that_has_it_again():
     assert "`relive replay 0cb62941fc --request 4 --delay 2:3:1:1=109.4`" in text
 
 
-@pytest.mark.parametrize("changes", [{"narrowed": False}, {"delays": FOUND.delays * 4}, {"delays": []}])
+@pytest.mark.parametrize(
+    "changes", [{"narrowed": False}, {"again": (0, 3)}, {"delays": FOUND.delays * 4}, {"delays": []}]
+)
 def test_what_needs_more_than_a_few_delays_is_had_again_by_its_seed(changes: dict[str, Any]):
     if changes == {"delays": []}:
         changes = {"delays": [], "narrowed": False, "swap": None}

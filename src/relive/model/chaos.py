@@ -79,7 +79,8 @@ class Chaos(Value):
 
     @property
     def options(self) -> str:
-        """Those of ``relive replay`` and ``keep`` that bring it back: the delays alone where they are enough."""
-        if self.narrowed and len(self.delays) <= _TYPED:
+        """Those of ``relive replay`` and ``keep`` that bring it back: the delays alone where they are enough, and were so again."""
+        came_again = self.again is None or self.again[0] > 0
+        if self.narrowed and came_again and len(self.delays) <= _TYPED:
             return " ".join(f"--delay {one.place}={one.ms:g}" for one in self.delays)
         return f"--seed {self.seed}"
