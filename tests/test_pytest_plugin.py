@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,7 +61,7 @@ def test_an_answer_is_what_came(tmp_path: Path) -> None:
         "headers": [["a", "b"]],
         "stack": None,
     }
-    run = {"outcome": outcome, "verdict": {"kind": "not-reproduced"}}
+    run: dict[str, Any] = {"outcome": outcome, "verdict": {"kind": "not-reproduced"}}
     answer = pytest_plugin.Answer({"runs": [{"run": run, "swapped": None}]})
     assert (answer.status, answer.json(), answer.headers, answer.exception) == (
         201,
@@ -68,9 +69,14 @@ def test_an_answer_is_what_came(tmp_path: Path) -> None:
         {"a": "b"},
         None,
     )
+    outcome.update(stack={"exception": "KeyError: 5"})
+    answer = pytest_plugin.Answer({"runs": [{"run": run, "swapped": None}]})
+    assert repr(answer) == """<answer: status 201, KeyError: 5, body '{"id": 7}'>"""
 
 
 def test_an_operation_that_ends_without_a_word_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(pytest_plugin.Failed, match="without a result"):
-        pytest_plugin._perform("kept", {})
+    with pytest.raises(pytest_plugin.Failed, match="without a result") as failed:
+        pytest_plugin.Relive(Path()).restore("c1a2b3").replay()
+    shown = failed.traceback.filter(failed)
+    assert [entry.name for entry in shown] == ["test_an_operation_that_ends_without_a_word_is_a_failure"]

@@ -21,6 +21,7 @@ import pytest
 __all__ = ["KeptFile", "KeptTest", "Relive", "RestoredState"]
 
 _SUFFIX = ".relive.yaml"
+_SHOWN = 200  # [characters] of a body
 # The codes of errors that say what this host cannot do (exit status 4, ``relive.errors.HostIncapable``), and of a restore that CRIU
 # here does not support: a test that cannot be run here has not failed.
 _OF_THE_HOST = frozenset(
@@ -170,6 +171,7 @@ class RestoredState:
         Raises:
             Failed: it could not be done. The test is skipped where that is because of this host.
         """
+        __tracebackhide__ = True
         state: dict[str, Any] = {"relive_kept": 1, "name": "fixture", "commit": self.commit}
         state |= {"code": [{"at": at, "here": here} for at, here in (code or {}).items()]}
         state |= {"request": request, "limit": limit, "on_miss": on_miss or []}
@@ -197,6 +199,12 @@ class Answer:
         self.code: dict[str, Any] | None = one["swapped"]
         self.verdict: str = one["run"]["verdict"]["kind"]
 
+    def __repr__(self) -> str:
+        """What came, for the assertion that says it was not expected."""
+        came = f"status {self.status}" if self.status is not None else self.end
+        cause = f", {self.exception}" if self.exception is not None else ""
+        return f"<answer: {came}{cause}, body {self.text[:_SHOWN]!r}>"
+
     def json(self) -> Any:
         """The body as JSON; raises ValueError."""
         return json.loads(self.text)
@@ -207,6 +215,7 @@ def _perform(operation: str, wish: dict[str, Any]) -> dict[str, Any]:
 
     The protocol is specified in ``relive.operations.subprocess_runner``.
     """
+    __tracebackhide__ = True  # what is shown is the line of the test, and what Relive says
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "relive.operations", operation],

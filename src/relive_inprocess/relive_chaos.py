@@ -6,6 +6,8 @@ to 3.14. ``answer`` takes and gives JSON.
 
 1. A *place* names an event in every replay alike: ``PID:REQUEST:LANE:N``, the N-th one of those kinds in its lane of its request.
 2. A thread that has come to a place waits there, after the event, as long as the schedule says: by its seed, or by a list.
+   ``PID:REQUEST:LANE:bN`` is the place before that event, of a call that is really made (SQLite, files): behind it a statement
+   may be open still, whose lock keeps just those waiting that are to come in between. By a seed it is delayed in ``within`` only.
 3. Code that runs in an event loop is not delayed: all that the loop serves would wait with it, and nothing change places.
 4. Each delay is noted (``note`` about "chaos", its place as text, ``ms``), before it is waited for.
 """
@@ -30,14 +32,17 @@ def answer(question):
 
 
 def _vary(wanted):
-    """``switch_interval`` (seconds or null), ``kinds``, and ``seed``, ``rate`` and ``most_ms``, or ``delays`` (place to ms)."""
+    """``switch_interval`` (seconds or null), ``kinds``, and ``seed``, ``rate``, ``most_ms`` and ``within`` (requests, or null), or
+    ``delays`` (place to ms).
+    """
     if wanted["switch_interval"] is not None:
         sys.setswitchinterval(wanted["switch_interval"])
     module = sys.modules.get("relive_recorder.recorder")
     # Only now does a process find itself in a branch that has not done anything yet.
     if module is None or module.recorder.mode() != module.REPLAY:
         return {"recorded": False}
-    _Delays(module.recorder, sys.modules["relive_recorder.context"].place, wanted).begin()
+    place = sys.modules["relive_recorder.context"].place
+    _Delays(module.recorder, sys.modules["relive_recorder.calls"], place, wanted).begin()
     return {"recorded": True}
 
 
@@ -51,14 +56,23 @@ def delay_of(wanted: "dict[str, typing.Any]", place: str) -> float:
     """Milliseconds at a place."""
     if "delays" in wanted:
         return float(wanted["delays"].get(place, 0))
+    within = wanted.get("within")
+    if request_of(place) not in within if within is not None else ":b" in place:
+        return 0.0
     whether, how_long = drawn(wanted["seed"], place)
     return how_long * float(wanted["most_ms"]) if whether < wanted["rate"] else 0.0
 
 
-class _Delays:
-    """Stands before ``emit`` and ``emit_json`` of the recorder. Any thread may come; it never raises."""
+def request_of(place: str) -> str:
+    """The request that a place is in: ``PID:REQUEST``, or ``request:NUMBER`` before it is sent."""
+    return place if place.startswith("request:") else place.rsplit(":", 2)[0]
 
-    def __init__(self, recorder, place, wanted):
+
+class _Delays:
+    """Stands before ``emit`` and ``emit_json`` of the recorder, and before local calls. Any thread may come; it never raises."""
+
+    def __init__(self, recorder, calls, place, wanted):
+        self._calls, self._perform = calls, calls._watched
         self._recorder = recorder
         self._emit, self._emit_json = recorder.emit, recorder.emit_json
         self._place = place
@@ -69,6 +83,7 @@ class _Delays:
 
     def begin(self):
         self._recorder.emit, self._recorder.emit_json = self.emit, self.emit_json
+        self._calls._watched = self.perform
 
     def emit(self, kind, fields, data=b"", request=None):
         self._within.now = True  # emit may call emit_json
@@ -79,20 +94,27 @@ class _Delays:
         self._wait(kind, request)
         return seq
 
+    def perform(self, channel, asked, perform):
+        if channel.local:
+            self._wait(channel.kind, None, is_before=True)
+        return self._perform(channel, asked, perform)
+
     def emit_json(self, kind, fields, data=b"", request=None):
         seq = self._emit_json(kind, fields, data, request)
         if not getattr(self._within, "now", False):
             self._wait(kind, request)
         return seq
 
-    def _wait(self, kind, request):
+    def _wait(self, kind, request, is_before=False):
         try:
             if kind not in self._kinds or _is_in_a_loop():
                 return
             number, lane = self._place()
             at = os.getpid(), number if request is None else request, lane
-            seen = self._seen[at] = self._seen.get(at, 0) + 1
-            place = ":".join(map(str, (*at, seen)))
+            seen = self._seen.get(at, 0) + 1
+            if not is_before:
+                self._seen[at] = seen
+            place = ":".join(map(str, (*at, "b{}".format(seen) if is_before else seen)))
             wait = delay_of(self._wanted, place)
             if wait:
                 self._emit("note", {"about": "chaos", "text": place, "ms": wait})

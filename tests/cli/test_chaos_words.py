@@ -45,11 +45,20 @@ def test_what_was_found_is_told_with_the_command_that_has_it_again():
     assert "`relive replay 0cb62941fc --request 4 --delay 2:3:1:1=109.4`" in text
 
 
-@pytest.mark.parametrize("changes", [{"narrowed": False}, {"delays": FOUND.delays * 4}, {"delays": []}])
+@pytest.mark.parametrize(
+    "changes", [{"narrowed": False}, {"again": (0, 3)}, {"delays": FOUND.delays * 4}, {"delays": []}]
+)
 def test_what_needs_more_than_a_few_delays_is_had_again_by_its_seed(changes: dict[str, Any]):
     if changes == {"delays": []}:
         changes = {"delays": [], "narrowed": False, "swap": None}
     assert "`relive replay 0cb62941fc --request 4 --seed 38`" in said(**changes)
+
+
+def test_what_was_found_from_an_earlier_commit_is_had_again_from_there():
+    text = said(incident=7, harmed="ee" * 32)
+    assert "the nearest commit, eeeeeeeeee: from there it fails each time" in text
+    assert "`relive replay 0cb62941fc --request 4 --delay 2:3:1:1=109.4`" in text
+    assert "`relive keep 7 --commit 0cb62941fc --expect 'status == 200' --delay 2:3:1:1=109.4`" in text
 
 
 def test_an_incident_is_named_by_its_number():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -38,6 +38,9 @@ class FakeRecorder:
 @pytest.fixture
 def recorder(monkeypatch: pytest.MonkeyPatch) -> FakeRecorder:
     fake, module, context = FakeRecorder(), ModuleType("recorder"), ModuleType("context")
+    calls = ModuleType("calls")
+    calls._watched = lambda _channel, asked, perform: (perform(), asked)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "relive_recorder.calls", calls)
     module.recorder, module.REPLAY = fake, 2  # type: ignore[attr-defined]
     context.place = lambda: (7, 1)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "relive_recorder.recorder", module)
@@ -69,6 +72,24 @@ def test_listed_places_are_delayed_once_each_and_noted(recorder, slept):
         {"about": "chaos", "text": "5:7:1:2", "ms": 40.0},
         {"about": "chaos", "text": "5:9:1:1", "ms": 10.0},
     ]
+
+
+def test_a_local_call_is_delayed_before_it_is_made(recorder, slept):
+    vary(delays={"5:7:1:b2": 40, "5:7:1:2": 10})
+    local, remote = (SimpleNamespace(kind="query", local=local) for local in (True, False))
+    performing = sys.modules["relive_recorder.calls"]._watched
+    found = []
+    for channel in (local, remote, local):
+        found.append(performing(channel, "asked", lambda: list(slept)))
+        recorder.emit("query", {})
+    assert found == [([], "asked"), ([], "asked"), ([0.01], "asked")], "only the place of a local call counts"
+    assert slept == [0.01]
+    vary(seed=3, rate=1.0, most_ms=50, within=["5:8"])
+    performing(local, "asked", lambda: None)
+    assert slept == [0.01], "of another request"
+    vary(seed=3, rate=1.0, most_ms=50, within=["5:7"])
+    sys.modules["relive_recorder.calls"]._watched(local, "asked", lambda: None)
+    assert len(slept) == 2
 
 
 def test_events_that_are_json_already_count_too(recorder, slept):

@@ -32,6 +32,7 @@ class Service:
     """Fails as a rule of the delays that it meets says."""
 
     rule: Rule
+    near: frozenset[str] = frozenset()
     bounds: Bounds = field(default_factory=lambda: Bounds(1000, 600))
     asked: list[Schedule | None] = field(default_factory=list)
 
@@ -47,6 +48,17 @@ def searched(rule: Rule, wanted: int = 300, **more: Any) -> ChaosSearch:
     search = ChaosSearch(Service(rule, **more), wanted)
     search.run(1)
     return search
+
+
+def test_where_it_fails_each_time_it_is_asked_from_an_earlier_commit_if_there_is_one():
+    harmed, earlier = Service(lambda _: True), Service(lambda delays: delays.get("5:3:1:2", 0) > 20)
+    search = ChaosSearch(harmed, 300, earlier=lambda: earlier)
+    search.run(1)
+    assert harmed.asked == [None, None] == earlier.asked[:2], "two plain replays of each"
+    assert search.found is not None and search.usual is False and list(search.found.delays) == ["5:3:1:2"]
+    alone = ChaosSearch(Service(lambda _: True), 3)
+    alone.run(1)
+    assert alone.found is None and alone.usual and alone.clean == 3
 
 
 @pytest.mark.parametrize("is_turned", [False, True])

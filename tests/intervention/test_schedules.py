@@ -35,6 +35,17 @@ def test_seeds_differ_and_all_that_can_be_varied_is():
     assert len({tuple(map(one.delay, PLACES)) for one in schedules}) == 100
 
 
+def test_odd_seeds_delay_only_what_is_near_where_something_is():
+    near = frozenset({"5:3", "request:3"})
+    assert schedule_of(2, near) == schedule_of(2)
+    odd = [schedule_of(seed, near) for seed in range(1, 60, 2)]
+    delayed = {place for one in odd for place in [*PLACES, "request:3", "request:30"] if one.delay(place)}
+    assert delayed == {*(place for place in PLACES if place.startswith("5:3:")), "request:3"}
+    assert max(one.delay("request:3") for one in odd) > 250
+    assert "of related requests" in odd[0].words and odd[0].question()["within"] == ["5:3", "request:3"]
+    assert wished_schedule(7, [], near) == schedule_of(7, near)
+
+
 def test_delays_are_as_frequent_and_as_long_as_the_schedule_says():
     schedule = Schedule(7, rate=0.5, most_ms=50.0)
     delays = [schedule.delay(f"5:1:1:{number}") for number in range(1000)]

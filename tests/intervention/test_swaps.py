@@ -39,6 +39,17 @@ def test_the_nearest_pair_with_a_call_is_told_and_others_are_counted():
     assert swap.more == 1  # the end of the move, too
 
 
+def test_a_pair_with_a_delayed_lane_is_told_before_nearer_ones_of_others():
+    other_two = [began(1, 8, "/a"), began(1, 9, "/b")]
+    usual = [*other_two, *USUAL, query(7, 8, "one"), query(8, 9, "two")]
+    turned = [*other_two, *OTHER, query(7, 9, "two"), query(8, 8, "one")]
+    nearest = swap_between(order_of(usual), order_of(turned))
+    caused = swap_between(order_of(usual), order_of(turned), ["5:2:1:b2"])
+    assert nearest is not None and caused is not None
+    assert nearest.more == caused.more and "query" in nearest.first
+    assert (caused.first, caused.then) == ("handling-ended 200 of GET /read", "query 'update' of GET /move")
+
+
 def test_equal_orders_have_no_pair():
     assert swap_between(order_of(USUAL), order_of(USUAL)) is None
     assert swap_between([], order_of(USUAL)) is None
@@ -56,7 +67,8 @@ def test_clocks_and_chance_have_no_place_in_the_order():
 def test_places_count_what_can_be_delayed_and_are_the_same_in_each_run():
     order = order_of(USUAL)
     assert [one.place for one in order] == ["5:2:1:1", "5:3:1:1", "5:2:1:2", None, "5:3:1:2", None]
-    assert words_at(order, "5:2:1:2") == "query 'select' of GET /read"
+    assert words_at(order, "5:2:1:2") == "after query 'select' of GET /read"
+    assert words_at(order, "5:2:1:b2") == "before query 'select' of GET /read"
     assert "did not come" in words_at(order, "5:9:1:1")
 
 

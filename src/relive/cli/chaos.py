@@ -15,6 +15,8 @@ def chaos_lines(found: Chaos) -> Iterator[str]:
     """For people."""
     what = f"incident {found.incident}" if found.incident is not None else f"request {found.request}"
     yield f"{what} of {found.service}, from commit {found.commit[:10]}: {found.sentence}"
+    if found.harmed is not None:
+        yield f"  the harm was done by the nearest commit, {found.harmed[:10]}: from there it fails each time"
     yield f"  {found.tried} schedules, {found.replays} replays in {found.seconds:.1f} s"
     if found.seed is None:
         return
@@ -35,7 +37,9 @@ def chaos_lines(found: Chaos) -> Iterator[str]:
     if found.why_not:
         yield f"  not told: {found.why_not}"
     yield f"  run {found.run}.1 ended as usual, {found.run}.2 so: `relive divergence {found.run}.1 {found.run}.2`"
-    where = found.incident if found.incident is not None else f"{found.commit[:10]} --request {found.request}"
+    is_nearest = found.incident is not None and found.harmed is None
+    where = found.incident if is_nearest else f"{found.commit[:10]} --request {found.request}"
     yield f"  again: `relive replay {where} {found.options}`"
     if found.incident is not None and not any(found.plain):
-        yield f"  as a test: `relive keep {found.incident} --expect 'status == 200' {found.options}`"
+        commit = f" --commit {found.commit[:10]}" if found.harmed is not None else ""
+        yield f"  as a test: `relive keep {found.incident}{commit} --expect 'status == 200' {found.options}`"

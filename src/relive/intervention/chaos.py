@@ -1,6 +1,7 @@
 """The search for a schedule under which a replay ends otherwise, and for the few delays that do it.
 
-1. Under no schedule it is replayed twice: what it does so is the usual end.
+1. Under no schedule it is replayed twice: what it does so is the usual end. Where it fails each time, the harm may have been done
+   before the commit: the search goes on from an earlier one, if whoever asks has one.
 2. Seeds are tried one after the other until one ends otherwise, or enough ended as usual.
 3. The delays that really were in that run are tried alone, without what else the seed varies; where that is not enough, with it.
 4. Delta debugging leaves the fewest of them.
@@ -35,7 +36,15 @@ _MOST_UNKNOWN = 3
 
 
 class LivesUnderSchedules(Protocol):
-    """What the search asks: ``varying.Variation``."""
+    """What the search asks: ``varying.Variation``.
+
+    Attributes:
+        near: requests that odd seeds delay, see ``schedules.schedule_of``.
+    """
+
+    @property
+    def near(self) -> frozenset[str]:
+        """Of what is replayed."""
 
     def live(self, schedule: Schedule | None) -> VariedRun:
         """One replay; raises BoundsReached."""
@@ -66,6 +75,7 @@ class ChaosSearch:
 
     Attributes:
         wanted: so many seeds have to end as usual before it is given up.
+        earlier: what to ask instead where it fails each time under no schedule; None: there is nothing.
         plain: the runs under no schedule; clean: seeds that ended as usual; tried: all seeds that were.
         why_not: what could not be told.
     """
@@ -73,6 +83,7 @@ class ChaosSearch:
     lab: LivesUnderSchedules
     wanted: int
     tell: Callable[[str], None] = lambda _text: None
+    earlier: Callable[[], LivesUnderSchedules | None] = lambda: None
     plain: list[VariedRun] = field(default_factory=list)
     tried: int = 0
     clean: int = 0
@@ -93,8 +104,15 @@ class ChaosSearch:
         """Whether it fails under no schedule."""
         return all(one.fails for one in self.plain)
 
-    def _search(self, first_seed: int) -> None:
+    def _replay_plainly(self) -> None:
         self.plain = [self.lab.live(None) for _ in range(_PLAIN)]
+
+    def _search(self, first_seed: int) -> None:
+        self._replay_plainly()
+        earlier = self.earlier() if self.usual else None
+        if earlier is not None:
+            self.lab = earlier
+            self._replay_plainly()
         if any(one.fails is None for one in self.plain):
             self.why_not = _unknown(self.plain)
             return
@@ -106,7 +124,7 @@ class ChaosSearch:
         for seed in count(first_seed):
             if self.clean >= self.wanted:
                 return
-            schedule = schedule_of(seed)
+            schedule = schedule_of(seed, self.lab.near)
             lived = self.lab.live(schedule)
             self.tried += 1
             if lived.fails is None:
@@ -129,7 +147,7 @@ class ChaosSearch:
             return
         self._fewest(found, base)
         self._without_one(found, base)
-        found.swap = swap_between(found.usual.order, found.other.order)
+        found.swap = swap_between(found.usual.order, found.other.order, found.delays)
         self._make_steady(found, base)
 
     def _base(self, found: Found) -> Schedule | None:

@@ -2,7 +2,9 @@
 
 A schedule follows from its seed alone, so a seed that was printed is a schedule that can be had again. It varies what rr's chaos
 mode varies (how often threads are switched, their priorities, on how many processors they run), and adds delays at events: of
-each *place* the seed decides whether there is a delay and how long it is. Places are those of ``relive_chaos`` in Python
+each *place* the seed decides whether there is a delay and how long it is. Odd seeds delay only the requests that name what the
+judged request names, where there are such (``related``), and longer: where hundreds of requests are sent again, delays everywhere
+seldom meet the two that race, and slow each replay. Places are those of ``relive_chaos`` in Python
 processes, and ``request:NUMBER`` before a recorded request is sent, which reaches services in any language.
 """
 
@@ -38,10 +40,14 @@ DELAYED_KINDS = frozenset(
         *(EventKind.FILE_READ, EventKind.SUBPROCESS, EventKind.HANDLING_STARTED, EventKind.LOG_RECORD),
     }
 )
-_DELAY = re.compile(r"(?P<place>request:\d{1,15}|\d{1,9}(?::\d{1,18}){3})=(?P<ms>\d{1,6}(?:\.\d{1,6})?)")
+_DELAY = re.compile(
+    r"(?P<place>request:\d{1,15}|\d{1,9}(?::\d{1,18}){2}:b?\d{1,18})=(?P<ms>\d{1,6}(?:\.\d{1,6})?)"
+)
 _LONGEST_MS = 60_000.0
 _RATES = (0.05, 0.2, 0.5)
 _MOST_MS = (5.0, 50.0, 250.0)
+_NEAR_RATES = (0.2, 0.5, 1.0)
+_NEAR_MOST_MS = (50.0, 500.0, 2500.0)
 _INTERVALS = (0.000005, 0.0005, 0.005, 0.05)  # [s] CPython's own is 0.005
 
 
@@ -51,6 +57,7 @@ class Schedule:
 
     Attributes:
         rate: how many of the places have a delay; most_ms: how long one is at most.
+        within: only places of these requests have one, as ``relive_chaos.request_of`` names them; None: of all.
         switch_interval: of Python, in seconds; None: as it is.
         priorities: whether threads have nice values by chance. one_processor: they run on one processor.
         delays: place to milliseconds; None: those of the seed.
@@ -59,6 +66,7 @@ class Schedule:
     seed: int
     rate: float = 0.0
     most_ms: float = 0.0
+    within: frozenset[str] | None = None
     switch_interval: float | None = None
     priorities: bool = False
     one_processor: bool = False
@@ -67,8 +75,9 @@ class Schedule:
     @property
     def words(self) -> str:
         """What is varied, in a line."""
+        where = " of related requests" if self.within is not None else ""
         delays = (
-            f"delays up to {self.most_ms:g} ms at {self.rate:.0%} of events"
+            f"delays up to {self.most_ms:g} ms at {self.rate:.0%} of events{where}"
             if self.delays is None
             else f"{len(self.delays)} {'delay' if len(self.delays) == 1 else 'delays'}"
         )
@@ -101,18 +110,22 @@ class Schedule:
     def _delays(self) -> dict[str, Any]:
         if self.delays is not None:
             return {"delays": dict(self.delays)}
-        return {"seed": self.seed, "rate": self.rate, "most_ms": self.most_ms}
+        within = sorted(self.within) if self.within is not None else None
+        return {"seed": self.seed, "rate": self.rate, "most_ms": self.most_ms, "within": within}
 
 
-def schedule_of(seed: int) -> Schedule:
-    """The schedule of a seed."""
+def schedule_of(seed: int, near: frozenset[str] = frozenset()) -> Schedule:
+    """The schedule of a seed; ``near``: the requests that an odd one delays, if there are any (``related``)."""
     rate, most = drawn(seed, "delays")
     interval, priorities = drawn(seed, "threads")
     processors, _ = drawn(seed, "processors")
+    is_near = bool(near) and seed % 2 == 1
+    rates, lengths = (_NEAR_RATES, _NEAR_MOST_MS) if is_near else (_RATES, _MOST_MS)
     return Schedule(
         seed,
-        rate=_RATES[int(rate * len(_RATES))],
-        most_ms=_MOST_MS[int(most * len(_MOST_MS))],
+        rate=rates[int(rate * len(rates))],
+        most_ms=lengths[int(most * len(lengths))],
+        within=near if is_near else None,
         switch_interval=_INTERVALS[int(interval * len(_INTERVALS))],
         priorities=priorities < 0.5,
         one_processor=processors < 0.5,
@@ -131,12 +144,18 @@ def parse_delay(text: str) -> tuple[str, float]:
     return found["place"], float(found["ms"])
 
 
-def wished_schedule(seed: int | None, delays: Sequence[str]) -> Schedule | None:
-    """Of ``--seed`` and ``--delay``; None: neither is given. With delays, of the seed the rest is taken."""
+def wished_schedule(
+    seed: int | None, delays: Sequence[str], near: frozenset[str] = frozenset()
+) -> Schedule | None:
+    """Of ``--seed`` and ``--delay``; None: neither is given. With delays, of the seed the rest is taken.
+
+    Args:
+        near: as of ``schedule_of``.
+    """
     if not delays:
-        return schedule_of(seed) if seed is not None else None
+        return schedule_of(seed, near) if seed is not None else None
     lengths = dict(map(parse_delay, delays))
-    return schedule_of(seed).delaying(lengths) if seed is not None else Schedule(0, delays=lengths)
+    return schedule_of(seed, near).delaying(lengths) if seed is not None else Schedule(0, delays=lengths)
 
 
 def held(plan: ReplayPlan, schedule: Schedule) -> tuple[ReplayPlan, dict[str, float]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from relive.intervention.schedules import DELAYED_KINDS
@@ -67,28 +67,41 @@ def noted_delays(events: Sequence[Event]) -> dict[str, float]:
 
 
 def words_at(order: Sequence[Happened], place: str) -> str:
-    """What happened at a place."""
-    return next((one.words for one in order if one.place == place), "an event that did not come this time")
+    """Before or after which event a place is."""
+    when = "before" if ":b" in place else "after"
+    event = place.replace(":b", ":")
+    return f"{when} {next((one.words for one in order if one.place == event), 'an event that did not come this time')}"
 
 
-def swap_between(usual: Sequence[Happened], other: Sequence[Happened]) -> Swap | None:
+def swap_between(
+    usual: Sequence[Happened], other: Sequence[Happened], delayed: Collection[str] = ()
+) -> Swap | None:
     """The pair that changed places and that lies closest together in the usual order; None: none did.
 
     Events of one lane keep their order, so only pairs of two lanes count. Pairs with a call count first: it is what one does that
-    the other can meet.
+    the other can meet. Before that count pairs with an event of a lane that was delayed: where hundreds of requests are sent again,
+    others change places in any two runs.
+
+    Args:
+        delayed: places.
     """
     after: Mapping[tuple[object, int], int] = {(one.lane, one.number): at for at, one in enumerate(other)}
     both = [one for one in usual if (one.lane, one.number) in after][:_MOST]
-    found: list[tuple[bool, int, int, Happened, Happened]] = []
+    lanes = {place.rpartition(":")[0] for place in delayed}
+    found: list[tuple[bool, bool, int, int, Happened, Happened]] = []
     for at, first in enumerate(both):
         for to in range(at + 1, len(both)):
             then = both[to]
             distance = after[first.lane, first.number] - after[then.lane, then.number]
             if first.lane != then.lane and distance > 0:
-                found.append((not (first.is_call or then.is_call), to - at, distance, first, then))
+                is_beside = bool(lanes) and not lanes & {
+                    ":".join(map(str, one.lane)) for one in (first, then)
+                }
+                is_call = first.is_call or then.is_call
+                found.append((is_beside, not is_call, to - at, distance, first, then))
     if not found:
         return None
-    *_, first, then = min(found, key=lambda one: one[:3])
+    *_, first, then = min(found, key=lambda one: one[:4])
     return Swap(first=first.words, then=then.words, more=len(found) - 1)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import relive_inprocess.relive_chaos as chaos_program
 from relive.config import Settings
 from relive.intervention.living import Bounds
+from relive.intervention.related import related_requests
 from relive.intervention.schedules import Schedule, held
 from relive.intervention.swaps import Happened, noted_delays, order_of
 from relive.kernel import procfs
@@ -58,6 +59,11 @@ class Variation:
     bounds: Bounds
     masked: Callable[[Run], Run] = lambda run: run
     done: Callable[[int], None] = lambda _count: None
+
+    @property
+    def near(self) -> frozenset[str]:
+        """Requests that are about the same as the judged one."""
+        return related_requests(self.case)
 
     def live(self, schedule: Schedule | None) -> VariedRun:
         """Once; None: as ever. Raises BoundsReached; call it from a process with one thread."""

@@ -40,6 +40,7 @@ class Chaos(Value):
     """All of one ``relive replay --chaos``.
 
     Attributes:
+        harmed: the nearest commit before the failure, from which it fails each time, where ``commit`` is an earlier one for that.
         plain: whether each replay under no schedule failed.
         tried: schedules that were replayed; clean: of these, how many ended as the plain replay does.
         seed: of the schedule with which it ended otherwise; None: none was found.
@@ -57,6 +58,7 @@ class Chaos(Value):
     incident: int | None
     request: int | None
     commit: CommitId
+    harmed: CommitId | None = None
     plain: list[bool]
     tried: int
     clean: int
@@ -77,7 +79,8 @@ class Chaos(Value):
 
     @property
     def options(self) -> str:
-        """Those of ``relive replay`` and ``keep`` that bring it back: the delays alone where they are enough."""
-        if self.narrowed and len(self.delays) <= _TYPED:
+        """Those of ``relive replay`` and ``keep`` that bring it back: the delays alone where they are enough, and were so again."""
+        came_again = self.again is None or self.again[0] > 0
+        if self.narrowed and came_again and len(self.delays) <= _TYPED:
             return " ".join(f"--delay {one.place}={one.ms:g}" for one in self.delays)
         return f"--seed {self.seed}"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, replace
 
 from pydantic import Field
 
 from relive.config import Settings
+from relive.errors import UsageError
+from relive.incidents.incidents import Incidents
 from relive.incidents.report.masking import Mask
 from relive.incidents.report.outcomes import masked_replay, masked_run
 from relive.intervention.chaos import ChaosSearch, Found
@@ -18,6 +21,8 @@ from relive.kernel import procfs
 from relive.model.chaos import Chaos, Delay
 from relive.model.outcome import Replay
 from relive.model.token_scope import Scope
+from relive.operations.bisect_wish import BisectWish
+from relive.operations.bisecting import bisect
 from relive.operations.operation import Effect, Faces, Operation, Route, Tool
 from relive.operations.policies import (
     IgnoredDifferences,
@@ -33,7 +38,7 @@ from relive.operations.runs import save_replay
 from relive.operations.targets import tend
 from relive.replay.plan import Pace
 from relive.replay.replay import ReplayOptions
-from relive.replay.replay_input import ReplayInput
+from relive.replay.replay_input import ReplayInput, case_of_incident
 from relive.replay.verdict import outcome_words
 from relive.store import Store
 
@@ -92,9 +97,13 @@ def chaos(settings: Settings, wish: ChaosWish, progress: Progress) -> Chaos:
         lab = Variation(
             settings, store, case, wishes, bounds, lambda run: mask.model(masked_run(run, mask)), done
         )
-        search = ChaosSearch(lab, wanted, progress.status)
+        earlier = _Earlier(lab, wish, progress)
+        search = ChaosSearch(lab, wanted, progress.status, earlier)
         search.run(wish.seed)
-    found = _answer_of(case, search, bounds, wish)
+    found = _answer_of(earlier.case or case, search, bounds, wish)
+    if earlier.case is not None:
+        found = found.model_copy(update={"harmed": case.commit})
+        case = earlier.case
     if search.found is not None:
         number = _store_runs(settings, case, search.found, mask, began_wall_ns, bounds.spent)
         found = found.model_copy(update={"run": number})
@@ -124,6 +133,42 @@ CHAOS = Operation(
     ),
     look_up=look_up_moment,
 )
+
+
+@dataclass(slots=True)
+class _Earlier:
+    """What is asked where it fails each time; ``case``: of the earlier commit, once it was looked for and found."""
+
+    lab: Variation
+    wish: ChaosWish
+    progress: Progress
+    case: ReplayInput | None = None
+
+    def __call__(self) -> Variation | None:
+        self.case = _before_the_harm(self.lab, self.wish, self.progress)
+        return replace(self.lab, case=self.case) if self.case is not None else None
+
+
+def _before_the_harm(lab: Variation, wish: ChaosWish, progress: Progress) -> ReplayInput | None:
+    """From the commit before the one in which the failing request alone begins to fail; None where there is none."""
+    if wish.request is not None or wish.first or lab.case.incident is None:
+        return None
+    progress.status("It fails each time: looking for an earlier commit, from before the harm was done.")
+    try:
+        found = bisect(lab.settings, BisectWish(replay=lab.case.incident, further=0), progress)
+    except UsageError:  # no commit before the nearest
+        return None
+    begins = [jump for jump in found.jumps if jump.begins]
+    if not begins:
+        return None
+    commit = begins[-1].before.commit
+    incident = Incidents(lab.settings.incidents).get(lab.case.incident)
+    occurrence = incident.occurrence(first=False).model_copy(update={"before": commit})
+    case = case_of_incident(lab.settings, lab.store, incident, occurrence)
+    progress.status(
+        f"From commit {commit[:10]} on: {len(case.plan.steps) - 1} requests come before the failing one."
+    )
+    return case
 
 
 def _answer_of(case: ReplayInput, search: ChaosSearch, bounds: Bounds, wish: ChaosWish) -> Chaos:
@@ -170,7 +215,7 @@ def _delays(found: Found) -> list[Delay]:
 def _at(found: Found, place: str) -> str:
     if place.startswith("request:"):
         return f"before request {place.partition(':')[2]}"
-    return f"after {words_at(found.other.order, place)}"
+    return words_at(found.other.order, place)
 
 
 def _store_runs(
@@ -206,4 +251,6 @@ def _sentence(chaos: Chaos) -> str:
             f"it {usual} under {chaos.clean} of {chaos.tried} schedules: with {chaos.confidence:.0%} confidence fewer than "
             f"{chaos.rate_below:.1%} of schedules make it end otherwise (each rate as likely as any other before)"
         )
-    return f"nobody can tell: {chaos.why_not}"
+    failed, passed = sum(chaos.plain), len(chaos.plain) - sum(chaos.plain)
+    plain = f"under no schedule it failed in {failed} of {failed + passed} replays, " if chaos.plain else ""
+    return f"nobody can tell: {plain}{chaos.clean} of {chaos.tried} schedules ended so, too; {chaos.why_not}"

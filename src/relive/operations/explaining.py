@@ -9,7 +9,7 @@ from pydantic import Field
 from relive.config import Settings
 from relive.errors import RecordingError
 from relive.incidents.incidents import Incidents
-from relive.incidents.report.earlier import last_good
+from relive.incidents.report.earlier import last_good, near_good_ones
 from relive.incidents.report.handled import handled
 from relive.incidents.report.masking import mask_for
 from relive.intervention.candidates import candidates
@@ -183,13 +183,25 @@ def _answers_of(paths: LifePaths, scene: Scene, number: int) -> list[AnswerChang
 def _like_a_good_one(
     paths: LifePaths, exchange: Exchange, steps: Sequence[Step]
 ) -> tuple[Exchange | None, dict[str, list[AnswerChange]]]:
-    """(the last request to its route, or else to a near one, that went well before; changes of steps to what that one had)."""
+    """(the last request to its route that went well before, or else of a near one; changes of steps to what that one had).
+
+    Of near ones it is the latest that asked the like, so that a health check does not hide them; or else the latest.
+    """
     recording = Recording(paths.recording)
-    good = last_good(recording, exchange) or last_good(recording, exchange, is_near=True)
-    if good is None:
-        return None, {}
-    theirs = steps_of_request(good, handled(Recording(paths.inside), good).events, list(_calls(paths, good)))
-    return good, candidates(steps, theirs)
+    good = last_good(recording, exchange)
+    if good is not None:
+        return good, candidates(steps, _steps_of(paths, good))
+    latest: tuple[Exchange | None, dict[str, list[AnswerChange]]] = None, {}
+    for near in near_good_ones(recording, exchange):
+        found = candidates(steps, _steps_of(paths, near))
+        if found["answers"]:
+            return near, found
+        latest = latest if latest[0] is not None else (near, found)
+    return latest
+
+
+def _steps_of(paths: LifePaths, good: Exchange) -> list[Step]:
+    return steps_of_request(good, handled(Recording(paths.inside), good).events, list(_calls(paths, good)))
 
 
 def _calls(paths: LifePaths, exchange: Exchange) -> Iterator[Call]:

@@ -38,7 +38,7 @@ from relive.operations.policies import (
 )
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
-from relive.operations.trying import FreshTrial, try_fresh_process
+from relive.operations.trying import FreshTrial, refuse_container, try_fresh_process
 from relive.recording.exchanges import Exchanges
 from relive.recording.reader import Recording
 from relive.replay.fresh.environment import parse_variable
@@ -261,6 +261,7 @@ def _early_enough(
 
 def _afresh(settings: Settings, wish: WhatIfWish, case: ReplayInput, progress: Progress) -> Tested:
     """Another environment, in processes that are started anew; the control is a fresh start with the recorded one."""
+    refuse_container(case)
     fresh = FreshTrial(incident=wish.incident, times=wish.times, limit=wish.limit)
     control, changed = try_fresh_process(settings, fresh, wish.env, [], progress)
     effect, why = effect_of(control.runs, changed.runs, [])

@@ -26,6 +26,7 @@ from relive.incidents import evidence
 from relive.incidents.incidents import Incidents
 from relive.incidents.report.masking import Mask
 from relive.incidents.report.outcomes import masked_run
+from relive.intervention.related import related_requests
 from relive.intervention.schedules import Schedule, parse_delay, wished_schedule
 from relive.intervention.varying import varied_case, varying
 from relive.kernel import procfs
@@ -82,6 +83,11 @@ class KeepWish(Wish):
         description="Of the file, the test and the tag; default: SERVICE-NUMBER",
     )
     first: bool = Field(default=False, description="The first time the incident was seen, not the latest")
+    commit: str | None = Field(
+        default=None,
+        max_length=400,
+        description="From this earlier commit, with the requests since; default: the last that is early enough",
+    )
     code: list[str] = Field(
         default=[],
         max_length=20,
@@ -173,6 +179,8 @@ def keep(settings: Settings, wish: KeepWish, progress: Progress) -> Kept:
     incident = Incidents(settings.incidents).get(wish.incident)
     name = wish.name or f"{incident.service}-{incident.number}"
     commit, request = _moment(incident, first=wish.first)
+    if wish.commit is not None:
+        commit = store.resolve(wish.commit)
     case = case_of_request(settings, store, commit, request)
     code = _code(settings, incident, wish)
     state = KeptState(
@@ -310,7 +318,7 @@ def _lives(
         pace=state.pace,
         sees=lambda root: mask.learn_environment(procfs.environment_of(root)),
     )
-    schedule = _schedule(state)
+    schedule = _schedule(state, related_requests(case))
     if schedule is not None:
         case, _ = varied_case(case, schedule)
         options = replace(options, changes=varying(schedule))
@@ -331,9 +339,9 @@ def _lives(
     return found
 
 
-def _schedule(state: KeptState) -> Schedule | None:
+def _schedule(state: KeptState, near: frozenset[str]) -> Schedule | None:
     try:
-        return wished_schedule(state.seed, state.delay)
+        return wished_schedule(state.seed, state.delay, near)
     except UsageError as error:
         raise KeptInvalid(
             f"{state.name} is no kept state", cause=f"{error.message}: {error.cause}"

@@ -16,6 +16,7 @@ from relive.incidents.incidents import Incidents
 from relive.incidents.report.masking import Mask
 from relive.incidents.report.outcomes import masked_replay, masked_run
 from relive.incidents.report.proxied import masked_exchange
+from relive.intervention.related import related_requests
 from relive.intervention.schedules import parse_delay, wished_schedule
 from relive.intervention.varying import varied_case, varying
 from relive.kernel import procfs
@@ -151,16 +152,15 @@ def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
 
         require_strace()
         wishes = replace(wishes, measures=BranchMeter)
-    schedule = wished_schedule(wish.seed, wish.delay)
-    if schedule is not None:
-        wishes = replace(wishes, changes=varying(schedule, wishes.changes))
     tend(settings, progress)
     store = Store(settings.store)
     unfinished = Unfinished(settings, Run)
     moment = _moment(settings, store, wish, unfinished.about)
     case = _case(settings, store, moment)
+    schedule = wished_schedule(wish.seed, wish.delay, related_requests(case))
     if schedule is not None:
         case, _ = varied_case(case, schedule)
+        wishes = replace(wishes, changes=varying(schedule, wishes.changes))
     moment = moment.model_copy(update={"recorded": digest(case.recorded)})
     had = unfinished.begin(moment.model_dump_json())
     if case.exchange is not None:

@@ -14,6 +14,7 @@ from relive.incidents.incidents import Incidents
 from relive.incidents.report.masking import Mask
 from relive.incidents.report.outcomes import masked_run
 from relive.kernel import procfs
+from relive.model.commit import TargetKind
 from relive.model.outcome import VerdictKind
 from relive.model.reproduction import Attempt, ReproductionKind
 from relive.model.token_scope import Scope
@@ -43,7 +44,7 @@ from relive.operations.targets import tend
 from relive.replay.fresh.environment import parse_variable
 from relive.replay.plan import Pace
 from relive.replay.replay import ReplayOptions
-from relive.replay.replay_input import case_of_incident
+from relive.replay.replay_input import ReplayInput, case_of_incident
 from relive.replay.verdict import is_failure
 from relive.sandbox.branch import Branch
 from relive.store import Store
@@ -63,7 +64,16 @@ from relive.trial.trying import (
     with_odds,
 )
 
-__all__ = ["NONE", "TRY", "FreshTrial", "TryWish", "has_worked", "try_fixes", "try_fresh_process"]
+__all__ = [
+    "NONE",
+    "TRY",
+    "FreshTrial",
+    "TryWish",
+    "has_worked",
+    "refuse_container",
+    "try_fixes",
+    "try_fresh_process",
+]
 
 NONE = "none"  # as a fix: the unchanged code, which is run in any case
 _BASELINE = 2  # runs of the unchanged code, at least
@@ -141,6 +151,8 @@ def try_fixes(settings: Settings, wish: TryWish, progress: Progress) -> Trial:
         pace=wish.pace,
         sees=lambda root: mask.learn_environment(procfs.environment_of(root)),
     )
+    if wish.env or wish.tree:
+        refuse_container(case)
     context = TrialContext(
         settings, store, case, wishes, progress.status, lambda run: mask.model(masked_run(run, mask))
     )
@@ -256,6 +268,17 @@ class FreshTrial:
     incident: int
     times: int
     limit: float | None
+
+
+def refuse_container(case: ReplayInput) -> None:
+    """Raises UsageError where the service cannot be started afresh here: its files are those of its container."""
+    if case.manifest.target.kind is TargetKind.CONTAINER:
+        raise UsageError(
+            f"{case.service} runs in a container, and is not started afresh outside of it",
+            cause="its interpreter, its libraries and its paths are those of the container's image, not of this host",
+            remedy="--fix PATCH and --write PATH=FILE change its files, --set its state, in a branch of the container; another "
+            "environment or image is a container of its own, which the recorded request can be sent to",
+        )
 
 
 def try_fresh_process(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from relive.incidents.report.earlier import last_good
+from relive.incidents.report.earlier import last_good, near_good_ones
+from relive.incidents.report.shapes import is_near_route
 from relive.recording.events import EventKind
 from relive.recording.exchanges import Exchange, Exchanges
 from relive.recording.reader import Recording
@@ -68,3 +69,24 @@ def test_earlier_segments_are_looked_through(tmp_path):
     good = found(recording, 202)
     assert good is not None
     assert good.number == 1
+
+
+def test_the_last_good_one_of_each_near_route_is_found_in_all_segments_the_latest_first(tmp_path):
+    early = [("/milk", 200), ("/honey", 200), ("/", 200), ("/price/milk", 200), ("/coffee", 404)]
+    recording = record(
+        tmp_path, [*early, *[("/health", 200)] * 200, ("/milk", 500), ("/tea", 500)], segment=4096
+    )
+    assert len(recording.segments()) > 2
+    failed = Exchanges(recording).by_number(207)
+    assert [one.target for one in near_good_ones(recording, failed)] == ["/health", "/honey", "/milk"]
+
+
+def test_routes_are_near_that_differ_in_one_part_but_not_in_the_first_of_several():
+    near = [("GET /tea", "GET /milk"), ("GET /price/tea", "GET /price/milk"), ("GET /a/b/c", "GET /a/x/c")]
+    far = [
+        ("GET /tea", "GET /"),
+        ("GET /tea", "POST /milk"),
+        ("GET /tea/1", "GET /milk/1"),
+        ("GET /a/b", "GET /x/y"),
+    ]
+    assert all(is_near_route(*pair) for pair in near) and not any(is_near_route(*pair) for pair in far)

@@ -13,6 +13,7 @@ __all__ = ["is_near_route", "route", "shape", "shape_of"]
 _VALUE = re.compile(
     r"'[^']*'|\"[^\"]*\"|\b(?=[a-f-]*[0-9])[0-9a-fA-F]{4,}(?:-[0-9a-fA-F]{2,})*\b|[0-9]+(?:\.[0-9]+)?"
 )
+_ONE_PART = 2  # pieces between slashes: the method before the first one counts
 _LONG = 400  # [characters] that are looked at
 
 
@@ -35,9 +36,14 @@ def route(method: str, target: str) -> str:
 
 
 def is_near_route(one: str, other: str) -> bool:
-    """Two routes that differ in one part of the path at most, and not in the first of several: ``/price/tea``, ``/price/milk``."""
+    """Two routes that differ in one part of the path at most, and not in the first of several: ``/price/tea`` and ``/price/milk``.
+
+    A path of one part is near to others of one part, ``/tea`` to ``/milk``, but not to ``/``.
+    """
     mine, theirs = one.split("/"), other.split("/")
     if len(mine) != len(theirs):
         return False
     differing = [at for at, (left, right) in enumerate(zip(mine, theirs, strict=True)) if left != right]
+    if differing == [1]:
+        return len(mine) == _ONE_PART and all((mine[1], theirs[1]))
     return not differing or (len(differing) == 1 and differing[0] > 1)
