@@ -35,7 +35,7 @@ _TICK: int = os.sysconf("SC_CLK_TCK")
 def served(place: Lab, every: str, megabytes: int) -> Iterator[int]:
     """The service under Relive; its port."""
     port = free_port()
-    words = [str(port), str(max(0, megabytes - BARE)), str(free_port()), "0"]
+    words = [str(port), str(max(0, megabytes - BARE)), str(free_port()), "0", "1"]
     options = ["--detach", "--name", "bench", "--every", every, "--pause-share", "100"]
     relive(place, "run", *options, "--", sys.executable, "-c", SERVICE, *words)
     try:

@@ -224,7 +224,7 @@ class MicroBase:
         present = _numbers(record.present)
         present = present[_within(present, private) & ~_within(present, special)]
         kept = self._held.numbers[_within(self._held.numbers, special)]
-        pages = np.union1d(present, kept)
+        pages = _each_once(present, kept)
         slots = np.full(len(pages), -1, np.int64)
         offsets = np.full(len(pages), -1, np.int64)
         if len(self._held.numbers):
@@ -348,6 +348,14 @@ def _by_address(runs: Iterable[tuple[int, int]]) -> tuple[Numbers, Numbers]:
 def _numbers(spans: Iterable[Span]) -> Numbers:
     parts = [np.arange(first, end, dtype=np.int64) for first, end in spans]
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+
+def _each_once(numbers: Numbers, others: Numbers) -> Numbers:
+    """All of both, in ascending order. They are nearly in order, which numpy's ``union1d`` makes nothing of."""
+    found = np.sort(np.concatenate([numbers, others]), kind="stable")
+    is_first = np.ones(len(found), np.bool_)
+    np.not_equal(found[1:], found[:-1], out=is_first[1:])
+    return found[is_first]
 
 
 def _within(pages: Numbers, spans: Sequence[Span]) -> npt.NDArray[np.bool_]:
