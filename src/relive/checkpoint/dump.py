@@ -90,8 +90,10 @@ def capture(
         PermissionMissing, ToolMissing, DiskFull: as they say.
     """
     tools = CriuTools(settings.tools_path)
-    tools.check()
-    check_dumpable(target.root)
+    # On top of the one before, the tracker sees what would be in the way of a commit.
+    has_base = micro is not None and micro.tracker_pid is not None
+    if not has_base:
+        _check(tools, target)
     begun = procfs.read_stat(target.root)
     staging = store.stage(micro.spares if micro is not None else None)
     dump = _Dump(
@@ -103,6 +105,8 @@ def capture(
             with watchdog.watching(target.root, settings.commit_limit) as watch:
                 try:
                     if not dump.run_micro(watch):
+                        if has_base:
+                            _check(tools, target)
                         dump.run_twice(watch)
                 except CommitFailed:
                     # What CRIU then says is only that it was ended.
@@ -121,6 +125,11 @@ def capture(
         if isinstance(error, CommitFailed) and _has_ended(target, begun):
             raise target_ended(target.name, error) from error
         raise
+
+
+def _check(tools: CriuTools, target: Target) -> None:
+    tools.check()
+    check_dumpable(target.root)
 
 
 def _has_ended(target: Target, begun: procfs.ProcessStat | None) -> bool:
