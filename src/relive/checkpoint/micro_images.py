@@ -25,7 +25,7 @@ from relive.checkpoint.micro_fingerprint import (
     new_mappings,
     pipe_contents,
 )
-from relive.checkpoint.micro_record import FullCommitNeeded, MicroRecord, RecordedThread, Seen
+from relive.checkpoint.micro_record import CopiedRun, FullCommitNeeded, MicroRecord, RecordedThread, Seen
 from relive.checkpoint.page_files import lazy_spans
 from relive.checkpoint.page_runs import Span
 from relive.images import criu_images_pb2 as pb
@@ -225,25 +225,25 @@ class MicroBase:
         present = present[_within(present, private) & ~_within(present, special)]
         kept = self._held.numbers[_within(self._held.numbers, special)]
         pages = _each_once(present, kept)
-        slots = np.full(len(pages), -1, np.int64)
         offsets = np.full(len(pages), -1, np.int64)
-        if len(self._held.numbers):
-            at = np.searchsorted(self._held.numbers, pages).clip(max=len(self._held.numbers) - 1)
-            is_held = self._held.numbers[at] == pages
-            slots[is_held] = self._held.held.slots[at[is_held]]
-        bounds = np.searchsorted(pages, [(run.first, run.end) for run in record.copied] or np.empty((0, 2)))
-        for run, (first, end) in zip(record.copied, bounds.tolist(), strict=True):
-            slots[first:end] = -1
-            if run.offset is None:
-                offsets[first:end] = -1
-            else:
-                offsets[first:end] = (pages[first:end] - run.first) * _PAGE + run.offset
+        slots = self._slots_of(pages)
+        at, copied = _copied_at(record.copied, pages)
+        slots[at], offsets[at] = -1, copied
         missing = pages[(slots < 0) & (offsets < 0)]
         if len(missing):
             raise FullCommitNeeded(
                 f"there is no copy of {len(missing)} pages, the first at {int(missing[0]) * _PAGE:x}"
             )
         return pages, slots, offsets
+
+    def _slots_of(self, pages: Numbers) -> Numbers:
+        """Of each page its slot in the base, -1 where it has none."""
+        slots = np.full(len(pages), -1, np.int64)
+        if len(self._held.numbers):
+            at = np.searchsorted(self._held.numbers, pages).clip(max=len(self._held.numbers) - 1)
+            is_held = self._held.numbers[at] == pages
+            slots[is_held] = self._held.held.slots[at[is_held]]
+        return slots
 
     def files_of(self, commit: MicroCommit) -> HeldImages:
         """The images that say which connections there are and where each stands."""
@@ -319,7 +319,8 @@ class MicroBase:
         is_copied = commit.offsets >= 0
         slots = commit.slots.copy()
         with commit.record.path.open("rb") as copied:
-            slots[is_copied] = self._pool.add(copied.fileno(), commit.offsets[is_copied])
+            before = self._slots_of(commit.pages[is_copied])
+            slots[is_copied] = self._pool.add_changed(copied.fileno(), commit.offsets[is_copied], before)
         return self._pool.hold(slots)
 
 
@@ -348,6 +349,22 @@ def _by_address(runs: Iterable[tuple[int, int]]) -> tuple[Numbers, Numbers]:
 def _numbers(spans: Iterable[Span]) -> Numbers:
     parts = [np.arange(first, end, dtype=np.int64) for first, end in spans]
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+
+def _copied_at(runs: Sequence[CopiedRun], pages: Numbers) -> tuple[Numbers, Numbers]:
+    """Indices of those pages that were to be copied, and of each the offset [bytes], -1 where it could not be read.
+
+    Of a page that comes twice the later counts: so numpy assigns them.
+    """
+    rows = [(run.first, run.end, -1 if run.offset is None else run.offset) for run in runs]
+    first, end, offset = np.array(rows, np.int64).reshape(-1, 3).T
+    begins, ends = np.searchsorted(pages, first), np.searchsorted(pages, end)
+    counts = ends - begins
+    of_run = np.repeat(np.arange(len(rows)), counts)
+    at = np.arange(len(of_run)) - (np.cumsum(counts) - counts)[of_run] + begins[of_run]
+    offsets = (pages[at] - first[of_run]) * _PAGE + offset[of_run]
+    offsets[offset[of_run] < 0] = -1
+    return at, offsets
 
 
 def _each_once(numbers: Numbers, others: Numbers) -> Numbers:
