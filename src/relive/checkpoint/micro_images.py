@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -189,14 +190,14 @@ class MicroBase:
     def _check_sizes(self, seen: Seen, root: Path) -> None:
         """Files that are mapped or run, as CRIU will check them when it restores; open ones are noted anew."""
         opened = {self._regular_of(number) for number in seen.positions}
-        for entry in self._files():
-            if entry.HasField("reg") and entry.id not in opened and entry.reg.HasField("size"):
+        for number, name, expected in self._sized_files:
+            if number not in opened:
                 try:
-                    size = os.stat(f"{root}{entry.reg.name}").st_size
+                    size = os.stat(f"{root}{name}").st_size
                 except OSError:
                     size = -1
-                if size != entry.reg.size:
-                    raise FullCommitNeeded(f"{entry.reg.name} has changed")
+                if size != expected:
+                    raise FullCommitNeeded(f"{name} has changed")
 
     def _files(self) -> list[pb.FileEntry]:
         bodies = messages("files.img", self._small["files.img"])
@@ -212,10 +213,19 @@ class MicroBase:
 
     def _regular_of(self, number: int) -> int:
         """The id of the file that a descriptor stands for."""
-        for entry in self._descriptors():
-            if entry.fd == number:
-                return entry.id
-        raise FullCommitNeeded(f"descriptor {number} is not in the base")
+        if number not in self._file_ids:
+            raise FullCommitNeeded(f"descriptor {number} is not in the base")
+        return self._file_ids[number]
+
+    @cached_property
+    def _file_ids(self) -> dict[int, int]:
+        return {entry.fd: entry.id for entry in self._descriptors()}
+
+    @cached_property
+    def _sized_files(self) -> list[tuple[int, str, int]]:
+        """Of the regular files of the base: id, name, size."""
+        regular = [entry for entry in self._files() if entry.HasField("reg") and entry.reg.HasField("size")]
+        return [(entry.id, entry.reg.name, entry.reg.size) for entry in regular]
 
     def _find_pages(
         self, record: MicroRecord, special: Sequence[Span], private: Sequence[Span]
