@@ -1,20 +1,25 @@
-"""How often a service can be committed by the clock, and what that costs it: with ``--every``, in turns with no commits at all.
+"""How often a service can be committed, and what that costs it: in turns with no commits at all, and without Relive.
 
-    python benchmarks/rate.py [--every 10ms] [--seconds 10] [--rounds 3] [--megabytes 14] [--clients 1] [--json]
+    python benchmarks/rate.py [--every 10ms --every request] [--service fastapi] [--seconds 10] [--rounds 3] [--megabytes 14]
+                              [--clients 1] [--json]
 
-The service is Python's ``http.server`` in a capsule with micro-commits; each client asks again as soon as it is answered, by a
-connection of its own each time. *commits*: durable ones a second, and how many of them were full ones; *CPU*: of the agent, and of
-its tracker (``relive-micro``), for each commit; *durable*: from the request for a commit until it was safe; *bytes*: what a commit
-brings the store's directory, all in. ``--clients 0``: nobody asks.
+The service is Python's ``http.server``, which ends each connection, or FastAPI under uvicorn, of which each client keeps one. It is
+in a capsule with micro-commits; each client asks again as soon as it is answered. With ``--every request`` the recording proxy
+stands before it. *bare*: it runs without Relive; *never*: under Relive, without commits. *commits*: durable ones a second, and how
+many of them were full ones; *CPU*: of the agent, and of its tracker (``relive-micro``), for each commit; *durable*: from the
+request for a commit until it was safe; *bytes*: what a commit brings the store's directory, all in; *disk*: by how much all that
+Relive keeps (packs, index, recordings, logs) grew for each request, in blocks of the disk. ``--clients 0``: nobody asks.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import http.client
 import json
 import os
 import statistics
+import subprocess
 import sys
 import threading
 import time
@@ -28,16 +33,42 @@ from following import relive, wait_until
 from micro import BARE, SERVICE, get, quantiles
 
 _FIRST = 8  # commits until the measurement begins: by then one is taken on top of another
+_FASTAPI = """
+import sys
+import fastapi, uvicorn
+held = bytes(range(1, 251)) * ((int(sys.argv[2]) << 20) // 250 + 1)
+app, counts = fastapi.FastAPI(), {}
+@app.get("/")
+async def ask() -> dict[str, int]:
+    counts[len(counts) % 1000] = counts.get(len(counts) % 1000, 0) + 1
+    return {"requests": len(counts)}
+uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="error")
+"""
+_SERVICES = {"http": SERVICE, "fastapi": _FASTAPI}
+_FASTAPI_BARE = 44  # [MB] of FastAPI itself
 _TICK: int = os.sysconf("SC_CLK_TCK")
 
 
+def command_of(options: argparse.Namespace, port: int) -> list[str]:
+    own = _FASTAPI_BARE if options.service == "fastapi" else BARE
+    words = [str(port), str(max(0, options.megabytes - own)), str(free_port()), "0", "1"]
+    return [sys.executable, "-c", _SERVICES[options.service], *words]
+
+
 @contextlib.contextmanager
-def served(place: Lab, every: str, megabytes: int) -> Iterator[int]:
-    """The service under Relive; its port."""
-    port = free_port()
-    words = [str(port), str(max(0, megabytes - BARE)), str(free_port()), "0"]
-    options = ["--detach", "--name", "bench", "--every", every, "--pause-share", "100"]
-    relive(place, "run", *options, "--", sys.executable, "-c", SERVICE, *words)
+def served(place: Lab, options: argparse.Namespace, every: str) -> Iterator[int]:
+    """The service under Relive, or bare; the port at which it is asked."""
+    port, inner = free_port(), free_port()
+    if every == "bare":
+        with contextlib.ExitStack() as stack:
+            service = subprocess.Popen(command_of(options, port), stderr=subprocess.DEVNULL)
+            stack.callback(service.wait)
+            stack.callback(service.kill)
+            yield port
+        return
+    proxied = ["--listen", f"127.0.0.1:{port}", "--upstream", str(inner)] if every == "request" else []
+    words = ["--detach", "--name", "bench", "--every", every, "--pause-share", "100", *proxied]
+    relive(place, "run", *words, "--", *command_of(options, inner if proxied else port))
     try:
         yield port
     finally:
@@ -84,17 +115,24 @@ def spent(place: Lab) -> tuple[float, float]:
     return seconds_of(agent), trackers
 
 
-def ask(port: int, until: float, took: list[float]) -> None:
+def ask(port: int, is_kept: bool, until: float, took: list[float]) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     while (began := time.perf_counter()) < until:
-        get(port)
+        if is_kept:
+            connection.request("GET", "/")
+            connection.getresponse().read()
+        else:
+            get(port)
         took.append((time.perf_counter() - began) * 1e3)
+    connection.close()
 
 
-def load(port: int, clients: int, seconds: float) -> list[float]:
+def load(port: int, options: argparse.Namespace) -> list[float]:
     """Milliseconds of each answer."""
     took: list[float] = []
-    until = time.perf_counter() + seconds
-    threads = [threading.Thread(target=ask, args=(port, until, took)) for _ in range(clients)]
+    until = time.perf_counter() + options.seconds
+    words = (port, options.service == "fastapi", until, took)
+    threads = [threading.Thread(target=ask, args=words) for _ in range(options.clients)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -103,14 +141,35 @@ def load(port: int, clients: int, seconds: float) -> list[float]:
     return took
 
 
+def blocks(directory: Path) -> int:
+    """Bytes that it takes on the disk."""
+    words = ["du", "-s", "--block-size=1", str(directory)]
+    # What goes while it counts is said, and no failure.
+    found = subprocess.run(words, check=False, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    return int(found.stdout.split()[0])
+
+
+def begin_commits(place: Lab, every: str, port: int) -> None:
+    """Until one is taken on top of another."""
+    if every == "request":
+        for number in range(_FIRST):
+            get(port)
+            wait_until(lambda number=number: len(durable(place)) > number, "a request is committed")
+    elif every not in ("never", "bare"):
+        wait_until(lambda: len(durable(place)) >= _FIRST, "commits are taken")
+
+
 def measure(place: Lab, options: argparse.Namespace, every: str) -> dict[str, Any]:
     """One round."""
-    with served(place, every, options.megabytes) as port:
+    with served(place, options, every) as port:
         wait_until(lambda: _answers(port), "the service is ready")
-        if every != "never":
-            wait_until(lambda: len(durable(place)) >= _FIRST, "commits are taken")
+        if every == "bare":
+            took = load(port, options)
+            return {"every": every, "requests_s": len(took) / options.seconds, "answer_ms": quantiles(took)}
+        begin_commits(place, every, port)
         first, whole, cpu, began = len(durable(place)), full(place), spent(place), time.perf_counter()
-        took = load(port, options.clients, options.seconds)
+        before = blocks(place.settings.home)
+        took = load(port, options)
         seconds = time.perf_counter() - began
         commits, agent = durable(place)[first:], spent(place)
         found: dict[str, Any] = {
@@ -120,6 +179,8 @@ def measure(place: Lab, options: argparse.Namespace, every: str) -> dict[str, An
             "commits_s": len(commits) / seconds,
             "full": full(place) - whole,
         }
+        if took:
+            found["disk"] = (blocks(place.settings.home) - before) / len(took)
         if commits:
             found["agent_ms"] = (agent[0] - cpu[0]) / len(commits) * 1e3
             found["tracker_ms"] = (agent[1] - cpu[1]) / len(commits) * 1e3
@@ -131,7 +192,7 @@ def measure(place: Lab, options: argparse.Namespace, every: str) -> dict[str, An
 def _answers(port: int) -> bool:
     try:
         get(port)
-    except OSError:
+    except (OSError, http.client.HTTPException):
         return False
     return True
 
@@ -153,6 +214,7 @@ def row(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "tracker ms": middle("tracker_ms"),
         "durable ms p50": middle("durable_ms", "p50"),
         "bytes p50": middle("bytes", "p50"),
+        "disk a request": middle("disk"),
         "requests/s": middle("requests_s"),
         "answer ms p50": middle("answer_ms", "p50"),
         "answer ms p99": middle("answer_ms", "p99"),
@@ -161,14 +223,17 @@ def row(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--every", default="10ms")
+    parser.add_argument("--every", action="append")
+    parser.add_argument("--service", choices=_SERVICES, default="http")
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--megabytes", type=int, default=14)
     parser.add_argument("--clients", type=int, default=1)
     add_options(parser, rounds=3)
     options = parser.parse_args()
     os.environ["RELIVE_MICRO"] = "1"
-    found: dict[str, list[dict[str, Any]]] = {options.every: [], "never": []}
+    found: dict[str, list[dict[str, Any]]] = {
+        one: [] for one in (*(options.every or ["10ms"]), "never", "bare")
+    }
     for _ in range(options.rounds):
         for every, rounds in found.items():
             with lab(options) as place:
@@ -176,7 +241,8 @@ def main() -> None:
     if options.json:
         print_json({"load": load_average(), "rounds": found})
         return
-    title = f"{options.megabytes} MB, {options.clients} clients, load {load_average()} on {os.cpu_count()} processors"
+    clients = f"{options.clients} clients, load {load_average()} on {os.cpu_count()} processors"
+    title = f"{options.service}, {options.megabytes} MB, {clients}"
     print_table(title, [row(rounds) for rounds in found.values()])
 
 

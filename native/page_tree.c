@@ -190,3 +190,11 @@ CLONES __attribute__((visibility("default"))) void relive_join(
         join_pairs(places, is_root ? ROOT : 0, results);
     }
 }
+
+/* For each of `count` pages, that at offsets[i] of `copied`, whether it is as the one in slots[i] of `pages`; -1 is no slot. */
+__attribute__((visibility("default"))) void relive_compare_pages(
+    const uint8_t *copied, const int64_t *offsets, const uint8_t *pages, const int64_t *slots, size_t count, uint8_t *same)
+{
+    for (size_t i = 0; i < count; i++)
+        same[i] = slots[i] >= 0 && !memcmp(copied + offsets[i], pages + slots[i] * PAGE, PAGE);
+}

@@ -14,6 +14,7 @@ from relive.errors import (
     StoreVersionUnknown,
 )
 from relive.store import Store
+from relive.store.staging import SpareStagings
 
 from .builders import commit, is_whole
 
@@ -104,6 +105,36 @@ def test_left_overs_in_incoming_are_swept_only_when_old_and_not_locked(store, ho
     assert {path.name for path in incoming.iterdir()} == {held.directory.name, "young"}
     assert (held.images / "pages-1.img").exists()
     held.discard()
+
+
+def test_emptied_staging_is_used_again_under_another_name_and_swept_when_its_holder_dies(store, home):
+    spares, incoming = SpareStagings(), home / "incoming"
+    one = store.stage(spares)
+    inode, path = one.directory.stat().st_ino, one.files / "00000001"
+    path.write_bytes(b"a copy")
+    (one.files / "00").mkdir()
+    one.discard()
+    one.discard()  # done by who failed, and by who cleans up: it is not emptied under the next commit
+    two = store.stage(spares)
+    assert two.directory.stat().st_ino == inode and two.directory != one.directory
+    assert not list(two.images.iterdir()) and not list(two.files.iterdir())
+    (two.files / "00000002").write_bytes(b"in the making")
+    one.discard()
+    Store(home).close()  # sweeps what nobody holds
+    assert (two.files / "00000002").exists()
+    two.discard()
+    Store(home).close()
+    assert len(list(incoming.iterdir())) == 1  # held, though it is nobody's
+    strange = store.stage(spares)
+    (strange.directory / "memory").mkdir()
+    strange.discard()
+    assert not list(incoming.iterdir())
+    kept = store.stage(spares)
+    kept.discard()
+    spares.close()
+    assert not list(incoming.iterdir())
+    store.stage(spares).discard()
+    assert not list(incoming.iterdir())
 
 
 def test_layers_laid_out_before_the_last_boot_are_not_trusted(store, home):

@@ -43,6 +43,30 @@ def test_a_state_has_the_same_id_taken_from_a_pool_and_whole(tmp_path: Path, mon
     pooled.close()
 
 
+def test_pages_that_did_not_change_stay_in_their_slots(tmp_path: Path):
+    pool, path = PagePool(tmp_path), tmp_path / "record"
+    pages = np.random.default_rng(3).integers(0, 256, (9, 4096), dtype=np.uint8)
+
+    def add(before: list[int] | None) -> list[int]:
+        path.write_bytes(b"odd" + pages.tobytes())
+        offsets = 3 + np.arange(9) * 4096
+        with path.open("rb") as file:
+            if before is None:
+                return pool.add(file.fileno(), offsets).tolist()
+            with pytest.raises(OSError, match="missing"):
+                pool.add_changed(file.fileno(), offsets + 1, np.array(before))
+            return pool.add_changed(file.fileno(), offsets, np.array(before)).tolist()
+
+    first = pool.hold(np.array(add(None)))
+    pages[4, 4095] ^= 1
+    before = first.slots.tolist()
+    before[6] = -1
+    slots = add(before)
+    assert [slots[i] == first.slots[i] for i in range(9)] == [i not in (4, 6) for i in range(9)]
+    assert pool.read(np.array(slots)).tobytes() == pages.tobytes()
+    assert len({*slots, *first.slots.tolist()}) == 11  # what is held was not written to
+
+
 def test_pages_keep_what_they_hold_until_nobody_holds_them(tmp_path: Path):
     random, model, held = np.random.default_rng(5), {}, {}
     pool = PagePool(tmp_path)

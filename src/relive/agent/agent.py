@@ -29,7 +29,7 @@ from relive.agent.commits.changes import Changes, changes_of
 from relive.agent.commits.commit_writer import CommitWriter
 from relive.agent.commits.committer import Committer
 from relive.agent.commits.dumper import CriuDumper
-from relive.agent.commits.pace import CommitPace, footprint_of
+from relive.agent.commits.pace import CommitPace, recent_footprint
 from relive.agent.commits.policy import PolicyCommits
 from relive.agent.commits.protection import Protection
 from relive.agent.control.background import BackgroundTasks
@@ -216,7 +216,7 @@ class Agent:
     def _policy(self) -> PolicyCommits:
         capsule, committer = self._capsule, self._committer
         spec, init = capsule.facts.spec, capsule.facts.init
-        pace = committer.pace = CommitPace(spec.policy, lambda: footprint_of(capsule.lead))
+        pace = committer.pace = CommitPace(spec.policy, recent_footprint(lambda: capsule.lead))
         listens = None
         if spec.upstream is not None:
             port = spec.upstream[1]

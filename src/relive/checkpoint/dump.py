@@ -90,22 +90,23 @@ def capture(
         PermissionMissing, ToolMissing, DiskFull: as they say.
     """
     tools = CriuTools(settings.tools_path)
-    tools.check()
-    check_dumpable(target.root)
+    # On top of the one before, the tracker sees what would be in the way of a commit.
+    has_base = micro is not None and micro.tracker_pid is not None
+    if not has_base:
+        _check(tools, target)
     begun = procfs.read_stat(target.root)
-    staging = store.stage()
+    staging = store.stage(micro.spares if micro is not None else None)
     dump = _Dump(
         target, settings, tools, staging, gate or NoRequestGate(), stopped, name, advance or Advance(), micro
     )
     try:
         with copy_errors(staging.directory):
             dump.copy_ahead()
-            with (
-                dump.lock_list,
-                watchdog.watching(target.root, settings.commit_limit) as watch,
-            ):
+            with watchdog.watching(target.root, settings.commit_limit) as watch:
                 try:
                     if not dump.run_micro(watch):
+                        if has_base:
+                            _check(tools, target)
                         dump.run_twice(watch)
                 except CommitFailed:
                     # What CRIU then says is only that it was ended.
@@ -124,6 +125,11 @@ def capture(
         if isinstance(error, CommitFailed) and _has_ended(target, begun):
             raise target_ended(target.name, error) from error
         raise
+
+
+def _check(tools: CriuTools, target: Target) -> None:
+    tools.check()
+    check_dumpable(target.root)
 
 
 def _has_ended(target: Target, begun: procfs.ProcessStat | None) -> bool:
@@ -176,7 +182,7 @@ class _Dump:
         self._name = name or uuid.uuid4().hex
         self._began_ns = time.monotonic_ns()
         self._gate_closed = False
-        self.lock_list = OpenLockList()
+        self._lock_list = OpenLockList()
         self._cursor: Cursor | None = None
         self._taken = (0, 0)
         self._is_whole = False
@@ -186,10 +192,9 @@ class _Dump:
         self.files = TargetFiles(target, staging, settings.open_file_limit)
         is_process = target.kind is TargetKind.PROCESS
         self._terminals = terminals_of(target.root) if is_process else []
-        # An empty IPC namespace costs 2 ms of pause to save; a branch gets an empty one anyway.
-        self._leaves_out_ipc = (
-            target.inside and target.kind is TargetKind.CAPSULE and not holds_ipc(target.root)
-        )
+        # An empty IPC namespace costs 2 ms of pause to save; a branch gets an empty one anyway. Whether it is empty CRIU's
+        # way looks before it begins; the other finds out in the pause.
+        self._leaves_out_ipc = target.inside and target.kind is TargetKind.CAPSULE
         self._watched = watched_paths(target.root) if not is_process else []
         self._root_inside = procfs.innermost_pid(target.root) or target.root
 
@@ -271,6 +276,7 @@ class _Dump:
         """Run; once more if System V objects appeared meanwhile, or copies of pages are missing."""
         if self._micro is not None:
             self._micro.begin_base(self._target)
+        self._leaves_out_ipc = self._leaves_out_ipc and not holds_ipc(self._target.root)
         try:
             self.run(watch)
         except (_IpcAppeared, _PagesMissing):
@@ -283,6 +289,7 @@ class _Dump:
         images = os.open(self._staging.images, os.O_RDONLY | os.O_DIRECTORY)
         try:
             with (
+                OpenLockList() as self._lock_list,
                 AwaitedName(self._staging.images, _FIRST_AFTER_FREEZE) as frozen,
                 CriuProcess(
                     self._tools,
@@ -331,6 +338,7 @@ class _Dump:
 
     def _notified(self, script: str, _pid: int) -> None:
         if script == "pre-dump":
+            self._lock_list.wait(_LOCKS_WITHIN)
             self._close_gate()
         elif script == "post-dump":
             self._stands_still()
@@ -349,7 +357,6 @@ class _Dump:
 
     def _close_gate(self) -> None:
         """The last thing before the pause."""
-        self.lock_list.wait(_LOCKS_WITHIN)
         self._gate_closed = True
         self._cursor = self._gate.close()
 

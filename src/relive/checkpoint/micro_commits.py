@@ -28,6 +28,7 @@ from relive.kernel import procfs
 from relive.model.commit import TargetKind
 from relive.store import Staging, Store
 from relive.store.pages.numpy_threads import load_numpy
+from relive.store.staging import SpareStagings
 
 if TYPE_CHECKING:
     from relive.checkpoint.micro_images import MicroBase, MicroCommit
@@ -44,6 +45,7 @@ class MicroCommits:
     Attributes:
         reason: why the last commit was not taken on top of another; None: it was.
         waits: the process stands still until ``go``; else all its files were as expected, and it runs on.
+        spares: staging directories of its commits that are done.
         has_lost_tracker: the tracker died in the middle of the last one, and may have left connections in repair mode.
     """
 
@@ -58,6 +60,7 @@ class MicroCommits:
         self._refusals = 0
         self._left_alone = 0
         self._log = structlog.get_logger()
+        self.spares = SpareStagings()
         self.reason: str | None = None
         self.waits = False
         self.has_lost_tracker = False
@@ -208,6 +211,7 @@ class MicroCommits:
         staging, self._staging = self._staging, None
         if staging is not None:
             staging.discard()
+        self.spares.close()
 
 
 def _check_descriptors(expected: frozenset[int], record: MicroRecord) -> None:

@@ -211,8 +211,7 @@ def new_mappings(base: Seen, now: Seen, entries: Iterable[pb.VmaEntry]) -> list[
     for mapping in now.mappings:
         span = (mapping.start, mapping.end)
         before = known.get(span)
-        flags, flags_before = _flags(now, mapping), _flags(base, mapping)
-        is_same = before is not None and before.line == mapping.line and flags == flags_before
+        is_same = before is not None and before.line == mapping.line and _have_same_flags(now, base, mapping)
         if mapping.name.startswith(_OF_THE_KERNEL):
             if not is_same:
                 raise FullCommitNeeded(f"{mapping.name} has changed")
@@ -221,7 +220,7 @@ def new_mappings(base: Seen, now: Seen, entries: Iterable[pb.VmaEntry]) -> list[
                 raise FullCommitNeeded(f"CRIU has no mapping {mapping.line}")
             found.append(by_span[span])
         else:
-            found.append(_new_mapping(mapping, flags, base, by_span))
+            found.append(_new_mapping(mapping, _flags(now, mapping), base, by_span))
     gone = {one.line for one in base.mappings} - {one.line for one in now.mappings}
     for line in gone:
         if line.split(maxsplit=5)[4] != "0":
@@ -229,6 +228,12 @@ def new_mappings(base: Seen, now: Seen, entries: Iterable[pb.VmaEntry]) -> list[
     # CRIU may take two neighbours for one, as [vvar] and [vvar_vclock]: the vDSO reads the second.
     found += [one for one in by_span.values() if any(start <= one.start < end for start, end in own)]
     return sorted(found, key=lambda one: one.start)
+
+
+def _have_same_flags(now: Seen, base: Seen, mapping: RecordedMapping) -> bool:
+    if now.flags.get(mapping.start) == base.flags.get(mapping.start):
+        return True
+    return _flags(now, mapping) == _flags(base, mapping)
 
 
 def _flags(seen: Seen, mapping: RecordedMapping) -> frozenset[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,12 +16,13 @@ from relive.checkpoint.micro_pages import (
     PAGE,
     PRESENT,
     Numbers,
+    each_once,
     page_numbers,
     pagemap_like,
     pages_by_address,
     pages_within,
 )
-from relive.checkpoint.micro_record import FullCommitNeeded, MicroRecord, RecordedThread, Seen
+from relive.checkpoint.micro_record import CopiedRun, FullCommitNeeded, MicroRecord, RecordedThread, Seen
 from relive.checkpoint.page_files import lazy_spans
 from relive.checkpoint.page_runs import Span
 from relive.images import criu_images_pb2 as pb
@@ -127,10 +129,13 @@ class BaseProcess:
 
     def file_of(self, number: int) -> int:
         """The id of the file that a descriptor stands for."""
-        for entry in self.descriptors():
-            if entry.fd == number:
-                return entry.id
-        raise FullCommitNeeded(f"descriptor {number} is not in the base")
+        if number not in self._file_ids:
+            raise FullCommitNeeded(f"descriptor {number} is not in the base")
+        return self._file_ids[number]
+
+    @cached_property
+    def _file_ids(self) -> dict[int, int]:
+        return {entry.fd: entry.id for entry in self.descriptors()}
 
     def decide(self, record: MicroRecord) -> MicroProcess:
         """See whether a commit can be made of a record.
@@ -160,26 +165,26 @@ class BaseProcess:
         present = page_numbers(record.present)
         present = present[pages_within(present, private) & ~pages_within(present, special)]
         kept = self._held.numbers[pages_within(self._held.numbers, special)]
-        pages = np.union1d(present, kept)
-        slots = np.full(len(pages), -1, np.int64)
+        pages = each_once(present, kept)
         offsets = np.full(len(pages), -1, np.int64)
-        if len(self._held.numbers):
-            at = np.searchsorted(self._held.numbers, pages).clip(max=len(self._held.numbers) - 1)
-            is_held = self._held.numbers[at] == pages
-            slots[is_held] = self._held.held.slots[at[is_held]]
-        bounds = np.searchsorted(pages, [(run.first, run.end) for run in record.copied] or np.empty((0, 2)))
-        for run, (first, end) in zip(record.copied, bounds.tolist(), strict=True):
-            slots[first:end] = -1
-            if run.offset is None:
-                offsets[first:end] = -1
-            else:
-                offsets[first:end] = (pages[first:end] - run.first) * PAGE + run.offset
+        slots = self._slots_of(pages)
+        at, copied = _copied_at(record.copied, pages)
+        slots[at], offsets[at] = -1, copied
         missing = pages[(slots < 0) & (offsets < 0)]
         if len(missing):
             raise FullCommitNeeded(
                 f"there is no copy of {len(missing)} pages, the first at {int(missing[0]) * PAGE:x}"
             )
         return pages, slots, offsets
+
+    def _slots_of(self, pages: Numbers) -> Numbers:
+        """Of each page its slot in the base, -1 where it has none."""
+        slots = np.full(len(pages), -1, np.int64)
+        if len(self._held.numbers):
+            at = np.searchsorted(self._held.numbers, pages).clip(max=len(self._held.numbers) - 1)
+            is_held = self._held.numbers[at] == pages
+            slots[is_held] = self._held.held.slots[at[is_held]]
+        return slots
 
     def small_of(self, commit: MicroProcess) -> dict[str, bytes]:
         """Its images but for those of descriptors and pages, by name."""
@@ -204,7 +209,8 @@ class BaseProcess:
         is_copied = commit.offsets >= 0
         slots = commit.slots.copy()
         with commit.record.path.open("rb") as copied:
-            slots[is_copied] = self._pool.add(copied.fileno(), commit.offsets[is_copied])
+            before = self._slots_of(commit.pages[is_copied])
+            slots[is_copied] = self._pool.add_changed(copied.fileno(), commit.offsets[is_copied], before)
         self._held = _Pages(commit.pages, self._pool.hold(slots))
         return self._held.held
 
@@ -215,6 +221,22 @@ class BaseProcess:
         lazy = pages_within(commit.pages, lazy_spans(commit.mappings))
         flags = np.where(lazy, PRESENT | _LAZY, PRESENT)
         return pagemap_like(self._pagemap, self._small[self._pagemap], commit.pages, flags)
+
+
+def _copied_at(runs: Sequence[CopiedRun], pages: Numbers) -> tuple[Numbers, Numbers]:
+    """Indices of those pages that were to be copied, and of each the offset [bytes], -1 where it could not be read.
+
+    Of a page that comes twice the later counts: so numpy assigns them.
+    """
+    rows = [(run.first, run.end, -1 if run.offset is None else run.offset) for run in runs]
+    first, end, offset = np.array(rows, np.int64).reshape(-1, 3).T
+    begins, ends = np.searchsorted(pages, first), np.searchsorted(pages, end)
+    counts = ends - begins
+    of_run = np.repeat(np.arange(len(rows)), counts)
+    at = np.arange(len(of_run)) - (np.cumsum(counts) - counts)[of_run] + begins[of_run]
+    offsets = (pages[at] - first[of_run]) * PAGE + offset[of_run]
+    offsets[offset[of_run] < 0] = -1
+    return at, offsets
 
 
 def _core_of(base: pb.CoreEntry, thread: RecordedThread, offsets: Sequence[tuple[int, int]]) -> pb.CoreEntry:

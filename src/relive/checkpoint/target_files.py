@@ -44,9 +44,7 @@ class TargetFiles:
     def copy_ahead(self, advance: Advance) -> None:
         """Copy what changed since the last commit, while the target runs."""
         if self._target.followed is not None:
-            copies = self._staging.files / "followed"
-            copies.mkdir(exist_ok=True)
-            self._target.followed.copy_changed(copies, advance)
+            self._target.followed.copy_changed(self._staging.files, advance)
         if not self._target.is_branch:
             self._scan()
 

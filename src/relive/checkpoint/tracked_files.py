@@ -135,7 +135,7 @@ class FollowedFiles:
         self._mapped: set[str] = set()
         self._ancestors: dict[str, FileEntry | None] = {}
         self._left_out: dict[str, str] = {}
-        self._leased: frozenset[tuple[int, int]] = frozenset()
+        self._leased: frozenset[tuple[int, int]] | None = None  # nothing was to be copied since the last look
         self._counter = 0
         self._lost = 0  # what an agent before this one could not find stays unknown
         self._has_walked = not self._whole
@@ -160,7 +160,7 @@ class FollowedFiles:
             self._staging = staging
             self._counter += 1
             self._small = SmallFiles(staging / f"{self._counter:08}.small")
-            self._leased = leased_files()
+            self._leased = None
             self._find_places()
             self._control.wait_until_idle(_SETTLE_LIMIT)
             self._control.next_epoch()
@@ -203,7 +203,7 @@ class FollowedFiles:
         """
         with self._lock:
             self._control.preserve_bases()
-            self._leased = leased_files()
+            self._leased = None
             self._control.next_epoch()  # what has come and gone since ``copy_changed`` may come again: that is another record
             known = set(self._pending)
             self._note(self._journal.read_new())
@@ -469,7 +469,7 @@ class FollowedFiles:
             and self._is_sure(path, facts, known.taken_ns)
         ):
             return True
-        if (facts.st_dev, facts.st_ino) in self._leased:
+        if self._is_leased(facts):
             self._left_out[path] = LEASED
             return False
         assert self._staging is not None and self._small is not None
@@ -487,6 +487,11 @@ class FollowedFiles:
                 prepare_refresh()  # at the next look the service may stand still
         self._contents[path] = CapturedFile(fingerprint, taken_ns, copy)
         return True
+
+    def _is_leased(self, facts: os.stat_result) -> bool:
+        if self._leased is None:  # the kernel's list may take 10 ms to read
+            self._leased = leased_files()
+        return (facts.st_dev, facts.st_ino) in self._leased
 
     def _is_sure(self, path: str, facts: os.stat_result, looked_ns: int) -> bool:
         """What has the same times as when it was looked at is the same: writes through a mapping do not move them."""

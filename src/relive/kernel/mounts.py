@@ -8,6 +8,7 @@ import os
 import re
 from dataclasses import dataclass
 from enum import IntFlag
+from functools import lru_cache
 from pathlib import Path
 
 from relive.kernel import libc
@@ -206,8 +207,12 @@ def read_mounts(pid: int | str = "self") -> list[Mount]:
     """The mounts that a process sees, in the order in which they were made."""
     # Only a newline ends a line: mount points may hold what Python takes for other ends.
     with Path(f"/proc/{pid}/mountinfo").open(errors="surrogateescape", newline="") as file:
-        lines = file.read().split("\n")
-    return [_parse_line(line) for line in lines if line]
+        return list(_parse(file.read()))
+
+
+@lru_cache(maxsize=4)  # of one commit after another they are mostly the same
+def _parse(text: str) -> tuple[Mount, ...]:
+    return tuple(_parse_line(line) for line in text.split("\n") if line)
 
 
 def _parse_line(line: str) -> Mount:

@@ -92,14 +92,25 @@ class Images:
     def _ingest(self, source: Path | HeldImages, taken: IngestedImages) -> IngestedImages:
         small, files = _opened(source) if isinstance(source, Path) else _held(source)
         bundle = pack_bundle(small)
-        # A thread beside the comparison; gone on return, since the caller may fork.
-        with ThreadPoolExecutor(1) as pool:
-            hashes = pool.map(lambda file: file[1].hashed(file[0].size, taken.intake.before(file[0])), files)
+
+        def hashed(file: tuple[PageFile, HeldPages]) -> str:
+            return file[1].hashed(file[0].size, taken.intake.before(file[0]))
+
+        if isinstance(
+            source, HeldImages
+        ):  # of pages in a pool, of which few are hashed: a thread would take as long
             taken.intake.ingest_pages(files)
-            images = [
-                ImageFile(name=file.name, size=file.size, object=name)
-                for (file, _), name in zip(files, hashes, strict=True)
-            ]
+            hashes = list(map(hashed, files))
+        else:
+            # A thread beside the comparison; gone on return, since the caller may fork.
+            with ThreadPoolExecutor(1) as pool:
+                hashing = pool.map(hashed, files)
+                taken.intake.ingest_pages(files)
+                hashes = list(hashing)
+        images = [
+            ImageFile(name=file.name, size=file.size, object=name)
+            for (file, _), name in zip(files, hashes, strict=True)
+        ]
         images.append(ImageFile(name=BUNDLE, size=len(bundle), object=hash_bytes(bundle)))
         return replace(taken, images=images, bundle=bundle)
 

@@ -49,6 +49,9 @@ class Keyring:
         """``given`` tells store keys that lie in no file, the one that seals first; asked whenever one is needed."""
         self._directory = directory
         self._given = given
+        self._unpacked: tuple[bytes, Ed25519PrivateKey] | None = (
+            None  # the signing key as its file had it last
+        )
 
     @property
     def is_given(self) -> bool:
@@ -159,7 +162,9 @@ class Keyring:
         found = self._read("signing.key")
         if found is None:
             found = self._made("signing.key", Ed25519PrivateKey.generate().private_bytes_raw())
-        return Ed25519PrivateKey.from_private_bytes(found)
+        if self._unpacked is None or self._unpacked[0] != found:
+            self._unpacked = found, Ed25519PrivateKey.from_private_bytes(found)
+        return self._unpacked[1]
 
     @property
     def public_key(self) -> bytes:

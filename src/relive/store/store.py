@@ -49,7 +49,7 @@ from relive.store.pages.packs import Packs
 from relive.store.pages.placement import Placements
 from relive.store.paging import Page
 from relive.store.small_files import FilePart
-from relive.store.staging import Staging, sweep_left_overs
+from relive.store.staging import SpareStagings, Staging, sweep_left_overs
 from relive.store.sweep import repack_dead, sweep_packs
 from relive.store.tags import Tags
 from relive.store.transfer import Transfers
@@ -202,10 +202,10 @@ class Store:
 
     # -- taking in -----------------------------------------------------------------------------------------------
 
-    def stage(self) -> Staging:
-        """Begin a commit."""
+    def stage(self, spares: SpareStagings | None = None) -> Staging:
+        """Begin a commit; ``spares``: of the target's commits before it."""
         with disk_errors("beginning a commit", self._directory):
-            return Staging(self._incoming / uuid.uuid4().hex)
+            return Staging(self._incoming / uuid.uuid4().hex, spares)
 
     @contextlib.contextmanager
     def taking_in(self, parent: CommitId | None = None, advance: Advance | None = None) -> Iterator[None]:

@@ -16,7 +16,7 @@ from relive.agent.capsule.memory_cgroup import MemoryGroup
 from relive.agent.commits.changes import Changes, changes_of
 from relive.agent.commits.commit_writer import CommitWriter
 from relive.agent.commits.committer import Committer
-from relive.agent.commits.pace import CommitPace, footprint_of
+from relive.agent.commits.pace import CommitPace, recent_footprint
 from relive.agent.commits.policy import PolicyCommits
 from relive.agent.commits.protection import Protection
 from relive.agent.control.background import BackgroundTasks
@@ -200,7 +200,7 @@ class ContainerStart:
         spec, pid = self._common.watch.facts.spec, self.state.pid
         listens = (lambda: bool(listening_ports(pid))) if spec.listen or self.state.ports else None
         committer = self._common.committer
-        pace = committer.pace = CommitPace(spec.policy, lambda: footprint_of(pid))
+        pace = committer.pace = CommitPace(spec.policy, recent_footprint(lambda: pid))
         paths = self._common.watch.paths
 
         def changes() -> Changes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from relive.agent.commits.pace import CommitPace, Footprint, footprint_of
+from relive.agent.commits.pace import CommitPace, Footprint, footprint_of, recent_footprint
 from relive.model.capsule import Policy, parse_every
 from relive.model.pace import Brake
 
@@ -99,6 +99,20 @@ def test_nothing_is_said_where_all_is_as_asked_for():
 def test_the_footprint_is_that_of_the_whole_tree():
     own = footprint_of(os.getpid())
     assert own.processes >= 1 and own.memory > 4 * MB
+
+
+def test_a_footprint_is_looked_up_ten_times_a_second_at_most():
+    asked, now = [], [5.0]
+
+    def root() -> int:
+        asked.append(now[0])
+        return os.getpid()
+
+    look = recent_footprint(root, lambda: now[0])
+    first = look()
+    for now[0] in (5.05, 5.09, 5.101, 5.15):
+        assert look().processes == first.processes
+    assert asked == [5.0, 5.101]
 
 
 def test_a_budget_of_bytes_makes_the_clock_slower_and_says_so():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from relive.config import Settings
@@ -41,13 +42,18 @@ class Capsule:
 
         The service's first process; where that has ended, the daemon that it left, if it left one only.
         """
-        heads = self.heads()
+        return self.lead_of(self.heads())
+
+    def lead_of(self, heads: Sequence[int]) -> int:
+        """The ``lead``, where these are the ``heads``."""
         return heads[0] if len(heads) == 1 else self.facts.root
 
     @property
     def strays(self) -> list[int]:
         """Host pids of daemons beside the head: CRIU commits one tree, and they are not in it."""
-        return [pid for pid in self.heads() if pid != self.lead]
+        heads = self.heads()
+        lead = self.lead_of(heads)
+        return [pid for pid in heads if pid != lead]
 
     @property
     def wait_status(self) -> int | None:

@@ -123,7 +123,7 @@ def present_target(capsule: Capsule, target: Target) -> Target:
             cause=f"processes {', '.join(map(str, heads))} have no common parent, and a commit is of one tree",
             remedy="start it with `relive run --daemons`, which keeps one process at the head of them",
         )
-    target.root = capsule.lead
+    target.root = capsule.lead_of(heads)
     if target.followed is not None:
         target.followed.root = target.root
     return target

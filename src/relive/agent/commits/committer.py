@@ -108,6 +108,7 @@ class Committer:
         if self.pace is not None:
             self.pace.stored(stored.new_bytes)
         self._protection.works(_PART)
+        self._log.info("durable", commit=stored.id, durable_us=stored.durable_us, bytes=stored.new_bytes)
         return stored
 
     def failed(self, error: Exception, longest: float = 0.0) -> float:

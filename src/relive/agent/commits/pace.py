@@ -23,11 +23,14 @@ from relive.model.capsule import Policy
 from relive.model.pace import Brake, PaceState
 from relive.model.quantities import size
 
-__all__ = ["CommitPace", "Footprint", "footprint_of"]
+__all__ = ["CommitPace", "Footprint", "footprint_of", "recent_footprint"]
 
 _PAUSES = 5
 _COUNTS_FOR = 600.0  # [s]
 _GIB = 1 << 30
+_LOOK_EVERY = (
+    0.1  # [s] a service has not grown much since then, and looking takes as long as a tenth of a small commit
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,26 @@ def footprint_of(root: int) -> Footprint:
             private += memory.private
             shared = max(shared, memory.shared)  # of workers, the same
     return Footprint(processes, private + shared)
+
+
+def recent_footprint(
+    root: Callable[[], int], clock: Callable[[], float] = time.monotonic
+) -> Callable[[], Footprint]:
+    """Tells the footprint of the tree of ``root``, as of at most a tenth of a second ago.
+
+    Args:
+        root: gives the pid of the service's first process. clock: monotonic [s].
+    """
+    known: tuple[float, Footprint] | None = None
+
+    def look() -> Footprint:
+        nonlocal known
+        now = clock()
+        if known is None or now - known[0] >= _LOOK_EVERY:
+            known = now, footprint_of(root())
+        return known[1]
+
+    return look
 
 
 @dataclass(frozen=True, slots=True)

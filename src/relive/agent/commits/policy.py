@@ -131,11 +131,10 @@ class PolicyCommits:
 
     async def _store(self, taken: DumpedCommit, begun: float, written: asyncio.Event) -> None:
         try:
-            stored = await self._committer.store(taken, written.set)
+            await self._committer.store(taken, written.set)
         finally:
             written.set()  # also of one that failed
         self._pace.durable(begun)
-        self._log.info("durable", commit=stored.id, durable_us=stored.durable_us, bytes=stored.new_bytes)
 
     async def _wait_for_change(self, look: float) -> None:
         """Where commits follow changes, until there is one; ``look``: seconds between two looks."""

@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from relive.store.pages.mapped import unmap_pages
-from relive.store.pages.page_diff import WORDS, Numbers, Pages
-from relive.store.pages.page_tree import PageTree, load_library
+from relive.store.pages.page_diff import WORDS, Flags, Numbers, Pages
+from relive.store.pages.page_tree import PageTree, load_library, same_pages
 from relive.store.pages.size import PAGE
 
 __all__ = ["PagePool", "PooledPages"]
@@ -61,6 +61,31 @@ class PagePool:
         for first, end in _adjacent(offsets, slots):
             self._fill(file, int(offsets[first]), int(slots[first]), end - first)
         return slots
+
+    def add_changed(self, file: int, offsets: Numbers, before: Numbers) -> Numbers:
+        """As ``add``, but a page that is as the one in its slot of before stays in that; of many that are written few change.
+
+        Args:
+            before: held slots; -1 of a page that was in none.
+
+        Raises:
+            OSError: as ``add``.
+        """
+        slots = before.copy()
+        is_new = ~self._is_same(file, offsets, before)
+        slots[is_new] = self.add(file, offsets[is_new])
+        return slots
+
+    def _is_same(self, file: int, offsets: Numbers, before: Numbers) -> Flags:
+        size = os.fstat(file).st_size
+        if not len(offsets) or int(offsets.max()) + PAGE > size:  # of what is missing there ``add`` tells
+            return np.zeros(len(offsets), np.bool_)
+        with mmap.mmap(file, size, prot=mmap.PROT_READ) as whole:
+            self._used += len(offsets)
+            copied = np.frombuffer(whole, np.uint8)
+            same = same_pages(copied, offsets, self._pages, before)
+            del copied  # else the mapping cannot be closed
+        return same
 
     def hold(self, slots: Numbers) -> PooledPages:
         """Pages in their order, whose slots keep what they have as long as this is alive."""

@@ -19,7 +19,7 @@ from blake3 import blake3
 from relive.errors import ToolMissing
 from relive.store.pages.page_diff import Numbers, Pages
 
-__all__ = ["PageTree", "load_library"]
+__all__ = ["PageTree", "load_library", "same_pages"]
 
 _NODE = 32  # [bytes]
 _LIBRARY = Path(__file__).with_name("page_tree.library.so")  # with two dots it is no module
@@ -89,6 +89,15 @@ class PageTree:
         return nodes
 
 
+def same_pages(copied: Nodes, offsets: Numbers, pages: Pages, slots: Numbers) -> npt.NDArray[np.bool_]:
+    """Of each page that lies at these offsets of ``copied`` whether it is as the one in that row of ``pages``; -1 is no row."""
+    same = np.empty(len(slots), np.bool_)
+    offsets, slots = np.ascontiguousarray(offsets), np.ascontiguousarray(slots)
+    library = load_library()
+    library.relive_compare_pages(_at(copied), _at(offsets), _at(pages), _at(slots), len(slots), _at(same))
+    return same
+
+
 def _parents(numbers: Numbers) -> Numbers:
     """Of nodes in ascending order, each once."""
     above: Numbers = numbers >> 1
@@ -114,6 +123,7 @@ def load_library() -> ctypes.CDLL:
     place, count = ctypes.c_void_p, ctypes.c_size_t
     library.relive_hash_pages.argtypes = [place, place, place, count, place]
     library.relive_join.argtypes = [place, place, count, ctypes.c_int, place]
-    for function in (library.relive_hash_pages, library.relive_join):
+    library.relive_compare_pages.argtypes = [place, place, place, place, count, place]
+    for function in (library.relive_hash_pages, library.relive_join, library.relive_compare_pages):
         function.restype = None
     return library

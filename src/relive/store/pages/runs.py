@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 
 from relive.errors import ObjectCorrupt
@@ -13,6 +14,9 @@ from relive.store.pages.size import PAGE, page_count
 __all__ = ["Match", "PageFile", "match", "page_files"]
 
 Match = tuple[int, int, int]  # (position in ours, position in theirs, number of pages)
+_read = lru_cache(maxsize=8)(
+    read_pagemap
+)  # of one commit after another it is mostly the same; nobody changes what it gives
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,7 @@ def page_files(small: Mapping[str, bytes], sizes: Mapping[str, int]) -> list[Pag
     for name in sorted(small):
         if name.startswith("pagemap-"):
             try:
-                number, found_runs = read_pagemap(name, small[name])
+                number, found_runs = _read(name, small[name])
             except ObjectCorrupt:
                 continue
             described[f"pages-{number}.img"] = (name, found_runs)
@@ -57,6 +61,8 @@ def page_files(small: Mapping[str, bytes], sizes: Mapping[str, int]) -> list[Pag
 
 def match(ours: Sequence[Run], theirs: Sequence[Run]) -> list[Match]:
     """The stretches of addresses that both have."""
+    if ours is theirs:
+        return [(0, 0, sum(pages for _, pages in ours))]
     others = _placed(theirs)
     matches: list[Match] = []
     begin = 0
