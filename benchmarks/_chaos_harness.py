@@ -42,7 +42,8 @@ SERVICE = str(Path(__file__).with_name("_chaos_service.py"))
 RECOVERY_BOUND = 30.0  # [s] for a new agent, a new proxy and a commit
 EPOCH = 30  # rounds that one life of the services lasts
 RESTORE_EVERY = 25  # rounds
-PACES = {"direct": 0.008, "proxied": 0.05, "plain": 0.008}  # [s] between an answer and the client's next request
+# [s] between an answer and the client's next request
+PACES = {"direct": 0.008, "proxied": 0.05, "plain": 0.008}
 
 VICTIMS = {
     "nobody": 2,
