@@ -42,6 +42,8 @@ SERVICE = str(Path(__file__).with_name("_chaos_service.py"))
 RECOVERY_BOUND = 30.0  # [s] for a new agent, a new proxy and a commit
 EPOCH = 30  # rounds that one life of the services lasts
 RESTORE_EVERY = 25  # rounds
+# [s] between an answer and the client's next request
+PACES = {"direct": 0.008, "proxied": 0.05, "plain": 0.008}
 
 VICTIMS = {
     "nobody": 2,
@@ -84,9 +86,14 @@ class Round:
 
 
 class Harness:
-    """Home, tools and everything that runs in them."""
+    """Home, tools and everything that runs in them.
 
-    def __init__(self, directory: Path, seed: int) -> None:
+    Args:
+        slower: how many times slower than PACES the clients send; before each request through the proxy a commit is made.
+    """
+
+    def __init__(self, directory: Path, seed: int, slower: float = 1.0) -> None:
+        self.paces = {name: pace * slower for name, pace in PACES.items()}
         self.random = random.Random(seed)
         self.home = directory / "home"
         self.work = directory / "work"
@@ -156,7 +163,8 @@ class Harness:
             assert until(functools.partial(self._listens, one), RECOVERY_BOUND), (
                 f"nobody listens on port {one}"
             )
-        self.client = Client([f"direct:{port}:0.008", f"proxied:{listen}:0.05", f"plain:{plain_port}:0.008"])
+        ports = {"direct": port, "proxied": listen, "plain": plain_port}
+        self.client = Client([f"{name}:{ports[name]}:{pace}" for name, pace in self.paces.items()])
         client = self.client
         until(lambda: client.acknowledged["direct"] and client.acknowledged["plain"], RECOVERY_BOUND)
 

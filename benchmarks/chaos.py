@@ -1,6 +1,6 @@
 """Kill Relive, CRIU and their helpers at random moments, and see what that does to the observed services and the store.
 
-    python benchmarks/chaos.py [--rounds 300] [--seed N] [--json]   the whole of Relive, under traffic
+    python benchmarks/chaos.py [--rounds 300] [--seed N] [--slower 1] [--json]   the whole of Relive, under traffic
     python benchmarks/chaos.py --kills 1000                         the same until so many kills have hit
     python benchmarks/chaos.py --raw 2000                           CRIU alone, killed at a random moment of a dump
 
@@ -67,6 +67,7 @@ def main() -> int:
     )
     parser.add_argument("--raw", type=int, help="kill CRIU alone so often instead, without and with help")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+    parser.add_argument("--slower", type=float, default=1.0, help="how many times slower the clients send")
     parser.add_argument("--json", action="store_true", help="tell the outcome as one JSON object")
     options = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="relive-chaos-", dir="/var/tmp"))
@@ -77,7 +78,7 @@ def main() -> int:
             print("\n".join(kill_raw(options.raw, directory, options.seed, mends=mends)), flush=True)
         shutil.rmtree(directory)
         return 0
-    harness = Harness(directory, options.seed)
+    harness = Harness(directory, options.seed, options.slower)
     began = time.monotonic()
     try:
         harness.run(options.rounds, lambda line: print(line, file=sys.stderr, flush=True), options.kills)

@@ -14,16 +14,16 @@ CHAOS = Path(__file__).parent.parent.parent / "benchmarks" / "chaos.py"
 
 @pytest.mark.real
 @pytest.mark.parametrize(
-    "rounds",
+    ("rounds", "slower"),
     [
-        pytest.param(6, marks=pytest.mark.timeout(240)),
-        pytest.param(300, marks=[pytest.mark.soak, pytest.mark.timeout(3000)]),
+        pytest.param(6, 5, marks=pytest.mark.timeout(240)),
+        pytest.param(300, 1, marks=[pytest.mark.soak, pytest.mark.timeout(3000)]),
     ],
 )
-def test_no_kill_harms_the_service_or_the_store(rounds: int):
+def test_no_kill_harms_the_service_or_the_store(rounds: int, slower: int):
     """A failure prints the seed with which the same rounds are played again, and the directory that was kept."""
     done = subprocess.run(
-        [sys.executable, CHAOS, "--rounds", str(rounds), "--json"],
+        [sys.executable, CHAOS, "--rounds", str(rounds), "--slower", str(slower), "--json"],
         capture_output=True,
         text=True,
         check=False,

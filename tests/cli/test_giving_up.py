@@ -11,8 +11,7 @@ import pytest
 _WORKS = """
 import signal, sys
 from relive.cli.giving_up import taken_back_when_asked_to_end
-if "--nohup" in sys.argv:
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+signal.signal(signal.SIGHUP, signal.SIG_IGN if "--nohup" in sys.argv else signal.SIG_DFL)
 with taken_back_when_asked_to_end():
     try:
         print("begun", flush=True)
