@@ -9,7 +9,7 @@ import random
 import select
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from support.waiting import eventually
 
 from .harness import PROGRAMS, Capsule, Relive, compiled
 
-_EITHER = signal.SIGSEGV, signal.SIGKILL
 _KERNEL_TELLS = tuple(int(word) for word in platform.release().split(".")[:2]) >= (6, 15)
 
 
@@ -96,15 +95,22 @@ def _told(number: int) -> int | None:
     return number if _KERNEL_TELLS else None
 
 
+def _runs_criu(pid: int) -> bool:
+    """CRIU's code is in the memory of a process; it gives the file that name."""
+    return b"CRIUMFD" in Path(f"/proc/{pid}/maps").read_bytes()
+
+
 @contextlib.contextmanager
-def killed_in_the_commit(pid: int, number: int) -> Iterator[list[bool]]:
-    """Send a signal to a process as soon as CRIU has it; the list tells at the end whether that was in time."""
+def killed_in_the_commit(
+    pid: int, number: int, is_moment: Callable[[], bool] = lambda: True
+) -> Iterator[list[bool]]:
+    """Send a signal to a process when CRIU has it and it is the moment; the list tells at the end whether that was in time."""
     over, hit = threading.Event(), [False]
 
     def watch() -> None:
         with contextlib.suppress(OSError):
             while not over.is_set() and not hit[0]:
-                if _tracer(pid) == "criu":
+                if is_moment() and _tracer(pid) == "criu":
                     os.kill(pid, number)
                     hit[0] = True
 
@@ -129,20 +135,26 @@ def test_a_fault_that_the_pause_provokes_is_seen(relive: Relive, tmp_path: Path,
     assert {one["sighting"]["signal"] for one in workers.incidents()} == {_told(signal.SIGSEGV)}
 
 
-@pytest.mark.parametrize("number", _EITHER)
+@pytest.mark.parametrize(
+    ("number", "parent_runs_criu"), [(signal.SIGSEGV, False), (signal.SIGKILL, False), (signal.SIGKILL, True)]
+)
 @pytest.mark.parametrize("rounds", [1, pytest.param(50, marks=[pytest.mark.soak, pytest.mark.timeout(900)])])
 def test_a_worker_killed_in_a_commit_is_seen(
-    relive: Relive, tmp_path: Path, rounds: int, number: int
+    relive: Relive, tmp_path: Path, rounds: int, number: int, parent_runs_criu: bool
 ) -> None:
+    """GIVEN a service, maybe one whose parent runs CRIU's code, WHEN its worker is killed, THEN the parent sees that, and is whole."""
     workers = Workers(relive, tmp_path, -1)
+    parent = workers.capsule.pid
     for _ in range(rounds):
         before, hit = workers.deaths, [False]
         while not hit[0]:
             worker = eventually(lambda: workers.worker, "a worker")
-            with killed_in_the_commit(worker, number) as hit:
+            moment = (lambda: _runs_criu(parent)) if parent_runs_criu else (lambda: True)
+            with killed_in_the_commit(worker, number, moment) as hit:
                 workers.commit()
         eventually(lambda: workers.deaths > before, "the worker's death")  # noqa: B023
         workers.all_seen()
+        assert not _runs_criu(parent)
     (incident,) = workers.incidents()
     assert incident["sighting"]["signal"] == _told(number)
     assert incident["sighting"]["worker"] and "worker" in incident["sighting"]["summary"]
