@@ -9,7 +9,7 @@ import random
 import select
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,9 @@ class Workers:
     def __init__(self, relive: Relive, directory: Path, delay_ms: int, name: str = "service") -> None:
         self.relive = relive
         program = compiled(PROGRAMS / "gap_worker.c", directory)
-        self.capsule: Capsule = relive.run(program, str(delay_ms), name=name)
+        self.place = directory / name  # of its files
+        self.place.mkdir()
+        self.capsule: Capsule = relive.run(program, str(delay_ms), self.place, name=name)
         eventually(lambda: self.lines("worker"), "a worker says its number")
         eventually(lambda: _tracer(self.worker), "a worker that is watched")
 
@@ -101,16 +103,17 @@ def _runs_criu(pid: int) -> bool:
 
 
 @contextlib.contextmanager
-def killed_in_the_commit(
-    pid: int, number: int, is_moment: Callable[[], bool] = lambda: True
-) -> Iterator[list[bool]]:
-    """Send a signal to a process when CRIU has it and it is the moment; the list tells at the end whether that was in time."""
+def killed_in_the_commit(pid: int, number: int, running: int | None = None) -> Iterator[list[bool]]:
+    """Send a signal to a process as soon as CRIU has it; the list tells at the end whether that was in time.
+
+    ``running``: only while CRIU's code is in that process.
+    """
     over, hit = threading.Event(), [False]
 
     def watch() -> None:
         with contextlib.suppress(OSError):
             while not over.is_set() and not hit[0]:
-                if is_moment() and _tracer(pid) == "criu":
+                if (running is None or _runs_criu(running)) and _tracer(pid) == "criu":
                     os.kill(pid, number)
                     hit[0] = True
 
@@ -136,25 +139,27 @@ def test_a_fault_that_the_pause_provokes_is_seen(relive: Relive, tmp_path: Path,
 
 
 @pytest.mark.parametrize(
-    ("number", "parent_runs_criu"), [(signal.SIGSEGV, False), (signal.SIGKILL, False), (signal.SIGKILL, True)]
+    ("number", "running"),
+    [(signal.SIGSEGV, None), (signal.SIGKILL, None), (signal.SIGKILL, "parent"), (signal.SIGKILL, "worker")],
 )
 @pytest.mark.parametrize("rounds", [1, pytest.param(50, marks=[pytest.mark.soak, pytest.mark.timeout(900)])])
 def test_a_worker_killed_in_a_commit_is_seen(
-    relive: Relive, tmp_path: Path, rounds: int, number: int, parent_runs_criu: bool
+    relive: Relive, tmp_path: Path, rounds: int, number: int, running: str | None
 ) -> None:
-    """GIVEN a service, maybe one whose parent runs CRIU's code, WHEN its worker is killed, THEN the parent sees that, and is whole."""
+    """GIVEN CRIU has a service, and maybe runs in one of its processes, WHEN the worker is killed, THEN the parent sees it, and is whole."""
     workers = Workers(relive, tmp_path, -1)
     parent = workers.capsule.pid
     for _ in range(rounds):
         before, hit = workers.deaths, [False]
         while not hit[0]:
             worker = eventually(lambda: workers.worker, "a worker")
-            moment = (lambda: _runs_criu(parent)) if parent_runs_criu else (lambda: True)
-            with killed_in_the_commit(worker, number, moment) as hit:
+            who = {"parent": parent, "worker": worker}.get(running or "")
+            with killed_in_the_commit(worker, number, who) as hit:
                 workers.commit()
         eventually(lambda: workers.deaths > before, "the worker's death")  # noqa: B023
         workers.all_seen()
         assert not _runs_criu(parent)
+        assert [path.name for path in workers.place.iterdir()] == ["second"]
     (incident,) = workers.incidents()
     assert incident["sighting"]["signal"] == _told(number)
     assert incident["sighting"]["worker"] and "worker" in incident["sighting"]["summary"]
