@@ -146,7 +146,7 @@ def test_a_fault_that_the_pause_provokes_is_seen(relive: Relive, tmp_path: Path,
 def test_a_worker_killed_in_a_commit_is_seen(
     relive: Relive, tmp_path: Path, rounds: int, number: int, running: str | None
 ) -> None:
-    """GIVEN CRIU has a service, and maybe runs in one of its processes, WHEN the worker is killed, THEN the parent sees it, and is whole."""
+    """GIVEN CRIU has a service, maybe runs in a process of it, WHEN the worker is killed, THEN the parent sees it and is whole."""
     workers = Workers(relive, tmp_path, -1)
     parent = workers.capsule.pid
     for _ in range(rounds):
