@@ -67,8 +67,8 @@ def test_the_older_plan_that_was_applied_last_is_found_and_comes_back(
     missing = int(named[1])
     with redis.Redis(port=store_port) as client:
         assert missing < int(client.get("plan:newest") or 0)
-    # The older plan came last, and from the other enactor; who is late may apply so many in a row that nobody else's are shown. Where
-    # the machine is busy, another may be applied between the two questions of the request, too.
+    # The older plan came last, and from the other enactor; who is late may apply so many in a row that nobody else's are shown.
+    # Where the machine is busy, another may be applied between the two questions of the request, too.
     newer = {
         write["thread"] for write, number in zip(followed["last"], plans, strict=True) if number > missing
     }
@@ -79,8 +79,8 @@ def test_the_older_plan_that_was_applied_last_is_found_and_comes_back(
     runs = json.loads(relive.say("replay", "1", "--times", "3").stdout)["runs"]
     same = "the same exception inside: plans.NoPlan, from the same frames"
     back = {run["verdict"]["kind"] for run in runs if same in run["verdict"]["evidence"]}
-    # Which thread asks first is not replayed. Where the machine is busy, and the last commit lies far back, they ask what nobody had
-    # asked, or meet another order; then no more can be told of a run than that.
+    # Which thread asks first is not replayed. Where the machine is busy, and the last commit lies far back, they ask what nobody
+    # had asked, or meet another order; then no more can be told of a run than that.
     assert back and back <= {"reproduced", "same-answer"}
 
 
