@@ -158,6 +158,7 @@ class Taking:
     def base(self, pid: int) -> None:
         """Take full commits until the next could be taken on top; on a loaded machine a thread may not stop in time."""
         for _ in range(TRIES):
+            self.micro._refusals = 0  # each is a try, however often it was refused before
             self.commit(pid)
             if self.micro._base is not None:
                 return
@@ -166,6 +167,7 @@ class Taking:
     def follow(self, told: Told, *words: str) -> None:
         """Have words done, and take a commit on top; once more where a full one was taken."""
         for _ in range(TRIES):
+            self.micro._refusals = 0
             for word in words:
                 told.ask(word)
             if self.commit(told.pid):

@@ -111,6 +111,7 @@ def _stream(path: Path) -> tuple[pb.TcpStreamEntry, bytes]:
 def on_top(taking: Taking, told: Told) -> Images:
     """Of a commit that was taken on top of another; it is taken once more where a thread did not stop in time."""
     for _ in range(TRIES):
+        taking.micro._refusals = 0
         found, is_on_top = images_of(taking, told.pid)
         if is_on_top:
             return found

@@ -1,7 +1,9 @@
 /* A parent keeps one worker alive and prints how each ended: "died SIGNAL" or "left STATUS". The worker reads through a null
- * pointer argv[1] milliseconds after it has noticed that it stood still for more than 15 ms; -1: never. */
+ * pointer argv[1] milliseconds after it has noticed that it stood still for more than 15 ms; -1: never. The parent holds a deleted
+ * file of the directory argv[2] that has another name, for which CRIU makes a third one in a commit. */
 #include "ready.h"
 
+#include <fcntl.h>
 #include <time.h>
 
 static long long now_us(void)
@@ -31,10 +33,21 @@ static void work(long delay_ms)
 	}
 }
 
+static void hold_deleted(const char *directory)
+{
+	if (chdir(directory) || open("first", O_RDWR | O_CREAT | O_CLOEXEC, 0600) < 0 || link("first", "second") || unlink("first")) {
+		perror(directory);
+		exit(1);
+	}
+}
+
 int main(int argc, char **argv)
 {
-	long delay_ms = argc > 1 ? atol(argv[1]) : -1;
+	long delay_ms = atol(argv[1]);
 
+	if (argc != 3)
+		return 2;
+	hold_deleted(argv[2]);
 	for (;;) {
 		int status;
 		pid_t worker = fork();

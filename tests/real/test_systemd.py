@@ -191,7 +191,7 @@ ExecStart={PYTHON} {SERVICE} "${{GREETING}}" %i \\
     assert done.stdout == dry.stdout
     assert _processes(host, "run --name shop-1 --every 30s"), "it runs under Relive"
     host("reload", unit)
-    assert host.show(unit, "StatusText") == ["reloaded"]
+    eventually(lambda: host.show(unit, "StatusText") == ["reloaded"], "it says that it has reloaded")
     again = host.relive("adopt", unit, "--json", "--restart")
     assert json.loads(again.stdout)["is_changed"] is False
     released = host.relive("release", unit, "--restart")

@@ -116,6 +116,11 @@ class CriuTools:
         return self.directory / "tcp_dump_shim.so"
 
     @property
+    def wait_shim(self) -> Path:
+        """Library that keeps the death of one process in a dump from killing another."""
+        return self.directory / "wait_shim.so"
+
+    @property
     def tcp_restore_shim(self) -> Path:
         """Library that lets CRIU restore TCP connections within a tree that hold unsent bytes."""
         return self.directory / "tcp_restore_shim.so"
@@ -151,6 +156,7 @@ class CriuTools:
         shims = (
             self.prlimit_shim,
             self.tcp_dump_shim,
+            self.wait_shim,
             self.tcp_restore_shim,
             self.template_shim,
             self.mapped_shim,
@@ -177,7 +183,8 @@ class CriuTools:
             restores: it is to restore, not to dump.
             of_branch: what it dumps is a branch.
         """
-        shims = [self.prlimit_shim, self.tcp_restore_shim if restores else self.tcp_dump_shim]
+        own = [self.tcp_restore_shim] if restores else [self.tcp_dump_shim, self.wait_shim]
+        shims = [self.prlimit_shim, *own]
         made = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "CRIU_LIBS_DIR": str(self.plugins)}
         if of_branch:
             shims.append(self.mapped_shim)

@@ -24,7 +24,13 @@ _COMMANDS = ("nsenter",)  # of util-linux: CRIU enters a capsule with it
 def tools(context: ProbeContext) -> ProbeResult:
     """Start each program, load the library."""
     found = CriuTools(context.settings.tools_path)
-    shims = (found.prlimit_shim, found.tcp_dump_shim, found.tcp_restore_shim, found.template_shim)
+    shims = (
+        found.prlimit_shim,
+        found.tcp_dump_shim,
+        found.wait_shim,
+        found.tcp_restore_shim,
+        found.template_shim,
+    )
     parts = (found.criu, found.init, found.enter, found.watchdog, *shims)
     missing = [path.name for path in parts if not path.exists()]
     if missing:

@@ -41,7 +41,7 @@ def unix_socket_in_run() -> Kind:
 
 @kind
 def unix_socket_abstract() -> Kind:
-    yield from _listening(f"\0{TOP.name}")
+    yield from _listening(f"\0{TOP}")
 
 
 def _listening(name: str) -> Kind:
