@@ -51,6 +51,8 @@ for found in {plain(d.name) for d in distributions()} - locked - {"pip", "relive
 PY
     [[ ! -s $SCRATCH/extra ]] || run_logged "$SCRATCH/log" "${pip[@]}" uninstall -y -r "$SCRATCH/extra" ||
         fail "packages of an older lock could not be removed" "$(tail_of "$SCRATCH/log")" "Delete .venv and run make setup."
+    # It would import importlib.util at each start of Python, 6 of 16 ms; its packages are found without it (PEP 420).
+    rm -f "$venv"/lib/python3.*/site-packages/PasteDeploy-*-nspkg.pth
     put lock "$lock_key"
 fi
 
