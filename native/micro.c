@@ -147,7 +147,10 @@ static bool stop_and_look(int64_t *began, int64_t *paused)
 	enum vote vote;
 
 	for (int tries = 0;; tries++) {
-		well = well && find_threads();
+		/* Others may copy for long; who is seized and gets a signal stands still until all have come. */
+		if (meet(well ? AS_BASE : REFUSED, MEET_WITHIN_MS) == REFUSED)
+			return false;
+		well = find_threads();
 		if (well) {
 			rehearse_memory();
 			rehearse();
