@@ -119,7 +119,7 @@ def test_whoever_dies_amid_a_commit_the_tree_goes_on(
         taking.micro._refusals = 0
     if taking.micro._base is None:
         taking.base(tree.pid)
-    taking.commit(tree.pid)  # on top of another only if it can still be looked at when it is killed
+    assert not taking.commit(tree.pid)
     assert not victims
     assert int(tree.ask("reap")) > 0  # by the two that are left
     monkeypatch.setattr(MicroTracker, "go", go)
