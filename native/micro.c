@@ -147,7 +147,10 @@ static bool stop_and_look(int64_t *began, int64_t *paused)
 	enum vote vote;
 
 	for (int tries = 0;; tries++) {
-		well = well && find_threads();
+		/* Others may copy for long; who is seized and gets a signal stands still until all have come. */
+		if (meet(well ? AS_BASE : REFUSED, MEET_WITHIN_MS) == REFUSED)
+			return false;
+		well = find_threads();
 		if (well) {
 			rehearse_memory();
 			rehearse();
@@ -165,10 +168,10 @@ static bool stop_and_look(int64_t *began, int64_t *paused)
 		vote = meet(vote, MEET_WITHIN_MS);
 		if (vote != DIFFERS)
 			return vote != REFUSED;
-		let_go();
+		well = let_go();
 		*paused += clock_ns(CLOCK_MONOTONIC) - *began;
 		nanosleep(&(struct timespec){ 0, SETTLES_NS << tries }, NULL);
-		well = copy_more_ahead();
+		well = well && copy_more_ahead();
 	}
 }
 
@@ -186,7 +189,7 @@ static bool commit(const char *path)
 {
 	int64_t clocks[4], began, paused = 0;
 	enum vote said;
-	bool well;
+	bool well, is_alive;
 
 	begin_meetings();
 	well = stop_and_look(&began, &paused);
@@ -204,9 +207,9 @@ static bool commit(const char *path)
 		return true;
 	}
 	said = wait_for_go();
-	let_go();
+	is_alive = let_go();
 	clocks[3] = paused + clock_ns(CLOCK_MONOTONIC) - began;
-	if (said == REFUSED)
+	if (said == REFUSED || !is_alive)
 		return false; /* nothing that comes now would be what was asked for */
 	if (said == DIFFERS)
 		answer("dropped");

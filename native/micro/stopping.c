@@ -19,12 +19,14 @@
 enum { TRIES = 100 };
 #define SUSPEND_SECCOMP 0x200000
 
-void let_go(void)
+bool let_go(void)
 {
+	bool all_live = true;
+
 	/* First all that stand still: none of them is to wait for one that does not stop. The kernel puts a signal that is blocked back. */
 	for (int i = 0; i < thread_count; i++)
 		if (threads[i].seized && threads[i].held) {
-			ptrace(PTRACE_DETACH, threads[i].tid, 0, (void *)(long)threads[i].owed);
+			all_live &= !ptrace(PTRACE_DETACH, threads[i].tid, 0, (void *)(long)threads[i].owed);
 			threads[i].seized = false;
 		}
 	for (int i = 0; i < thread_count; i++)
@@ -32,6 +34,7 @@ void let_go(void)
 			let_run(threads[i].tid, GIVE_UP_MS);
 			threads[i].seized = false;
 		}
+	return all_live ? true : refuse("it was killed");
 }
 
 static bool stop_thread(struct thread *t)

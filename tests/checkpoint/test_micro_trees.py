@@ -20,6 +20,7 @@ from relive.kernel import procfs
 from .test_micro_commits import PROGRAMS, Taking, Told
 
 PAGE = 4096
+FUTEX = "202"  # the number of the system call
 
 
 class TakingTrees(Taking):
@@ -123,6 +124,27 @@ def test_whoever_dies_amid_a_commit_the_tree_goes_on(
     assert int(tree.ask("reap")) > 0  # by the two that are left
     monkeypatch.setattr(MicroTracker, "go", go)
     taking.follow(tree, "count")
+
+
+def test_nobody_is_held_while_a_tracker_is_not_ready(tree: Told, taking: Taking) -> None:
+    """A process that is seized would stand still at its next signal until that one comes."""
+    taking.base(tree.pid)
+    tracker = taking.micro._tracker
+    assert tracker is not None
+    slow = procfs.children_of(tracker.pid)[0]
+    os.kill(slow, signal.SIGSTOP)
+    committing = threading.Thread(target=taking.commit, args=[tree.pid])
+    committing.start()
+    while committing.is_alive() and not waits_for_others(tracker.pid):
+        pass
+    tracers = {procfs.status_field(pid, "TracerPid") for pid in procfs.tree_of(tree.pid)}
+    os.kill(slow, signal.SIGCONT)
+    committing.join()
+    assert tracers == {"0"}
+
+
+def waits_for_others(tracker: int) -> bool:
+    return Path(f"/proc/{tracker}/syscall").read_text().split()[0] == FUTEX
 
 
 @pytest.mark.soak
