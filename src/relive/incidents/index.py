@@ -31,6 +31,7 @@ from relive.model.failure import ErrorPackage, read_package
 from relive.model.incident import Incident
 from relive.model.stack import find_stack
 from relive.store.atomic_io import QUICK_NS, SHARE, state_of
+from relive.store.journal_mode import write_ahead
 from relive.store.lock import StoreLock
 from relive.store.paging import Page, check_limit, page_of, read_cursor
 from relive.store.searching import as_sql_text, searchable
@@ -159,8 +160,7 @@ def _remove(place: Path) -> None:
 def _open(path: Path) -> sqlite3.Connection:
     database = sqlite3.connect(path, timeout=30, isolation_level=None)
     try:
-        if database.execute("PRAGMA journal_mode").fetchone() != ("wal",):
-            database.execute("PRAGMA journal_mode=WAL")
+        write_ahead(database)
         database.execute("PRAGMA synchronous=NORMAL")
         if _version_of(database) < _VERSION:
             with database:

@@ -17,6 +17,7 @@ from typing import Any
 
 from relive.errors import NotFound
 from relive.store.disk_errors import disk_errors
+from relive.store.journal_mode import write_ahead
 
 __all__ = ["KEPT", "RunPart", "RunRow", "Runs"]
 
@@ -91,7 +92,7 @@ class Runs:
             with suppress(FileExistsError):
                 os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             with closing(sqlite3.connect(self._path, timeout=30)) as database, database:
-                database.execute("PRAGMA journal_mode=WAL")
+                write_ahead(database)
                 database.executescript(_SCHEMA)
                 yield database
 

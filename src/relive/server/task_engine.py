@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from relive.server.task import TaskId
+from relive.store.journal_mode import write_ahead
 
 if TYPE_CHECKING:
     from dbos import DBOS, WorkflowHandle
@@ -176,7 +177,7 @@ def _prepare(path: Path) -> None:
     """Only its owner reads it; and readers do not wait for writers."""
     os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
     with closing(sqlite3.connect(path, timeout=_BUSY_MS / 1000, isolation_level=None)) as database:
-        database.execute("PRAGMA journal_mode=WAL")
+        write_ahead(database)
 
 
 def _forget_cloud() -> None:

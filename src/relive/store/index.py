@@ -19,6 +19,7 @@ from pathlib import Path
 from relive.model.commit import MANIFEST_VERSION, CommitId, Manifest, Trigger
 from relive.store.atomic_io import QUICK_NS, SHARE
 from relive.store.commitquery import CommitQuery, find_rows
+from relive.store.journal_mode import write_ahead
 from relive.store.paging import Page, check_limit, page_of, read_cursor
 from relive.store.schema import prepare
 from relive.store.searching import as_sql_text, searchable
@@ -89,7 +90,7 @@ class CommitIndex:
     def __init__(self, path: Path) -> None:
         self._database = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
         try:
-            self._database.execute("PRAGMA journal_mode=WAL")
+            write_ahead(self._database)
             self._database.execute("PRAGMA synchronous=NORMAL")
             self._database.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES}")
             prepare(self._database)
