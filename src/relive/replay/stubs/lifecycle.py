@@ -14,7 +14,7 @@ from relive.replay.stubs.report import misses_of_stubs, stubbed
 from relive.replay.stubs.server import StubServer
 from relive.replay.stubs.speed import AS_RECORDED, Speed
 from relive.sandbox.branch import Branch
-from relive.sandbox.endpoints import Outside
+from relive.sandbox.endpoints import OpenedEndpoints, Outside, open_endpoints
 
 __all__ = ["StubLifecycle"]
 
@@ -58,8 +58,29 @@ class StubLifecycle:
         self.seconds = time.monotonic() - began
         return self.plan.outside
 
+    @property
+    def can_begin_anew(self) -> bool:
+        """What stands for the outside can be made again, as it is not where connections of the commit go on."""
+        return self.plan is None or not self.plan.resumes
+
+    def begin_as(self, earlier: StubLifecycle) -> None:
+        """With what was decided for an earlier run of the same branch, which is closed."""
+        self.plan = earlier.plan
+
+    def open_ends(self, branch: Branch, manifest: Manifest) -> None:
+        """Have what stands for the outside be there again, in the branch's network, where that thread has to be.
+
+        Raises:
+            OSError: it is not as it was.
+        """
+        if self.plan is None:
+            return
+        ends = OpenedEndpoints()
+        open_endpoints(self.plan.outside, manifest.listening, ends)
+        branch.ends = ends
+
     def open(self, branch: Branch, manifest: Manifest) -> None:
-        """Begin to answer a branch that was just restored."""
+        """Begin to answer a branch that was just restored, or put back."""
         if self.plan is None:
             return
         self._server = StubServer(
