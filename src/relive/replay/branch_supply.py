@@ -145,7 +145,7 @@ class ReplayBranch:
         Nearly all of it is waiting for the kernel: for the end of namespaces, and of each packet socket for a grace period of RCU
         (``packet_release()``), 11 ms. It is done to its end, also where the replay is given up meanwhile.
         """
-        works = [self._stop, *([self.network.close] if self.network is not None else [])]
+        works = [self._stop, self.stage.release, *([self.network.close] if self.network is not None else [])]
         if (
             self.need.lazily
         ):  # in this thread: the next restore will fork, and no other thread may be at work then (``Pager``)
