@@ -14,14 +14,16 @@ Whatever stands against it, the branch is ended, another is restored, and its ru
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from relive.config import Settings
 from relive.containers.restore.restoring import restore
+from relive.kernel import procfs
 from relive.model.branch import Clock
 from relive.model.quantities import duration
 from relive.recording.rings import RingMode
@@ -35,11 +37,14 @@ from relive.sandbox.restore_request import RestoreRequest
 from relive.sandbox.rewinder import CannotRewind, put_back
 from relive.store import Store
 
-__all__ = ["LATE_MOST", "BranchNeed", "BranchSupply", "ReplayBranch"]
+__all__ = ["LATE_MOST", "BranchNeed", "BranchSupply", "ReplayBranch", "lasting_branches"]
 
 LATE_MOST = 1.0  # [s]
 _REFUSALS_MOST = 2  # of putting back; then no branch is made ready for it any more, which costs some time
 _READ = 1 << 16  # [bytes]
+
+Schedule = dict[int, tuple[int, frozenset[int]]]
+"""By thread: its nice value, and the processors that it may run on."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,6 +56,7 @@ class BranchNeed:
         lazily: it runs before its memory is all there.
         seconds: for how long its requests are sent.
         is_measured: what it takes is counted from its beginning.
+        anew: it shall be restored, whatever there is.
     """
 
     case: ReplayInput
@@ -60,6 +66,7 @@ class BranchNeed:
     lazily: bool = False
     seconds: float = 0.0
     is_measured: bool = False
+    anew: bool = False
 
     def is_as(self, other: BranchNeed) -> bool:
         """Both branches are the same before they run."""
@@ -77,6 +84,8 @@ class BranchNeed:
     @property
     def refusal(self) -> str | None:
         """Why its branch cannot serve another run, as far as that is known before; None: it may."""
+        if self.anew:
+            return "as asked"
         if self.lazily:
             return "its memory comes while it runs"
         if self.is_measured:
@@ -91,6 +100,7 @@ class ReplayBranch:
     Attributes:
         network: None: it had ended already.
         began: when it ran for the first time, monotonic [s].
+        schedule: of its threads then: a search for a schedule sets it from outside.
         can_rewind: something keeps what it was.
         restore_us: what restoring it took, or putting it back.
         is_put_back: it was put back in place.
@@ -105,6 +115,7 @@ class ReplayBranch:
     began: float
     can_rewind: bool
     restore_us: int
+    schedule: Schedule
     is_put_back: bool = False
     anew_because: str | None = None
 
@@ -122,10 +133,13 @@ class ReplayBranch:
         return _too_late(time.monotonic() - self.began)
 
     def put_back(self, stage: StubLifecycle) -> None:
-        """Have it be as its commit was, with what stands for the outside; raises CannotRewind, and it is to be ended then."""
-        if (refusal := self.refusal) is not None:
-            raise CannotRewind(refusal)
+        """Have it be as its commit was, with what stands for the outside, where ``refusal`` is None.
+
+        Raises:
+            CannotRewind: it is to be ended.
+        """
         began = time.monotonic()
+        _put_schedule_back(self.schedule)
         stage.begin_as(self.stage)
         put_back(self.branch.directory, while_held=lambda: self._begin_anew(stage))
         self.stage, self.is_put_back, self.anew_because = stage, True, None
@@ -161,6 +175,16 @@ class ReplayBranch:
             self.servers.close()
 
 
+@contextlib.contextmanager
+def lasting_branches(settings: Settings, store: Store) -> Iterator[BranchSupply]:
+    """A supply for one replay after the other, each in an event loop of its own."""
+    supply = BranchSupply(settings, store, is_lasting=True)
+    try:
+        yield supply
+    finally:
+        asyncio.run(supply.close())
+
+
 class BranchSupply:
     """Gives branches to the runs of replays, and takes them back. For one event loop at a time; ``close`` it.
 
@@ -174,6 +198,7 @@ class BranchSupply:
         self._store = store
         self._idle: list[ReplayBranch] = []
         self._why: str | None = None  # the last one given back could not be put back
+        self._given_up: str | None = None
         self._refusals = 0
 
     async def take(
@@ -190,24 +215,25 @@ class BranchSupply:
         """
         while self._idle:
             idle = self._idle.pop()
+            if not need.is_as(idle.need) or (self._why_not(idle)):
+                await idle.remove()
+                continue
             try:
-                if not need.is_as(idle.need):
-                    raise CannotRewind("it was prepared otherwise")
                 idle.put_back(stage)
             except CannotRewind as refusal:
-                self._refuse(str(refusal))
+                self._refused(str(refusal))
                 await idle.remove()
             else:
                 return idle
         why, self._why = self._why, None
-        return self._restore(need, stage, answers, why, rewinds=self._may_rewind(need, is_last=is_last))
+        rewinds = need.refusal is None and (self.is_lasting or not is_last) and self._given_up is None
+        return self._restore(need, stage, answers, why, rewinds=rewinds)
 
-    def _may_rewind(self, need: BranchNeed, *, is_last: bool) -> bool:
-        return (self.is_lasting or not is_last) and need.refusal is None and self._refusals < _REFUSALS_MOST
-
-    def _refuse(self, why: str) -> None:
-        self._why = why
+    def _refused(self, why: str) -> None:
         self._refusals += 1
+        self._why = why
+        if self._refusals == _REFUSALS_MOST:
+            self._given_up = f"given up, since the second time {why}"
 
     def _restore(
         self,
@@ -242,7 +268,16 @@ class BranchSupply:
         began = time.monotonic()
         network = Network.of_branch(branch.facts.init, case.manifest, case.unrecorded)
         return ReplayBranch(
-            branch, need, stage, servers, network, began, rewinds, branch.facts.restore_us, anew_because=why
+            branch,
+            need,
+            stage,
+            servers,
+            network,
+            began,
+            rewinds,
+            branch.facts.restore_us,
+            _schedule_of(branch.facts.root) if rewinds else {},
+            anew_because=why,
         )
 
     async def give_back(self, used: ReplayBranch, *, is_last: bool, is_whole: bool) -> None:
@@ -251,18 +286,35 @@ class BranchSupply:
         Args:
             is_last: no other run will need it. is_whole: the run came to its end, and nobody else ended the branch.
         """
-        if not is_whole or (is_last and not self.is_lasting):
-            await used.remove()
-        elif (refusal := used.need.refusal or used.refusal) is not None:
-            self._why = refusal
-            await used.remove()
-        else:
+        if is_whole and (self.is_lasting or not is_last) and not self._why_not(used):
             self._idle.append(used)
+        else:
+            await used.remove()
+
+    def _why_not(self, used: ReplayBranch) -> str | None:
+        """Why it serves no other run, which the next one that is restored says; None: it may."""
+        self._why = used.need.refusal or self._given_up or used.refusal
+        return self._why
 
     async def close(self) -> None:
         """End all that were not taken again."""
         while self._idle:
             await self._idle.pop().remove()
+
+
+def _schedule_of(root: int) -> Schedule:
+    found = {}
+    for tid in procfs.threads_of(root):
+        with contextlib.suppress(OSError):
+            found[tid] = os.getpriority(os.PRIO_PROCESS, tid), frozenset(os.sched_getaffinity(tid))
+    return found
+
+
+def _put_schedule_back(schedule: Schedule) -> None:
+    for tid, (nice, processors) in schedule.items():
+        with contextlib.suppress(OSError):  # it has ended, which the rewinder sees
+            os.setpriority(os.PRIO_PROCESS, tid, nice)
+            os.sched_setaffinity(tid, processors)
 
 
 def _too_late(seconds: float) -> str | None:

@@ -81,6 +81,8 @@ class ReplayOptions:
         measures: makes what measures a branch from before its requests are sent; None: nobody does.
         hears: told how the requests beside the judged one ended in a branch, by their numbers.
         follows: told what the processes of a branch noted, and which calls of the border it was given: (dialogue, index).
+        anew: each branch is restored, and none put back in place.
+        supply: where branches come from, which further replays will need; None: of this replay alone.
     """
 
     times: int = 1
@@ -98,6 +100,8 @@ class ReplayOptions:
     measures: Callable[[Branch], Meter] | None = None
     hears: Callable[[Mapping[int, Outcome]], None] = lambda _outcomes: None
     follows: Callable[[Sequence[Event], Collection[tuple[int, int]]], None] = lambda _events, _calls: None
+    anew: bool = False
+    supply: BranchSupply | None = None
 
 
 def answers_for(case: ReplayInput, wishes: ReplayOptions) -> AnswerFiles | None:
@@ -117,7 +121,6 @@ async def replay(
     *,
     had: Collection[Run] = (),
     ended: Callable[[Run], None] = lambda _run: None,
-    supply: BranchSupply | None = None,
 ) -> Replay:
     """Run the case as often as wished.
 
@@ -128,7 +131,6 @@ async def replay(
         progress: called with the number of runs that are done.
         had: runs that were done before; they count, and only the others are made.
         ended: called with each run that was made as soon as it has ended; what it raises ends the replay.
-        supply: where branches come from, which further replays will need; None: of this replay alone.
     """
     slots = asyncio.Semaphore(max(1, wishes.jobs))
     answers = answers_for(case, wishes)
@@ -152,11 +154,11 @@ async def replay(
         progress(done)
         return run
 
-    branches = supply or BranchSupply(settings, store)
+    branches = wishes.supply or BranchSupply(settings, store)
     try:
         made = await asyncio.gather(*(one(number) for number in missing))
     finally:
-        if supply is None:
+        if wishes.supply is None:
             await branches.close()
     return Replay(
         service=case.service,
@@ -286,6 +288,7 @@ def _need(case: ReplayInput, wishes: ReplayOptions) -> BranchNeed:
         lazily=wishes.lazily,
         seconds=sent / 1e9 / wishes.speed if wishes.pace is Pace.RECORDED else 0.0,
         is_measured=wishes.measures is not None,
+        anew=wishes.anew,
     )
 
 
