@@ -135,14 +135,18 @@ static bool shares(const struct thread *t, int kind)
 /* What `look` leaves to be seen after a pause, as far as it can change and is told quickly. */
 static void say_limits(void)
 {
-	static const char *const files_of_process[] = { "limits", "personality", "oom_score_adj", "coredump_filter", "timerslack_ns" };
+	static const char *const files_of_process[] = { "limits", "personality", "oom_score_adj", "coredump_filter" };
 
 	for (size_t i = 0; i < sizeof files_of_process / sizeof *files_of_process; i++)
 		say_file(files_of_process[i], of_process("%s", files_of_process[i]));
 	say_siblings();
 	for (int i = 0; i < thread_count; i++) {
 		cpu_set_t allowed;
+		char path[64];
 
+		snprintf(path, sizeof path, "/proc/%d/timerslack_ns", (int)threads[i].tid);
+		if (!is_extra_thread(threads[i].tid))
+			say_file("timerslack_ns", path);
 		CPU_ZERO(&allowed);
 		sched_getaffinity(threads[i].tid, sizeof allowed, &allowed);
 		say("thread %d io %ld shares %d %d allowed ", (int)threads[i].tid,

@@ -15,8 +15,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import socket
+import sys
+import termios
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -324,11 +327,18 @@ def _too_late(seconds: float) -> str | None:
 
 
 def _take_out(descriptor: int) -> None:
-    """What a client has been sent and nobody has read; raises OSError where the connection is broken."""
+    """What a client has been sent and nobody has read; raises OSError where the connection is broken, or something is under way."""
     with socket.socket(fileno=os.dup(descriptor)) as peer:
         try:
             while peer.recv(_READ, socket.MSG_DONTWAIT):
                 pass
         except BlockingIOError:
-            return
+            if (waiting := _unsent(peer)) == 0:
+                return
+            raise BlockingIOError(f"{waiting} bytes of a client are still under way") from None
     raise ConnectionResetError("the service has closed a connection of its commit")
+
+
+def _unsent(sock: socket.socket) -> int:
+    """Bytes that the other end has not acknowledged."""
+    return int.from_bytes(fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
