@@ -57,6 +57,7 @@ class Recorded:
     relive: Relive
     commit: CommitId
     request: int
+    count: int  # of requests before it
 
     def runs(self, times: int, **wishes: Any) -> list[Run]:
         settings = self.relive.settings
@@ -73,18 +74,33 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
     threading.Thread(target=elsewhere.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
     relive, port = Relive(place / "home", "repeated"), free_port()
     words = (str(port), str(elsewhere.server_address[1]), place)
-    capsule = relive.run(PYTHON, SERVICES / "repeated.py", *words, options=("--listen", f"127.0.0.1:{port}"))
-    ask(port, "/first")
+    capsule = relive.run(
+        PYTHON, SERVICES / "repeated.py", *words, options=("--wait", "--listen", f"127.0.0.1:{port}")
+    )
+    life = relive.home / "capsules" / capsule.name / capsule.life
+
+    def number_of(path: str) -> int | None:
+        found = (
+            one
+            for one in Exchanges(Recording(life / "recording")).all()
+            if one.target == path and one.ended_seq
+        )
+        return next((one.number for one in found), None)
+
+    def is_recorded() -> bool:
+        ask(
+            port, "/first"
+        )  # on a connection of its own: one that is there before its recorder is not followed
+        return number_of("/first") is not None
+
+    eventually(is_recorded, "requests are recorded")
     with Http(port) as client:
-        client("GET", "/before")
+        before = client("GET", "/before")
         commit = relive.commit(capsule)
         client("GET", "/after")
-    exchanges = Exchanges(Recording(relive.home / "capsules" / capsule.name / capsule.life / "recording"))
-
-    def last() -> int | None:
-        return next((one.number for one in exchanges.all() if one.target == "/after" and one.ended_seq), None)
-
-    yield Recorded(relive, commit.id, eventually(last, "the request is recorded"))
+    relive("stop", capsule.name)  # what it was answered is recorded, too
+    request = eventually(lambda: number_of("/after"), "the request is recorded")
+    yield Recorded(relive, commit.id, request, before["count"] + 1)
     relive.close()
     elsewhere.shutdown()
     elsewhere.server_close()
@@ -116,7 +132,7 @@ def test_runs_put_back_in_place_end_as_those_that_are_restored(recorded: Recorde
     found = ends([*in_place, *anew])
     assert len({str(end) for end in found}) == 1, found
     told = json.loads(found[0][2])
-    assert (told["count"], told["offset"]) == (2, 14), "it is as the commit was"
+    assert (told["count"], told["offset"]) == (recorded.count, 7 * recorded.count), "it is as the commit was"
     assert not list_branches(recorded.relive.settings)
 
 
