@@ -93,17 +93,19 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
         )  # on a connection of its own: one that is there before its recorder is not followed
         return number_of("/first") is not None
 
-    eventually(is_recorded, "requests are recorded")
-    with Http(port) as client:
-        before = client("GET", "/before")
-        commit = relive.commit(capsule)
-        client("GET", "/after")
-    relive("stop", capsule.name)  # what it was answered is recorded, too
-    request = eventually(lambda: number_of("/after"), "the request is recorded")
-    yield Recorded(relive, commit.id, request, before["count"] + 1)
-    relive.close()
-    elsewhere.shutdown()
-    elsewhere.server_close()
+    try:
+        eventually(is_recorded, "requests are recorded")
+        with Http(port) as client:
+            before = client("GET", "/before")
+            commit = relive.commit(capsule)
+            client("GET", "/after")
+        relive("stop", capsule.name)  # what it was answered is recorded, too
+        request = eventually(lambda: number_of("/after"), "the request is recorded")
+        yield Recorded(relive, commit.id, request, before["count"] + 1)
+    finally:
+        relive.close()
+        elsewhere.shutdown()
+        elsewhere.server_close()
 
 
 @pytest.fixture(autouse=True)
