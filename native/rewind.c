@@ -12,8 +12,13 @@
  *              3. files, positions, pages, the wall clock and registers are written
  *                                                              "done NANOSECONDS PAGES", of which it stood still
  *              "spoilt REASON" where something failed from 2 on: it was killed
- *   verify     the same, but all memory and registers are read and compared with the reference, before it runs
- *                                                              "done NANOSECONDS PAGES DIGEST" (rewind/digest.h)
+ *
+ * Words behind it ask for more, in any order:
+ *
+ *   verify     all memory and registers are read and compared with the reference before it runs: "done NANOSECONDS PAGES DIGEST"
+ *              (rewind/digest.h)
+ *   hold       who asks has the other ends of all connections, and sees to it that nothing is left in them: what these have carried is not
+ *              compared. When the process is as it was, "held" is said, and it runs only after "go"; without that it is killed.
  *
  * In the middle of a rollback, and while the reference is made, the process dies with this program. */
 #define _GNU_SOURCE
@@ -28,6 +33,7 @@
 #include "rewind/digest.h"
 #include "rewind/files.h"
 #include "rewind/held.h"
+#include "rewind/numbers.h"
 #include "rewind/pages.h"
 #include "rewind/seen.h"
 #include "rewind/undo.h"
@@ -55,6 +61,7 @@ enum {
 	SETTLES_NS = 500000, /* and twice as long each time */
 	LINE = 64,
 	ASKED_WITHIN_MS = 5000,
+	HELD_MOST_MS = 10000,
 	BEFORE_OTHERS = -10,
 };
 #define USER_MODE_ONLY 1
@@ -147,7 +154,7 @@ static bool look_first(const char *directory)
 
 static bool keep_reference(const char *directory)
 {
-	if (!keep_seen() || !keep_files(directory) || !have_writes_noted())
+	if (!keep_seen() || !keep_files(directory) || !have_writes_noted() || !keep_next_number())
 		return false;
 	kept = malloc((size_t)thread_count * sizeof *kept);
 	if (!kept)
@@ -206,19 +213,32 @@ static bool put_all_back(void)
 {
 	take_kept_contexts();
 	return die_with_us() && undo_and_compare() && put_files_back() && put_positions_back() && put_pages_back() &&
-	       put_wall_clock_back() && give_registers();
+	       put_wall_clock_back() && put_next_number_back() && give_registers();
 }
 
-static void rollback(char *answer, size_t room, bool verifies)
+/* Whether it may run. */
+static bool hold_for(int asked)
+{
+	struct pollfd line = { .fd = asked, .events = POLLIN };
+	char word[LINE] = "";
+
+	return (write_all(asked, "held\n", 5) && poll(&line, 1, HELD_MOST_MS) > 0 && read(asked, word, sizeof word - 1) > 0 &&
+		!strcmp(word, "go\n")) ||
+	       refuse("nobody said that it may run");
+}
+
+static void rollback(int asked, const char *line, char *answer, size_t room)
 {
 	const int64_t began = now_ns();
+	const bool verifies = strstr(line, " verify"), holds = strstr(line, " hold");
 	char tail[LINE] = "";
 
+	others_are_reset = holds;
 	if (!stop_and_compare()) {
 		snprintf(answer, room, "refused %s\n", refusal);
 		return;
 	}
-	if (!put_all_back() || (verifies && !compare_digests())) {
+	if (!put_all_back() || (verifies && !compare_digests()) || (holds && !hold_for(asked))) {
 		syscall(SYS_pidfd_send_signal, process.handle, SIGKILL, NULL, 0);
 		is_spoilt = true;
 		snprintf(answer, room, "spoilt %s\n", refusal);
@@ -241,8 +261,8 @@ static bool answer_one(int listener)
 
 	if (asked.fd >= 0 && poll(&asked, 1, ASKED_WITHIN_MS) > 0)
 		size = read(asked.fd, line, sizeof line - 1);
-	if (size > 0 && (!strcmp(line, "rollback\n") || !strcmp(line, "verify\n"))) {
-		rollback(answer, sizeof answer, line[0] == 'v');
+	if (size > 0 && !strncmp(line, "rollback", 8)) {
+		rollback(asked.fd, line, answer, sizeof answer);
 		write_all(asked.fd, answer, strlen(answer));
 	}
 	if (asked.fd >= 0)

@@ -248,8 +248,12 @@ static bool keep_directory(const char *directory, const char *name, bool is_mapp
 	if (!all)
 		return refuse("%s cannot be listed", path);
 	own_places[own_place_count++] = fcntl(dirfd(all), F_DUPFD_CLOEXEC, 3);
-	while (well && (entry = readdir(all)))
-		well = entry->d_name[0] == '.' || keep_file(dirfd(all), entry->d_name, is_mapped);
+	while (well && (entry = readdir(all))) {
+		if (entry->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof path, "%s/%s/%s", directory, name, entry->d_name);
+		well = entry->d_type == DT_DIR ? add_place(path) : keep_file(dirfd(all), entry->d_name, is_mapped);
+	}
 	closedir(all);
 	return well;
 }

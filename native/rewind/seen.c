@@ -10,12 +10,14 @@
 
 #include <inttypes.h>
 #include <linux/kcmp.h>
+#include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
@@ -32,6 +34,8 @@ static int kept_numbers[POSITIONS_MOST], kept_number_count;
 static struct position kept_positions[POSITIONS_MOST], moved[POSITIONS_MOST];
 static int position_count, moved_count;
 int extra_descriptors[EXTRA_MOST], extra_descriptor_count;
+bool others_are_reset;
+static bool has_carried, had_carried; /* a connection; at the last look, at the reference */
 
 static bool is_among(const int *all, int count, int wanted)
 {
@@ -82,19 +86,32 @@ static bool end_text(void)
 	return is_cut_off ? refuse("what is seen of it is too long") : true;
 }
 
-static bool say_what_connections_carried(void)
+static void say_stream(int number, int fd)
 {
+	struct tcp_info info = { 0 };
+	socklen_t size = sizeof info;
+	int in = 0, out = 0;
+
+	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size))
+		return;
+	ioctl(fd, SIOCINQ, &in);
+	ioctl(fd, SIOCOUTQ, &out);
+	say("stream %d state %d in %d out %d\n", number, info.tcpi_state, in, out);
+	say("carried %d %" PRIu64 " %" PRIu64 " %" PRIu64 " %u\n", number, (uint64_t)info.tcpi_bytes_received,
+	    (uint64_t)info.tcpi_bytes_acked, (uint64_t)info.tcpi_bytes_sent, info.tcpi_notsent_bytes);
+	has_carried |= in || out || info.tcpi_bytes_received || info.tcpi_bytes_acked || info.tcpi_bytes_sent;
+}
+
+static bool say_streams(void)
+{
+	has_carried = false;
 	for (int i = 0; i < kept_number_count; i++) {
 		const int fd = (int)syscall(SYS_pidfd_getfd, process.handle, kept_numbers[i], 0);
-		struct tcp_info info = { 0 };
-		socklen_t size = sizeof info;
 
-		if (fd >= 0 && !getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size))
-			say("carried %d %d %" PRIu64 " %" PRIu64 " %" PRIu64 " %u\n", kept_numbers[i], info.tcpi_state,
-			    (uint64_t)info.tcpi_bytes_received, (uint64_t)info.tcpi_bytes_acked, (uint64_t)info.tcpi_bytes_sent,
-			    info.tcpi_notsent_bytes);
-		if (fd >= 0)
+		if (fd >= 0) {
+			say_stream(kept_numbers[i], fd);
 			close(fd);
+		}
 	}
 	return !is_cut_off;
 }
@@ -118,14 +135,18 @@ static bool shares(const struct thread *t, int kind)
 /* What `look` leaves to be seen after a pause, as far as it can change and is told quickly. */
 static void say_limits(void)
 {
-	static const char *const files_of_process[] = { "limits", "personality", "oom_score_adj", "coredump_filter", "timerslack_ns" };
+	static const char *const files_of_process[] = { "limits", "personality", "oom_score_adj", "coredump_filter" };
 
 	for (size_t i = 0; i < sizeof files_of_process / sizeof *files_of_process; i++)
 		say_file(files_of_process[i], of_process("%s", files_of_process[i]));
 	say_siblings();
 	for (int i = 0; i < thread_count; i++) {
 		cpu_set_t allowed;
+		char path[64];
 
+		snprintf(path, sizeof path, "/proc/%d/timerslack_ns", (int)threads[i].tid);
+		if (!is_extra_thread(threads[i].tid))
+			say_file("timerslack_ns", path);
 		CPU_ZERO(&allowed);
 		sched_getaffinity(threads[i].tid, sizeof allowed, &allowed);
 		say("thread %d io %ld shares %d %d allowed ", (int)threads[i].tid,
@@ -139,12 +160,12 @@ static void say_limits(void)
 static bool say_more(void)
 {
 	say_limits();
-	return say_what_connections_carried() && end_text();
+	return say_streams() && end_text();
 }
 
 /* -- the reference ------------------------------------------------------------------------------------------------- */
 
-/* The lines that are compared, one behind the other; without those of what is extra. What an epoll instance watches is left out where
+/* The lines that are compared, one behind the other; without those of what is extra, or is not asked for. What an epoll instance watches is left out where
  * there are extra descriptors: it may watch these, and is compared when they are gone. */
 static char *compared_lines(void)
 {
@@ -160,6 +181,8 @@ static char *compared_lines(void)
 		next = line_behind(line);
 		if (is_first && memmem(line, (size_t)(next - line), "anon_inode:[eventpoll]", 22))
 			epoll = number;
+		if (others_are_reset && !strncmp(line, "carried ", 8))
+			continue;
 		if (!strncmp(line, "=map ", 5) || !strncmp(line, "=position ", 10) || !strncmp(line, "=ghost ", 7) ||
 		    *line == '?' || !strncmp(line, "children \n", 10))
 			continue;
@@ -213,6 +236,7 @@ bool keep_seen(void)
 		kept_tids[kept_tid_count++] = threads[i].tid;
 	if (!kept_maps || !keep_numbers() || !say_more())
 		return refuse("what is seen of it cannot be kept");
+	had_carried = has_carried;
 	kept_lines = compared_lines();
 	return kept_lines != NULL;
 }
@@ -284,11 +308,13 @@ bool compare_seen(void)
 	char *before = NULL, *now = NULL;
 	bool well;
 
+	if (others_are_reset && had_carried)
+		return refuse("something was under way on a connection");
 	if (!end_text() || !find_extra() || !find_moved() || !say_more())
 		return false;
 	now = compared_lines();
-	if (extra_descriptor_count) {
-		/* The reference without its epoll instances, as `compared_lines` leaves them out. */
+	if (extra_descriptor_count || others_are_reset) {
+		/* The reference as `compared_lines` leaves out of it now: its epoll instances, what connections carried. */
 		const struct text said = text;
 
 		text.at = kept_lines;
@@ -296,7 +322,7 @@ bool compare_seen(void)
 		before = compared_lines();
 		text = said;
 	}
-	well = now && (before || !extra_descriptor_count) && !strcmp(before ? before : kept_lines, now);
+	well = now && (before || !(extra_descriptor_count || others_are_reset)) && !strcmp(before ? before : kept_lines, now);
 	if (!well)
 		refuse_difference(before ? before : kept_lines, now ? now : "");
 	free(before);

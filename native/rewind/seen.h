@@ -16,6 +16,9 @@ struct position {
 /* Of the last look, and of connections what they have carried: it is what all later ones are compared with. */
 bool keep_seen(void);
 
+/* Nothing is left in the other ends of connections, so that what these have carried is not compared. */
+extern bool others_are_reset;
+
 /* Compares the last look; fills the lists of what is extra. False: refused, nothing was done. */
 bool compare_seen(void);
 

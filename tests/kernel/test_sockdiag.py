@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from relive.kernel import sockdiag
+from relive.kernel import loopback, sockdiag
+from relive.kernel.namespaces import in_new_network
 from relive.kernel.sockdiag import BoundAddress, SocketList, listening_ports
 from support.waiting import eventually
 
@@ -142,3 +144,35 @@ def test_where_the_namespace_may_not_be_entered_the_same_is_told(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
         monkeypatch.setattr(sockdiag, "namespace_id", refused)
         assert server.getsockname()[1] in listening_ports(os.getpid())
+
+
+@needs_root
+def test_connections_are_forgotten_of_which_nobody_has_an_end():
+    def made():
+        loopback.bring_up()
+        listed = SocketList()
+        with socket.create_server(("127.0.0.1", 0)) as listener, closing(listed):
+            waiting, half_closed = _connected(listener), _connected(listener)
+            waiting[1].close()
+            waiting[0].close()
+            half_closed[1].close()
+            listed.forget_ended()
+            left = listed.left_by_peers()
+            with half_closed[0] as held:
+                # It still has the end that the other said, and no reset.
+                return (
+                    left == {(held.getsockname(), listener.getsockname())},
+                    held.recv(1),
+                    listener_pairs(listed),
+                )
+
+    def listener_pairs(listed):
+        return len(listed._messages(socket.IPPROTO_TCP, sockdiag._ANY_STATE))
+
+    # Left are the listener, the end that is held, and the other of it.
+    assert in_new_network(made) == (True, b"", 3)
+
+
+def _connected(listener):
+    client = socket.create_connection(listener.getsockname())
+    return client, listener.accept()[0]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import select
 import socket
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +18,8 @@ from relive.replay.plan import Hangup, Pace, ReplayPlan, ReplayStep
 from relive.replay.sender import Sender
 
 from .test_plan import exchange, plan
+
+_OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 def test_what_waited_for_a_service_that_died_is_given_up_without_a_word() -> None:
@@ -159,3 +163,34 @@ def test_what_came_in_the_moment_of_closing_is_sent_on_a_new_one() -> None:
     sender = asyncio.run(carry_out())
     assert [sender.answers[number].end for number in (1, 2)] == [End.ANSWERED, End.ANSWERED]
     assert (sender.sent_anew, len(heads)) == ([2], 2)
+
+
+def test_a_client_that_hung_up_does_so_while_another_process_has_its_end_open_too() -> None:
+    """As process 1 of a branch has those of the commit's clients: the service that serves one after the other goes on."""
+    made = plan([exchange(1, 110, 120, connection=7, local_port=1), exchange(2, 130, 140)], subject=2)
+    made = replace(made, hangups=[Hangup(7, 1, 0, frozenset({1})), Hangup(8, 2, 0, frozenset({1}))])
+
+    async def serve(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(_OK)
+        writer.close()
+
+    async def carry_out() -> list[bytes]:
+        with contextlib.ExitStack() as stack:
+            listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            pairs = [
+                (socket.create_connection(listener.getsockname()), listener.accept()[0]) for _ in range(2)
+            ]
+            for sock in (one for pair in pairs for one in pair):
+                stack.enter_context(sock).settimeout(20)
+            forged = {port: os.dup(pair[0].fileno()) for port, pair in enumerate(pairs, 1)}
+            server = await asyncio.start_server(serve, "127.0.0.1", 0)
+            address = server.sockets[0].getsockname()
+            sender = Sender(os.getpid(), address, forged, pace=Pace.FAST, limit=30.0, cursor=100)
+            pairs[0][1].send(_OK)
+            async with server:
+                await sender.carry_out(made, asyncio.Event(), lambda: None)
+            sender.close()
+            return [pair[1].recv(1 << 16) for pair in pairs] + [pairs[0][1].recv(1)]
+
+    request = exchange(1, 110).request_bytes()
+    assert asyncio.run(carry_out()) == [request, b"", b""]

@@ -133,7 +133,7 @@ def _run_line(run: Run) -> str:
     )
     line = (
         f"  run {run.number}: {verdict_words(run.verdict.kind.value)}: {outcome_words(run.outcome)}; "
-        f"{others}, restored in {duration(run.restore_us)}, {sealed}"
+        f"{others}, {_came_to_be(run)}, {sealed}"
     )
     line += "".join(f"\n         missing: {text}" for text in run.verdict.missing)
     if run.verdict.difference:
@@ -148,6 +148,15 @@ def _run_line(run: Run) -> str:
     if run.verdict.kind is VerdictKind.REPRODUCED:
         return line  # its notes are what varies with time; --json has them
     return line + "".join(f"\n         note: {note}" for note in run.verdict.notes)
+
+
+def _came_to_be(run: Run) -> str:
+    took = duration(run.restore_us)
+    if run.is_put_back:
+        return f"put back in {took}"
+    return (
+        f"restored in {took}" if run.anew_because is None else f"restored anew in {took} ({run.anew_because})"
+    )
 
 
 def _stub_words(outcome: Outcome) -> str:

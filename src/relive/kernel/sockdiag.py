@@ -16,11 +16,13 @@ from relive.kernel.namespaces import Namespace, in_network_of, namespace_id
 __all__ = ["BoundAddress", "SocketList", "listening_ports"]
 
 _NETLINK_SOCK_DIAG = 4
-_BY_FAMILY = 20
-_REQUEST, _REQUEST_DUMP = 0x1, 0x1 | 0x300
+_BY_FAMILY, _DESTROY = 20, 21
+_REQUEST, _REQUEST_DUMP, _REQUEST_ACKNOWLEDGED = 0x1, 0x1 | 0x300, 0x1 | 0x4
 _DONE, _ERROR = 3, 2
 _HEADER = struct.Struct("=IHHII")
 _ANY_STATE, _SYN_SENT, _CLOSE_WAIT, _LISTEN = 0xFFFFFFFF, 1 << 2, 1 << 8, 1 << 10
+# FIN_WAIT1, FIN_WAIT2, TIME_WAIT, LAST_ACK, CLOSING
+_CLOSING = 1 << 4 | 1 << 5 | 1 << 6 | 1 << 9 | 1 << 11
 _PROC_LISTEN = "0A"  # in /proc/PID/net/tcp
 _V6_ONLY = 11  # INET_DIAG_SKV6ONLY
 _GROUP = 21  # INET_DIAG_CGROUP_ID, Linux 5.9
@@ -117,8 +119,32 @@ class SocketList:
             for taken, destination, _ in self._ask(socket.IPPROTO_TCP, _CLOSE_WAIT)
         }
 
+    def forget_ended(self) -> None:
+        """Have the kernel forget connections of which nobody has either end any more: they are being closed, or wait (TIME_WAIT).
+
+        Raises:
+            OSError: it cannot; an older one has no word for those that wait (EOPNOTSUPP).
+        """
+        every = self._messages(socket.IPPROTO_TCP, _ANY_STATE)
+        held = {_ends_of(one) for one in every if _inode_of(one)}
+        for message in every:
+            if not _inode_of(message) and 1 << message[1] & _CLOSING and _ends_of(message)[::-1] not in held:
+                self._forget(message)
+
+    def _forget(self, message: bytes) -> None:
+        # inet_diag_req_v2: family, protocol, extensions, states, and whose (inet_diag_sockid)
+        body = struct.pack("=BBBBI", message[0], socket.IPPROTO_TCP, 0, 0, _ANY_STATE) + message[4:52]
+        header = _HEADER.pack(_HEADER.size + len(body), _DESTROY, _REQUEST_ACKNOWLEDGED, 1, 0)
+        self._socket.send(header + body)
+        (error,) = struct.unpack_from("=i", self._receive(), _HEADER.size)
+        if error and -error != errno.ENOENT:  # it has ended just now
+            raise OSError(-error, "the kernel does not forget an ended connection")
+
     def _ask(self, protocol: int, states: int) -> list[_Described]:
-        found: list[_Described] = []
+        return [_described(message) for message in self._messages(protocol, states)]
+
+    def _messages(self, protocol: int, states: int) -> list[bytes]:
+        found: list[bytes] = []
         for family in (socket.AF_INET, socket.AF_INET6):
             body = struct.pack("=BBBBI48x", family, protocol, 0, 0, states)
             header = _HEADER.pack(_HEADER.size + len(body), _BY_FAMILY, _REQUEST_DUMP, 1, 0)
@@ -131,7 +157,7 @@ class SocketList:
         size = self._socket.recv_into(self._buffer)
         return bytes(memoryview(self._buffer)[:size])
 
-    def _read(self, found: list[_Described]) -> bool:
+    def _read(self, found: list[bytes]) -> bool:
         """Take one packet of the answer; False when it was the last."""
         data = self._receive()
         offset = 0
@@ -139,7 +165,7 @@ class SocketList:
             length, kind, _, _, _ = _HEADER.unpack_from(data, offset)
             if kind in (_DONE, _ERROR):
                 return False
-            found.append(_described(data[offset + _HEADER.size : offset + length]))
+            found.append(data[offset + _HEADER.size : offset + length])
             offset += (length + 3) & ~3
         return True
 
@@ -193,9 +219,19 @@ def _described(message: bytes) -> _Described:
     return BoundAddress(own, own_port, v6_only), (destination, destination_port), _group_of(message)
 
 
+def _ends_of(message: bytes) -> tuple[tuple[str, int], tuple[str, int]]:
+    taken, destination, _ = _described(message)
+    return (taken.address, taken.port), destination
+
+
 def _plain(address: str) -> str:
     """An IPv4 address that an IPv6 socket uses, as the packets have it."""
     return address.removeprefix("::ffff:") if "." in address else address
+
+
+def _inode_of(message: bytes) -> int:
+    """Of whoever has it open; 0: nobody."""
+    return int.from_bytes(message[68:72], sys.byteorder)
 
 
 def _group_of(message: bytes) -> int:

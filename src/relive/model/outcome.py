@@ -285,6 +285,9 @@ class Run(Value):
     Attributes:
         forwarded: requests sent again before and beside the failing one.
         outcome: None when the branch could not be restored; ``steps`` too.
+        restore_us: what restoring the branch took, or putting it back.
+        is_put_back: the branch was that of an earlier run, put back in place to what its commit was; else restored anew.
+        anew_because: why it was restored anew though there was one of an earlier run; None: there was none, or it was put back.
         measured: None where nobody asked for it.
     """
 
@@ -294,6 +297,8 @@ class Run(Value):
     forwarded: int
     restore_us: int | None
     seconds: float
+    is_put_back: bool = False
+    anew_because: str | None = None
     steps: Steps | None = None
     measured: Measured | None = None
 

@@ -36,6 +36,7 @@ from relive.operations.progress import Progress
 from relive.operations.replays import ReplayedMoment, case_of_moment, look_up_moment
 from relive.operations.runs import save_replay
 from relive.operations.targets import tend
+from relive.replay.branch_supply import lasting_branches
 from relive.replay.plan import Pace
 from relive.replay.replay import ReplayOptions
 from relive.replay.replay_input import ReplayInput, case_of_incident
@@ -93,7 +94,8 @@ def chaos(settings: Settings, wish: ChaosWish, progress: Progress) -> Chaos:
     bounds = Bounds(wish.most, wish.within)
     wanted = clean_runs_wanted(wish.rate, wish.confidence)
     began_wall_ns = time.time_ns()
-    with progress.progress("replaying", wish.most) as done:
+    with progress.progress("replaying", wish.most) as done, lasting_branches(settings, store) as supply:
+        wishes = replace(wishes, supply=supply)
         lab = Variation(
             settings, store, case, wishes, bounds, lambda run: mask.model(masked_run(run, mask)), done
         )

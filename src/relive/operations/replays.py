@@ -97,6 +97,9 @@ class ReplayWish(ReplayedMoment):
     )
     limit: RequestLimit = None
     lazy: bool = Field(default=False, description="Begin before the memory of the branches is all there")
+    anew: bool = Field(
+        default=False, description="Restore a branch for each run; put none back in place (docs/rollback.md)"
+    )
     seed: int | None = Field(
         default=None,
         ge=1,
@@ -141,6 +144,7 @@ def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
         ignore=tuple(check_ignore(text) for text in wish.ignore),
         limit=wish.limit,
         lazily=wish.lazy,
+        anew=wish.anew,
         calls=wish.calls,
         on_miss=dict(parse_stub_policy(text) for text in wish.on_miss),
         speed=parse_speed(wish.speed),

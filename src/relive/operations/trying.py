@@ -41,6 +41,7 @@ from relive.operations.policies import (
 from relive.operations.progress import Progress
 from relive.operations.reproductions import ReproduceWish, reproduce
 from relive.operations.targets import tend
+from relive.replay.branch_supply import lasting_branches
 from relive.replay.fresh.environment import parse_variable
 from relive.replay.plan import Pace
 from relive.replay.replay import ReplayOptions
@@ -153,25 +154,18 @@ def try_fixes(settings: Settings, wish: TryWish, progress: Progress) -> Trial:
     )
     if wish.env or wish.tree:
         refuse_container(case)
-    context = TrialContext(
-        settings, store, case, wishes, progress.status, lambda run: mask.model(masked_run(run, mask))
-    )
-    unchanged, _ = try_unchanged(context, max(_BASELINE, wish.times))
-    failed = sum(run.fails is True for run in unchanged.runs)
-    ran = sum(run.fails is not None for run in unchanged.runs)
     near = neighbours_of(settings, store, incident, occurrence, case, wish.around) if wish.around else None
-    if near is not None:
-        near, unchanged = _with_usual(context, near, unchanged)
-    fixes = [unchanged]
-    changes = [(name, "patch", patching(patch, wish.root)) for name, patch in patches]
-    changes += _of_state(wish, progress)
-    is_only = len(changes) == 1 and not wish.env and not wish.tree
-    for name, kind, change in changes:
-        tried = try_fix(context, name, change, wish.times, kind=kind, failed=failed, ran=ran, is_only=is_only)
-        if tried.refused is None and near is not None:
-            _, breaks = compared(context, near, change)
-            tried = tried.model_copy(update={"neighbours": len(near.asked), "breaks": breaks})
-        fixes.append(tried)
+    with lasting_branches(settings, store) as supply:
+        context = TrialContext(
+            settings,
+            store,
+            case,
+            replace(wishes, supply=supply),
+            progress.status,
+            lambda run: mask.model(masked_run(run, mask)),
+        )
+        fixes = _in_branches(context, wish, patches, near, progress)
+    unchanged = fixes[0]
     fresh = FreshTrial(wish.incident, wish.times, wish.limit)
     fixes += try_fresh_process(settings, fresh, wish.env, wish.tree, progress)
     return mask.model(
@@ -188,12 +182,45 @@ def try_fixes(settings: Settings, wish: TryWish, progress: Progress) -> Trial:
                 seconds=case.recorded.seconds,
             ),
             noise=noise_between(*unchanged.runs[:2]),
-            failed=failed,
-            ran=ran,
+            failed=_failed(unchanged),
+            ran=_ran(unchanged),
             prior=PRIOR,
             fixes=fixes,
         )
     )
+
+
+def _in_branches(
+    context: TrialContext,
+    wish: TryWish,
+    patches: Sequence[tuple[str, str]],
+    near: Neighbours | None,
+    progress: Progress,
+) -> list[FixTried]:
+    """The unchanged code first."""
+    unchanged, _ = try_unchanged(context, max(_BASELINE, wish.times))
+    failed, ran = _failed(unchanged), _ran(unchanged)
+    if near is not None:
+        near, unchanged = _with_usual(context, near, unchanged)
+    fixes = [unchanged]
+    changes = [(name, "patch", patching(patch, wish.root)) for name, patch in patches]
+    changes += _of_state(wish, progress)
+    is_only = len(changes) == 1 and not wish.env and not wish.tree
+    for name, kind, change in changes:
+        tried = try_fix(context, name, change, wish.times, kind=kind, failed=failed, ran=ran, is_only=is_only)
+        if tried.refused is None and near is not None:
+            _, breaks = compared(context, near, change)
+            tried = tried.model_copy(update={"neighbours": len(near.asked), "breaks": breaks})
+        fixes.append(tried)
+    return fixes
+
+
+def _failed(tried: FixTried) -> int:
+    return sum(run.fails is True for run in tried.runs)
+
+
+def _ran(tried: FixTried) -> int:
+    return sum(run.fails is not None for run in tried.runs)
 
 
 TRY = Operation(

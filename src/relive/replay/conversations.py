@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 
 from relive.recording.connections import Connections, Conversation, Said, Turn, TurnKind
+from relive.replay.hanging_up import hang_up
 
 __all__ = ["ConversationSender", "Conversed", "conversed_words"]
 
@@ -211,7 +212,7 @@ class ConversationSender:
         sock = self._sockets.get(connection)
         if sock is not None:
             self._readers.pop(connection).cancel()
-            sock.close()
+            hang_up(sock)
             self._heard.end(connection)
 
     async def _socket(self, conversation: Conversation) -> socket.socket | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from relive.model.outcome import End
 from relive.recording.http1 import AnswerFramer, AnswerHead, Body, MessageEnd, Piece, Stream
+from relive.replay.hanging_up import hang_up
 from relive.replay.received import ReceivedAnswer
 
 __all__ = ["Http1Connection"]
@@ -51,7 +52,7 @@ class Http1Connection:
     async def hang_up(self) -> None:
         """Close it, as soon as nothing more is to come."""
         async with self._answers:
-            self.close()
+            hang_up(self.sock)
 
     def close(self) -> None:
         """Close it."""

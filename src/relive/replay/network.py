@@ -13,7 +13,8 @@ import contextlib
 import os
 import socket
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from contextlib import closing
 
 from relive.kernel.handshakes import (
     read_lost_datagram,
@@ -59,6 +60,7 @@ class Network:
         self._list: SocketList | None = None
         self._left: set[tuple[End, End]] = set()
         self._refused: Counter[str] = Counter()
+        self._earlier = 0  # attempts to reach what lies outside, of earlier runs
         self._namespace = os.open(f"/proc/{init}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         self._sockets: list[socket.socket] = []
         self._datagrams: list[socket.socket] = []
@@ -94,9 +96,30 @@ class Network:
             return cls(init, [port for _, port in manifest.listening], ends)
         return None
 
+    def begin_anew(self, ends: Callable[[], None]) -> None:
+        """Forget what was seen: the branch was put back, and its service stands still.
+
+        Args:
+            ends: what else is to be done in its network.
+
+        Raises:
+            OSError: something of it cannot be.
+        """
+
+        def forget() -> None:
+            with closing(SocketList()) as listed:
+                listed.forget_ended()
+            ends()
+
+        in_network(self._namespace, forget)
+        self.unreached()
+        self._refused.clear()
+        self._earlier += self.seal().refused - self._before
+
     def seal(self) -> Seal:
-        """The seal's counters now."""
-        return in_network(self._namespace, lambda: read_seal("thread-self"))
+        """The seal's counters now, as if there had been no earlier run."""
+        seal = in_network(self._namespace, lambda: read_seal("thread-self"))
+        return seal.model_copy(update={"refused": seal.refused - self._earlier})
 
     def unreached(self) -> list[Stranger]:
         """What was not reached so far, the most wanted first, at most a hundred and what lies outside."""

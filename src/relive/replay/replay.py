@@ -14,13 +14,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from relive.config import Settings
-from relive.containers.restore.restoring import restore
 from relive.errors import RecordingError, ReliveError
 from relive.model.branch import Clock, unwritable_words
 from relive.model.outcome import End, Measured, Outcome, Replay, Run, Steps, Verdict, VerdictKind
 from relive.recording.events import Event, EventKind
-from relive.recording.rings import RingMode
 from relive.replay.answers import AnswerFiles, Calls
+from relive.replay.branch_supply import BranchNeed, BranchSupply
 from relive.replay.conversations import Conversed, conversed_words
 from relive.replay.deaths import Deaths, Watched, places_of
 from relive.replay.inprocess_events import EventWindow, request_again
@@ -44,10 +43,8 @@ from relive.replay.sequence import miss_words, misses_of, sequence_of
 from relive.replay.stubs.lifecycle import StubLifecycle
 from relive.replay.stubs.report import stub_words
 from relive.replay.stubs.speed import AS_RECORDED, Speed
-from relive.replay.unix_servers import UnixServers
 from relive.replay.verdict import Earlier, compare, ended_otherwise, same_answer
 from relive.sandbox.branch import Branch
-from relive.sandbox.restore_request import RestoreRequest
 from relive.store import Store
 
 __all__ = ["ReplayOptions", "answers_for", "replay"]
@@ -86,6 +83,8 @@ class ReplayOptions:
         measures: makes what measures a branch from before its requests are sent; None: nobody does.
         hears: told how the requests beside the judged one ended in a branch, by their numbers.
         follows: told what the processes of a branch noted, and which calls of the border it was given: (dialogue, index).
+        anew: each branch is restored, and none put back in place.
+        supply: where branches come from, which further replays will need; None: of this replay alone.
     """
 
     times: int = 1
@@ -103,6 +102,8 @@ class ReplayOptions:
     measures: Callable[[Branch], Meter] | None = None
     hears: Callable[[Mapping[int, Outcome]], None] = lambda _outcomes: None
     follows: Callable[[Sequence[Event], Collection[tuple[int, int]]], None] = lambda _events, _calls: None
+    anew: bool = False
+    supply: BranchSupply | None = None
 
 
 def answers_for(case: ReplayInput, wishes: ReplayOptions) -> AnswerFiles | None:
@@ -139,17 +140,28 @@ async def replay(
     if done:
         progress(done)
 
+    missing = sorted(set(range(1, wishes.times + 1)) - {run.number for run in had})
+    begun = 0
+
+    def left() -> int:
+        return len(missing) - begun
+
     async def one(number: int) -> Run:
-        nonlocal done
+        nonlocal done, begun
         async with slots:
-            run = await _run(settings, store, case, wishes, answers, number)
+            begun += 1
+            run = await _run(branches, case, wishes, answers, number, left)
         ended(run)
         done += 1
         progress(done)
         return run
 
-    missing = sorted(set(range(1, wishes.times + 1)) - {run.number for run in had})
-    made = await asyncio.gather(*(one(number) for number in missing))
+    branches = wishes.supply or BranchSupply(settings, store)
+    try:
+        made = await asyncio.gather(*(one(number) for number in missing))
+    finally:
+        if wishes.supply is None:
+            await branches.close()
     return Replay(
         service=case.service,
         incident=case.incident,
@@ -163,46 +175,30 @@ async def replay(
 
 
 async def _run(
-    settings: Settings,
-    store: Store,
+    supply: BranchSupply,
     case: ReplayInput,
     wishes: ReplayOptions,
     answers: AnswerFiles | None,
     number: int,
+    left: Callable[[], int],
 ) -> Run:
     began = time.monotonic()
     if case.cannot_come_back is not None:
         return _without_a_branch(number, VerdictKind.NOT_REPRODUCED, case.cannot_come_back, [])
     stubs = case.stubs if wishes.calls is Calls.RECORDED else None
     stage = StubLifecycle(stubs, wishes.speed, wishes.ignore, wishes.on_miss)
-    servers = UnixServers()
     try:
-        branch = restore(
-            settings,
-            store,
-            case.commit,
-            RestoreRequest(
-                clock=wishes.clock,
-                lazily=wishes.lazily,
-                is_owned=True,
-                recorder=RingMode.FREE if answers is None else RingMode.REPLAY,
-                lay_beside=None if answers is None else answers.lay,
-                answered=case.plan.answered,
-                outside=stage.outside,
-                connects=servers.watch,
-            ),
-        )
+        used = await supply.take(_need(case, wishes), stage, answers, is_last=left() < wishes.jobs)
     except ReliveError as error:
-        servers.close()
         return _not_restored(number, error)
+    branch, network, servers = used.branch, used.network, used.servers
     restored = time.monotonic()
     drain = BranchDrain(branch.rings)
     draining = asyncio.create_task(drain.run())
-    network: Network | None = None
     deaths: Deaths | None = None
     meter: Meter | None = None
+    is_over = False
     try:
-        network = Network.of_branch(branch.facts.init, case.manifest, case.unrecorded)
         watched = Watched(branch.facts.root, branch.facts.init, branch.groups.oom_kills)
         deaths = await Deaths.watch(watched, case.recorded)
         wishes.sees(branch.facts.root)
@@ -228,6 +224,7 @@ async def _run(
         outcome = outcome.model_copy(update={"unreached": [*outcome.unreached, *servers.unreached()]})
         lost = branch.cut_short
         sealed = time.monotonic()
+        is_over = True
     finally:
         draining.cancel()
         if meter is not None:
@@ -235,7 +232,7 @@ async def _run(
         if deaths is not None:
             await deaths.close()
         await stage.close()
-        await _remove(branch, network, servers, at_once=wishes.lazily)
+        await supply.give_back(used, is_last=left() == 0, is_whole=is_over and lost is None)
     if lost is not None:  # whatever was seen of it is not the service's doing
         return _not_restored(number, lost)
     judged = time.monotonic()
@@ -263,13 +260,15 @@ async def _run(
     has_inside = answers is not None and bool(drain.events or (case.window and case.window.events))
     played = played_words(outcome, drain.events if has_inside else None)
     verdict = verdict.model_copy(update={"played": played})
-    seal_seconds = branch.facts.seal_us / 1e6
+    seal_seconds = 0.0 if used.is_put_back else branch.facts.seal_us / 1e6
     return Run(
         number=number,
         verdict=verdict,
         outcome=outcome,
         forwarded=lived.forwarded,
-        restore_us=branch.facts.restore_us,
+        restore_us=used.restore_us,
+        is_put_back=used.is_put_back,
+        anew_because=used.anew_because,
         seconds=time.monotonic() - began,
         steps=Steps(
             restore=restored - began - stage.seconds - seal_seconds,
@@ -282,28 +281,18 @@ async def _run(
     )
 
 
-async def _remove(branch: Branch, network: Network | None, servers: UnixServers, *, at_once: bool) -> None:
-    """End a branch and all that watches it, while the event loop has others go on.
-
-    Nearly all of it is waiting for the kernel: for the end of namespaces, and of each packet socket for a grace period of RCU
-    (``packet_release()``), 11 ms. It is done to its end, also where the replay is given up meanwhile.
-
-    Args:
-        at_once: in this thread; the next restore will fork, and no other thread may be at work then (``Pager``).
-    """
-
-    def stop() -> None:
-        try:
-            branch.stop()
-        finally:
-            servers.close()
-
-    works = [stop, *([network.close] if network is not None else [])]
-    if at_once:
-        for work in works:
-            work()
-        return
-    await asyncio.gather(*map(asyncio.to_thread, works))
+def _need(case: ReplayInput, wishes: ReplayOptions) -> BranchNeed:
+    sent = max((step.after_commit_ns for step in case.plan.steps), default=case.plan.until_ns)
+    return BranchNeed(
+        case,
+        wishes.clock,
+        wishes.calls,
+        wishes.on_miss,
+        lazily=wishes.lazily,
+        seconds=sent / 1e9 / wishes.speed if wishes.pace is Pace.RECORDED else 0.0,
+        is_measured=wishes.measures is not None,
+        anew=wishes.anew,
+    )
 
 
 def _with_stubs(outcome: Outcome, stage: StubLifecycle, case: ReplayInput, *, is_alone: bool) -> Outcome:
@@ -438,7 +427,8 @@ class _Lived:
 async def _live(branch: Branch, case: ReplayInput, wishes: ReplayOptions, deaths: Deaths | None) -> _Lived:
     """Send what was recorded, and see what becomes of it."""
     plan = case.plan
-    died = _watch_root(branch, deaths.seen if deaths is not None else asyncio.Event())
+    died = deaths.seen if deaths is not None else asyncio.Event()
+    stop_watching = _watch_root(branch, died)
     log = branch.log("stderr")
     log_from = 0
 
@@ -447,7 +437,8 @@ async def _live(branch: Branch, case: ReplayInput, wishes: ReplayOptions, deaths
         log_from = log.stat().st_size
 
     limit = wishes.limit or case.limit
-    peers, branch.peers = branch.peers, {}
+    # Process 1 of the branch has them open, too: a client's end is not closed by closing it here.
+    peers = {port: os.dup(descriptor) for port, descriptor in branch.peers.items()}
     cursor = case.manifest.cursor.sequence if case.manifest.cursor is not None else 0
     address = service_address(case.manifest)
     sender = Sender(
@@ -476,6 +467,7 @@ async def _live(branch: Branch, case: ReplayInput, wishes: ReplayOptions, deaths
                 outcome = outcome.model_copy(update={"places": await places_of(branch.facts.root)})
     finally:
         sender.close()
+        stop_watching()
     wishes.hears(_others(case, sender))
     return _Lived(
         outcome,
@@ -503,22 +495,25 @@ def _is_of_a_worker(deaths: Deaths | None) -> bool:
     return deaths is not None and bool(deaths.faults) and not deaths.faults[0].is_root
 
 
-def _watch_root(branch: Branch, died: asyncio.Event) -> asyncio.Event:
-    """``died``, which is set when the service's first process ends, if nobody has set it before."""
+def _watch_root(branch: Branch, died: asyncio.Event) -> Callable[[], None]:
+    """Have ``died`` set when the service's first process ends, if nobody has set it before; what is returned ends that."""
     loop = asyncio.get_running_loop()
     try:
         handle = os.pidfd_open(branch.facts.root)
     except ProcessLookupError:
         died.set()
-        return died
+        return lambda: None
 
     def gone() -> None:
         loop.remove_reader(handle)
-        os.close(handle)
         died.set()
 
+    def stop() -> None:
+        loop.remove_reader(handle)
+        os.close(handle)
+
     loop.add_reader(handle, gone)
-    return died
+    return stop
 
 
 async def _wait_for_death(died: asyncio.Event, plan: ReplayPlan, began: float, limit: float) -> None:

@@ -20,6 +20,7 @@ from relive.model.outcome import End
 from relive.recording.exchanges import Exchange
 from relive.replay.connection import BranchConnection, connection_over
 from relive.replay.conversations import ConversationSender, Conversed
+from relive.replay.hanging_up import hang_up
 from relive.replay.plan import Hangup, Pace, ReplayPlan, ReplayStep
 from relive.replay.received import ReceivedAnswer
 
@@ -183,7 +184,7 @@ class Sender:
         if known is not None:
             await known.hang_up()
         elif hangup.port is not None and (forged := self._forged.pop(hangup.port, None)) is not None:
-            forged.close()
+            hang_up(forged)
 
     async def _wait_for_turn(self, step: ReplayStep | Hangup, began: float) -> None:
         await self._wait_until(step.after_commit_ns, began)

@@ -45,6 +45,7 @@ class UnixServers:
         self._is_watching = False
         self._missing: Counter[str] = Counter()
         self._lock = threading.Lock()
+        self._serving = threading.Lock()  # held while one is answered
         self._ending, self._end = os.pipe2(os.O_CLOEXEC)
         self._given: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         # Begun here: a thread that restores starts none, and one under the filter would wait for itself.
@@ -55,6 +56,11 @@ class UnixServers:
         """Begin to answer; ``listener`` becomes this object's. Called in the thread that restores, before anything else asks."""
         self._is_watching = True
         self._given.put(listener)
+
+    def begin_anew(self) -> None:
+        """Forget what was seen: the branch was put back, and none of its threads is under way."""
+        with self._serving:
+            self._missing.clear()
 
     def unreached(self) -> list[Stranger]:
         """What was not there so far, the most wanted first, at most a hundred; what was there later has been waited for."""
@@ -85,7 +91,8 @@ class UnixServers:
         try:
             with contextlib.suppress(OSError):
                 while self._ending not in select.select([listener, self._ending], [], [])[0]:
-                    self._serve_one(listener)
+                    with self._serving:
+                        self._serve_one(listener)
         finally:
             os.close(listener)
 

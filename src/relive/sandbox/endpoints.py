@@ -95,9 +95,10 @@ def open_endpoints(outside: Outside, own: Iterable[Address], ends: OpenedEndpoin
 
     Args:
         own: where the service itself listens; destinations there are its own affair.
+        ends: what sees who wants to connect may be in it already.
     """
     itself = _OwnListeners(own)
-    if outside.destinations:
+    if outside.destinations and not ends.handshakes:
         ends.handshakes += [sock.detach() for sock in watch_handshakes()]
     for destination, door in outside.destinations.items():
         if itself.cover(destination):

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import socket
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +39,7 @@ _READY_WITHIN = 30.0  # [s] to copy all memory
 _ANSWER_WITHIN = 30.0  # [s]
 _ANSWER_MOST = 512  # [bytes]
 _EPOLLET = 1 << 31
+_UNLIMITED = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
 
 
 class CannotRewind(Exception):
@@ -102,6 +105,8 @@ def _start(directory: Path, tools: CriuTools, root: int, shift_ns: int | None) -
     try:
         if len(procfs.tree_of(root)) != 1:
             raise CannotRewind("it is more than one process")
+        if resource.prlimit(root, resource.RLIMIT_CPU) != _UNLIMITED:
+            raise CannotRewind("its processor time is limited, and what it has used counts")
         with subprocess.Popen(  # what is started goes on in a child, which is nobody's
             [str(tools.rewind), str(directory), str(root), *shift],
             stdin=subprocess.PIPE,
@@ -163,27 +168,43 @@ def _check(seen: Seen) -> None:
             raise FullCommitNeeded(f"it writes to a file by a mapping: {name}")
 
 
-def put_back(directory: Path, *, verifies: bool = False) -> PutBack:
+def put_back(
+    directory: Path, *, verifies: bool = False, while_held: Callable[[], None] | None = None
+) -> PutBack:
     """Put the branch of a directory back to what it was before it ran.
 
     Args:
         verifies: read all of it before it runs, and compare it with what it was.
+        while_held: called when it is as it was, and before it runs. The caller has the other ends of all connections that it had
+            then: what lies in them is taken out here, and what they have carried is not asked for. With OSError it is killed.
 
     Raises:
         CannotRewind: it has no rewinder, or something differs that cannot be put back. Spoilt: see there.
     """
+    words = ["rollback", *(["verify"] if verifies else []), *(["hold"] if while_held is not None else [])]
     with socket.socket(socket.AF_UNIX) as line, contextlib.ExitStack() as stack:
         line.settimeout(_ANSWER_WITHIN)
         place = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         stack.callback(os.close, place)
         try:
             line.connect(f"/proc/self/fd/{place}/{_SOCKET}")  # the whole path may be too long
-            line.sendall(b"verify\n" if verifies else b"rollback\n")
-            answer = line.recv(_ANSWER_MOST).decode(errors="replace").strip()
+            answer = _ask(line, " ".join(words))
+            if answer == "held" and while_held is not None:
+                while_held()
+                answer = _ask(line, "go")
         except (FileNotFoundError, ConnectionRefusedError):
             raise CannotRewind(_why_not(directory)) from None
         except OSError as error:
-            raise Spoilt(f"its rewinder did not answer: {error}") from error
+            raise Spoilt(f"it did not come to run: {error}") from error
+    return _put_back_as(answer)
+
+
+def _ask(line: socket.socket, words: str) -> str:
+    line.sendall(f"{words}\n".encode())
+    return line.recv(_ANSWER_MOST).decode(errors="replace").strip()
+
+
+def _put_back_as(answer: str) -> PutBack:
     kind, _, rest = answer.partition(" ")
     if kind == "done":
         paused, pages, *digest = rest.split()
