@@ -107,6 +107,7 @@ class ReplayBranch:
         can_rewind: something keeps what it was.
         restore_us: what restoring it took, or putting it back.
         is_put_back: it was put back in place.
+        log_from: what its service had written to its standard error by then [bytes]; that is of earlier runs.
         anew_because: why it was restored though there was one before; None: there was none, or it was put back.
     """
 
@@ -120,6 +121,7 @@ class ReplayBranch:
     restore_us: int
     schedule: Schedule
     is_put_back: bool = False
+    log_from: int = 0
     anew_because: str | None = None
 
     @property
@@ -155,6 +157,7 @@ class ReplayBranch:
             _take_out(descriptor)
         self.network.begin_anew(lambda: stage.open_ends(self.branch, self.need.case.manifest))
         self.servers.begin_anew()
+        self.log_from = self.branch.log("stderr").stat().st_size
 
     async def remove(self) -> None:
         """End it and all that watches it, while the event loop has others go on.

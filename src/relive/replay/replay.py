@@ -206,7 +206,7 @@ async def _run(
         wishes.changes(branch)
         meter = wishes.measures(branch) if wishes.measures is not None else None
         opened = time.monotonic()
-        lived = await _live(branch, case, wishes, deaths)
+        lived = await _live(branch, case, wishes, deaths, log_from=used.log_from)
         outcome = lived.outcome
         if answers is not None:
             await _handler_ended(drain, case, lived.port)
@@ -424,13 +424,14 @@ class _Lived:
     conversed: Conversed
 
 
-async def _live(branch: Branch, case: ReplayInput, wishes: ReplayOptions, deaths: Deaths | None) -> _Lived:
-    """Send what was recorded, and see what becomes of it."""
+async def _live(
+    branch: Branch, case: ReplayInput, wishes: ReplayOptions, deaths: Deaths | None, *, log_from: int
+) -> _Lived:
+    """Send what was recorded, and see what becomes of it; ``log_from``: what the branch's log held when it was put back [bytes]."""
     plan = case.plan
     died = deaths.seen if deaths is not None else asyncio.Event()
     stop_watching = _watch_root(branch, died)
     log = branch.log("stderr")
-    log_from = 0
 
     def note_log() -> None:
         nonlocal log_from
