@@ -33,7 +33,9 @@ def test_turns_keep_their_order_beside_all_that_was_said_before(tmp_path: Path) 
 
     found = found_in(tmp_path)
     assert told(found) == [
+        (1, TurnKind.OPENED, b"one", 0),
         (1, TurnKind.SENT, b"one", 0),
+        (2, TurnKind.OPENED, b"two", 1),
         (2, TurnKind.SENT, b"two", 1),
         (1, TurnKind.ENDED, b"", 2),
         (1, TurnKind.CLOSED, b"", 3),
@@ -61,7 +63,11 @@ def test_what_follows_an_upgrade_is_of_its_request(tmp_path: Path) -> None:
     writer.append(K.CONNECTION_CLOSED, 3, fields={"unframed": True})  # of an older Relive
     writer.close()
     found = found_in(tmp_path)
-    assert told(found) == [(1, TurnKind.SENT, b"a frame", 0), (1, TurnKind.CLOSED, b"", 1)]
+    assert told(found) == [
+        (1, TurnKind.OPENED, b"a frame", 0),
+        (1, TurnKind.SENT, b"a frame", 0),
+        (1, TurnKind.CLOSED, b"", 1),
+    ]
     assert [(one.connection, one.request) for one in found.conversations.values()] == [(1, 1)]
     assert [one.is_http for one in found.closings] == [True, True, False]
     # The commit holds the connection as a stream already.

@@ -49,6 +49,7 @@ async def upgrade(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
     writer.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\nhello\n")
     while line := await reader.readline():
         writer.write(line.upper())
+    writer.close()
 
 
 def carried_out(made: ReplayPlan, serve: Serve, forged: dict[int, int] | None = None) -> Conversed:
@@ -118,18 +119,37 @@ def test_what_follows_an_upgrade_is_said_on_the_connection_of_its_request(tmp_pa
     assert result == Conversed(connections=1, turns=2)
 
 
+def test_a_service_that_speaks_first_is_heard_first(tmp_path: Path) -> None:
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 mail\r\n")
+        while line := await reader.readline():
+            writer.write(b"250 " + line)
+        writer.close()
+
+    made = planned(tmp_path, (1, DOWN, b"220 mail\r\n"), (1, UP, b"EHLO x\n"), (1, DOWN, b"250 EHLO x\n"))
+    assert carried_out(made, greet) == Conversed(connections=1, turns=1)
+
+
 def test_another_answer_is_told_and_the_rest_is_sent_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conversations, "_PATIENCE", 0.01)
-    made = planned(
-        tmp_path,
-        *((1, UP, b"a\n"), (1, DOWN, b"A, and more\n"), (1, UP, b"b\n"), (1, DOWN, b"B\n")),
-    )
+    """The rest of an answer is waited for once: those behind it may have other lengths, too."""
+    waits: list[asyncio.Timeout] = []
+    timeout = asyncio.timeout
+
+    def counted(seconds: float) -> asyncio.Timeout:
+        waits.append(timeout(seconds))
+        return waits[-1]
+
+    monkeypatch.setattr(conversations, "_PATIENCE", 0.05)
+    monkeypatch.setattr(conversations.asyncio, "timeout", counted)
+    words = [b"%c\n" % letter for letter in b"abcdefgh"]
+    said = [((1, UP, word), (1, DOWN, word.upper()[:-1] + b", and more\n")) for word in words]
     echo = Echo()
-    result = carried_out(made, echo)
-    assert echo.lines == [b"a\n", b"b\n"]
+    result = carried_out(planned(tmp_path, *(one for pair in said for one in pair)), echo)
+    assert echo.lines == words
     assert result.different == ((1, 1),)
+    assert sum(one.expired() for one in waits) == 1
     assert "otherwise than recorded, from byte 1 on" in conversed_words(result)[1]
 
 

@@ -38,6 +38,7 @@ class Closing:
 class TurnKind(StrEnum):
     """What a client did."""
 
+    OPENED = "opened"  # or had its upgrade granted; a service may speak first then
     SENT = "sent"
     ENDED = "ended"  # it sends no more, and may go on reading
     CLOSED = "closed"
@@ -48,7 +49,7 @@ class Turn:
     """One thing that a client did on a connection.
 
     Attributes:
-        place: of the event whose data were sent.
+        place: of the event whose data were sent; of one that opened, of the first that was heard on it.
         after: so many of ``Connections.said`` came before it.
         cut: bytes that followed and were not kept, so that nothing behind can be sent again as it was.
     """
@@ -161,6 +162,7 @@ class _Reading:
         self._ports: dict[int, int | None] = {}
         self._with_requests: set[int] = set()
         self._begun: set[int] = set()  # requests, in what is read
+        self._opened: dict[int, int] = {}  # monotonic [ns], by connection, in what is read
         self._totals: dict[int, int] = {}
         self._latest: dict[int, int] = {}  # monotonic [ns] of the last turn, by connection
 
@@ -169,6 +171,8 @@ class _Reading:
         kind = event.kind
         if kind in (EventKind.CONNECTION_OPENED, EventKind.REQUEST_STARTED):
             self._ports[event.connection] = event.fields.get("local_port")
+            if event.seq > self._after:
+                self._opened.setdefault(event.connection, event.mono_ns)
             if kind is EventKind.REQUEST_STARTED:
                 self._with_requests.add(event.connection)
                 if event.seq > self._after:
@@ -180,9 +184,8 @@ class _Reading:
 
     def _hear(self, event: Event, place: RecordPosition) -> None:
         number = event.connection
-        request = event.request if event.request in self._begun else None
-        known = Conversation(number, self._ports.get(number), request)
-        self.found.conversations.setdefault(number, known)
+        if number not in self.found.conversations:
+            self._begin(event, place)
         if event.kind is EventKind.STREAM_TO_SERVICE:
             kind = TurnKind.ENDED if event.fields.get("ended") else TurnKind.SENT
             self._turn(event, place, kind)
@@ -192,6 +195,14 @@ class _Reading:
             self._totals[number] = total
             seconds = (event.mono_ns - self._latest.get(number, event.mono_ns)) / 1e9
             self.found.said.append(Said(number, event.mono_ns, total, max(0.0, seconds), place, cut))
+
+    def _begin(self, event: Event, place: RecordPosition) -> None:
+        number = event.connection
+        request = event.request if event.request in self._begun else None
+        self.found.conversations[number] = Conversation(number, self._ports.get(number), request)
+        opened_ns = event.mono_ns if request is not None else self._opened.get(number)
+        if opened_ns is not None:
+            self.found.turns.append(Turn(number, TurnKind.OPENED, opened_ns, place, len(self.found.said)))
 
     def _turn(self, event: Event, place: RecordPosition, kind: TurnKind) -> None:
         if event.seq <= self._after:
@@ -203,6 +214,7 @@ class _Reading:
     def _close(self, event: Event, place: RecordPosition) -> None:
         number = event.connection
         port = self._ports.pop(number, None)
+        self._opened.pop(number, None)
         self._with_requests.discard(number)
         if event.seq <= self._after:
             self.found.conversations.pop(number, None)

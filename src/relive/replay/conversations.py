@@ -65,12 +65,18 @@ def conversed_words(what: Conversed) -> list[str]:
 
 
 class _Heard:
-    """How far the service has come with all that it had said, in that order."""
+    """How far the service has come with all that it had said, in that order.
+
+    Where it has said less once on a connection, its answers there may have other lengths from then on: so anything that it says
+    counts as the next, and a replay does not wait at each.
+    """
 
     def __init__(self, said: Sequence[Said]) -> None:
         self._said = said
         self._at = 0
         self._bytes: dict[int, int] = {}
+        self._counted: dict[int, int] = {}  # bytes of what it has said, as the recording counts
+        self._differs: set[int] = set()
         self._over: set[int] = set()
         self._changed = asyncio.Event()
 
@@ -88,23 +94,35 @@ class _Heard:
         """Until it has said the first ``count`` of them, or does not."""
         while self._at < count:
             one = self._said[self._at]
-            if one.connection in self._over or self._bytes.get(one.connection, 0) >= one.total:
-                self._at += 1
+            if self._has_said(one):
+                self._count(one)
                 continue
             self._changed.clear()
             try:
                 async with asyncio.timeout(_PATIENCE + _SLOWER * one.seconds):
                     await self._changed.wait()
-            except TimeoutError:  # what it says later counts as if this had come
-                self._bytes[one.connection] = one.total
+            except TimeoutError:
+                self._differs.add(one.connection)
+                self._count(one)
+
+    def _has_said(self, one: Said) -> bool:
+        heard = self._bytes.get(one.connection, 0)
+        is_enough = heard >= one.total or one.connection in self._over
+        return is_enough or (one.connection in self._differs and heard > self._counted.get(one.connection, 0))
+
+    def _count(self, one: Said) -> None:
+        """It has said this, or will not: what it says from now on is what follows."""
+        self._at += 1
+        self._bytes[one.connection] = max(self._bytes.get(one.connection, 0), one.total)
+        self._counted[one.connection] = one.total
 
 
 class _Expected:
     """Compares what comes on one connection with what had come."""
 
-    def __init__(self, found: Connections, connection: int) -> None:
+    def __init__(self, found: Connections, said: Sequence[Said]) -> None:
         self._found = found
-        self._said = [one for one in reversed(found.said) if one.connection == connection]
+        self._said = list(reversed(said))
         self._due = b""
         self._at = 0
         self.differs_at: int | None = None
@@ -160,6 +178,9 @@ class ConversationSender:
         self._readers: dict[int, asyncio.Task[None]] = {}
         self._expected: dict[int, _Expected] = {}
         self._heard = _Heard(found.said)
+        self._said: dict[int, list[Said]] = {}
+        for one in found.said:
+            self._said.setdefault(one.connection, []).append(one)
         self._sent = self._unsent = 0
 
     async def carry_out(self) -> None:
@@ -195,6 +216,8 @@ class ConversationSender:
             self._hang_up(turn.connection)
             return
         sock = await self._socket(self._found.conversations[turn.connection])
+        if turn.kind is TurnKind.OPENED:
+            return
         try:
             if sock is None:
                 raise ConnectionRefusedError
@@ -238,7 +261,7 @@ class ConversationSender:
 
     def _open(self, number: int, sock: socket.socket, heard: bytes = b"") -> None:
         self._sockets[number] = sock
-        self._expected[number] = _Expected(self._found, number)
+        self._expected[number] = _Expected(self._found, self._said.get(number, ()))
         self._readers[number] = asyncio.create_task(self._read(number, sock, heard))
 
     async def _read(self, number: int, sock: socket.socket, heard: bytes) -> None:
