@@ -44,10 +44,15 @@ class PlayedBranch:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.peers: dict[int, int] = {}
+        directory.mkdir(exist_ok=True)
+        self.log("stderr").touch()
         self.facts = SimpleNamespace(init=1, root=1 << 30, restore_us=5)
         self.groups = SimpleNamespace(oom_kills=lambda: 0)
         self.is_alive = True
         self.wait_status: int | None = None
+
+    def log(self, stream: str) -> Path:
+        return self.directory / stream
 
     def stop(self) -> None:
         self.is_alive = False
