@@ -25,6 +25,7 @@ def command_of(port: int, directory: Path) -> list[str]:
         "appendonly": "yes",
         "appendfsync": "everysec",
         "enable-debug-command": "yes",
+        "crash-memcheck-enabled": "no",  # which writes over all its memory when it dies
     }
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     return [str(server), *words, "--save", ""]

@@ -154,7 +154,8 @@ def test_a_commit_is_looked_into_and_compared(api, incident, payments):
 
 def test_the_python_of_a_commit_is_asked_in_branches_that_are_gone_then(api, incident, payments):
     ref = incident["incident"]["before"]
-    assert api.post(f"/commits/{ref}/stacks", {})["threads"][0]["frames"]
+    threads = api.post(f"/commits/{ref}/stacks", {})["threads"]
+    assert any(thread["frames"] for thread in threads)  # one that had just begun has none
     told = api.post(f"/commits/{ref}/evaluations", {"expression": "slowed_payments.__name__"})
     assert (told["outcome"], told["text"]) == ("value", "'slowed_payments'")
     assert api.post(f"/commits/{ref}/differences", {"before": ref})["python"]["compared"] > 0
