@@ -34,6 +34,7 @@ from relive.model.commit import Trigger
 from relive.store import Store
 from relive.store.held_images import HeldImages
 from relive.store.pages.page_pool import PagePool, PooledPages
+from support.waiting import eventually
 
 TRIES = 10
 PROGRAMS = Path(__file__).parent.parent / "programs"
@@ -66,6 +67,11 @@ class Told:
     def ask(self, word: str) -> str:
         self.begin(word)
         return self.hear()
+
+    def rest(self) -> None:
+        """Wait until it reads what it is told next; until then its memory changes."""
+        doing = Path(f"/proc/{self.pid}/syscall")
+        eventually(lambda: doing.read_text().startswith("0 0x0 "), "it reads its standard input")
 
     def begin(self, word: str) -> None:
         assert self.process.stdin is not None
@@ -170,6 +176,8 @@ class Taking:
             self.micro._refusals = 0
             for word in words:
                 told.ask(word)
+            if not self.waits:
+                told.rest()
             if self.commit(told.pid):
                 return
         pytest.fail(str(self.micro.reason))
