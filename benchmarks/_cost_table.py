@@ -81,8 +81,9 @@ def caption(rows: Sequence[dict[str, Any]], load: str, seconds: float) -> str:
         for name, row in bare.items()
     )
     day = time.strftime("%d %B %Y").lstrip("0")
+    kernel = ".".join(platform.release().split(".")[:2])
     return (
-        f"(`benchmarks/whole.py --table docs/costs.md`, {seconds / 60:.0f} minutes, {day}, Linux {platform.release()}, "
+        f"(`benchmarks/whole.py --table docs/costs.md`, {seconds / 60:.0f} minutes, {day}, Linux {kernel}, "
         f"load {load}. "
         f"Bare, small answers, 4 connections: {rates}.)\n"
     )
