@@ -12,15 +12,6 @@ processors=$(nproc)
     xargs -0 -P "$processors" -n $((700 / processors)) timeout 120 .venv/bin/pytest --collect-only -qq -n0 >/dev/null 2>&1 || true
 # A worker that ended in a test is not replaced: pytest-xdist 3.8 would give the new one that test again, and wait for ever if it
 # was the last of its file. After an hour the run is interrupted, and says what it knows.
-status=0
-timeout --signal=INT --kill-after=60 3600 \
+exec timeout --signal=INT --kill-after=60 3600 \
     .venv/bin/pytest -n "$((processors < 4 ? processors + 1 : 4))" --dist loadfile --no-loadscope-reorder \
-    --max-worker-restart 0 "$@" || status=$?
-((status == 1 && $# == 0)) || exit "$status"
-
-# Of a whole run up to three that failed beside others are run once more, alone. One that fails again fails the run; one that passes
-# then is named all the same: it is a defect to be found (docs/contributing/failed-test.md), and no reason to refuse a change.
-failed=$(.venv/bin/python -c 'import json; print(len(json.load(open(".pytest_cache/v/cache/lastfailed"))))' 2>/dev/null || echo 0)
-((failed >= 1 && failed <= 3)) || exit 1
-printf '\n[test] %s failed beside others; once more, alone:\n' "$failed"
-exec .venv/bin/pytest -n0 -v --last-failed --last-failed-no-failures none
+    --max-worker-restart 0 "$@"
