@@ -26,11 +26,11 @@ from typing import Any
 from _lab import Lab, add_options, lab, load_average, median, print_json, print_table
 
 from relive.config import Settings
-from relive.operations.branches import ExecWish, execute
+from relive.operations.branches import ExecParams, execute
 from relive.operations.branches import stop as stop_named
-from relive.operations.committing import CommitWish, commit
+from relive.operations.committing import CommitParams, commit
 from relive.operations.progress import Silent
-from relive.operations.restoring import RestoreWish, restore
+from relive.operations.restoring import RestoreParams, restore
 
 _RELIVE = str(Path(sysconfig.get_path("scripts")) / "relive")
 _NAME = "sleeper"
@@ -119,9 +119,11 @@ def in_process(settings: Settings) -> dict[str, float]:
         return (time.perf_counter() - began) * 1e3, value
 
     found: dict[str, float] = {}
-    found["commit"], _ = took(lambda: commit(settings, CommitWish(target=_NAME), _NOTHING))
-    found["restore"], branch = took(lambda: restore(settings, RestoreWish(ref=_NAME), _NOTHING))
-    found["exec"], _ = took(lambda: execute(settings, ExecWish(branch=branch.id, command=["true"]), _NOTHING))
+    found["commit"], _ = took(lambda: commit(settings, CommitParams(target=_NAME), _NOTHING))
+    found["restore"], branch = took(lambda: restore(settings, RestoreParams(ref=_NAME), _NOTHING))
+    found["exec"], _ = took(
+        lambda: execute(settings, ExecParams(branch=branch.id, command=["true"]), _NOTHING)
+    )
     found["stop"], _ = took(lambda: stop_named(settings, [branch.id], _NOTHING))
     return found
 

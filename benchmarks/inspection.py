@@ -32,9 +32,9 @@ from pathlib import Path
 from relive.config import Settings
 from relive.containers.restore.restoring import restore
 from relive.incidents.report.masking import Mask
-from relive.operations.differences import DIFF, DiffWish
-from relive.operations.inspections import EVALUATE, FIND, INSPECT, EvaluateWish, FindWish, InspectWish
-from relive.operations.leaking import LEAKS, LeaksWish
+from relive.operations.differences import DIFF, DiffParams
+from relive.operations.inspections import EVALUATE, FIND, INSPECT, EvaluateParams, FindParams, InspectParams
+from relive.operations.leaking import LEAKS, LeaksParams
 from relive.operations.progress import Silent
 from relive.sandbox.restore_request import RestoreRequest
 from relive.store import Store
@@ -151,13 +151,13 @@ def measure(settings: Settings, megabytes: int, rounds: int) -> None:
     Mask.configured(settings)  # its part in C is loaded once
     pairs: list[tuple[str, Callable[[], object]]] = [
         ("read", lambda: read_all(settings, after)),
-        ("inspect", lambda: INSPECT.run(settings, InspectWish(ref=after), QUIET)),
-        ("find", lambda: FIND.run(settings, FindWish(ref=after, pattern="needle"), QUIET)),
-        ("find re", lambda: FIND.run(settings, FindWish(ref=after, pattern="re:nee+dle$"), QUIET)),
+        ("inspect", lambda: INSPECT.run(settings, InspectParams(ref=after), QUIET)),
+        ("find", lambda: FIND.run(settings, FindParams(ref=after, pattern="needle"), QUIET)),
+        ("find re", lambda: FIND.run(settings, FindParams(ref=after, pattern="re:nee+dle$"), QUIET)),
         ("diff raw", lambda: diff_raw(settings, [before, after])),
-        ("diff", lambda: DIFF.run(settings, DiffWish(before=before, after=after), QUIET)),
+        ("diff", lambda: DIFF.run(settings, DiffParams(before=before, after=after), QUIET)),
         ("restore", lambda: branch_once(settings, after)),
-        ("eval", lambda: EVALUATE.run(settings, EvaluateWish(ref=after, expression="len(held)"), QUIET)),
+        ("eval", lambda: EVALUATE.run(settings, EvaluateParams(ref=after, expression="len(held)"), QUIET)),
     ]
     for what, work in pairs:
         print(f"{megabytes:5d} MB  {what:9s} {middle(rounds, work) * 1000:8.0f} ms", flush=True)
@@ -181,7 +181,7 @@ def measure_growth(settings: Settings, objects: int, rounds: int) -> None:
         shutil.rmtree(place)
     pairs: list[tuple[str, Callable[[], object]]] = [
         ("restore", lambda: [branch_once(settings, ref) for ref in refs]),
-        ("leaks", lambda: LEAKS.run(settings, LeaksWish(refs=refs), QUIET)),
+        ("leaks", lambda: LEAKS.run(settings, LeaksParams(refs=refs), QUIET)),
     ]
     for what, work in pairs:
         print(f"{objects:9,d} objects  {what:9s} {middle(rounds, work) * 1000:8.0f} ms", flush=True)

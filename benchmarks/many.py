@@ -19,7 +19,7 @@ from _lab import Lab, add_options, lab, load_average, median, print_json, print_
 
 from relive.model.commit import CommitId
 from relive.operations.progress import Silent
-from relive.operations.restoring_many import RestoreManyWish, restore_many
+from relive.operations.restoring_many import RestoreManyParams, restore_many
 from relive.sandbox.branch import find_branch
 
 _LOOKED_AT = 10  # branches
@@ -38,15 +38,15 @@ def _pss(pid: int) -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
 
 
-def _round(place: Lab, wish: RestoreManyWish) -> tuple[float, float]:
+def _round(place: Lab, params: RestoreManyParams) -> tuple[float, float]:
     """Seconds, and megabytes of PSS."""
     began = time.monotonic()
-    made = restore_many(place.settings, wish, Silent())
+    made = restore_many(place.settings, params, Silent())
     wall = time.monotonic() - began
     alive = [one.branch for one in made.branches if one.branch is not None]
     try:
         if made.failed:
-            raise SystemExit(f"error: {made.failed} of {wish.count} were not restored: {made.branches}")
+            raise SystemExit(f"error: {made.failed} of {params.count} were not restored: {made.branches}")
         return wall, median(_pss(one.root) for one in alive[:_LOOKED_AT])
     finally:
         for one in alive:
@@ -59,7 +59,7 @@ def measure(place: Lab, rounds: int, count: int, jobs: int | None) -> dict[str, 
     program = dataclasses.replace(place.web(), inside=False)
     with place.capsule(program) as service:
         commit = CommitId(service.commit()["id"])
-        one, many = (RestoreManyWish(ref=commit, count=number, jobs=jobs) for number in (1, count))
+        one, many = (RestoreManyParams(ref=commit, count=number, jobs=jobs) for number in (1, count))
         pairs = [(_round(place, one), _round(place, many)) for _ in range(rounds + 1)][1:]
     wall = median(pair[1][0] for pair in pairs)
     return {

@@ -30,7 +30,7 @@ from relive.checkpoint.target import process_target
 from relive.checkpoint.watchdog import Watchdog
 from relive.config import Settings, load_settings
 from relive.model.commit import CommitId, Trigger
-from relive.operations.restoring import BranchWish, bring_to_life
+from relive.operations.restoring import BranchParams, bring_to_life
 from relive.sandbox.branch import Branch
 from relive.sandbox.publish import publish
 from relive.sandbox.rewinder import put_back
@@ -61,7 +61,7 @@ def write_pages(port: int, pages: int) -> None:
 
 
 def restore(settings: Settings, store: Store, commit: CommitId, *, rewinds: bool) -> Branch:
-    return bring_to_life(settings, store, commit, BranchWish(ref=commit), is_owned=True, rewinds=rewinds)
+    return bring_to_life(settings, store, commit, BranchParams(ref=commit), is_owned=True, rewinds=rewinds)
 
 
 def measure(

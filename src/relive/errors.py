@@ -27,7 +27,7 @@ ReliveError
 │   ├── RequestTooLarge, HeadersTooLarge, RequestTooSlow, TooManyRequests, ServerBusy
 ├── TaskError             a task of the server was not taken on, or not done: 12
 │   ├── KeyReused, TasksFull, TaskLost
-└── Cancelled             given up because whoever asked wished so: 130
+└── Cancelled             given up because whoever asked said so: 130
 
 Exit statuses 0 and 1 are the verdicts of ``relive replay`` (reproduced, not reproduced); 10 is "diverged" or "same answer,
 cause not seen". ``relive fixture`` ends with 1 when a query is not satisfied.

@@ -210,7 +210,7 @@ class Answer:
         return json.loads(self.text)
 
 
-def _perform(operation: str, wish: dict[str, Any]) -> dict[str, Any]:
+def _perform(operation: str, params: dict[str, Any]) -> dict[str, Any]:
     """An operation's result; the test is skipped where this host cannot do it. Raises Failed.
 
     The protocol is specified in ``relive.operations.subprocess_runner``.
@@ -230,7 +230,7 @@ def _perform(operation: str, wish: dict[str, Any]) -> dict[str, Any]:
         last: dict[str, Any] = {}
         with process, process.stdout as output:
             with contextlib.suppress(BrokenPipeError):  # it has ended, and said why
-                process.stdin.write(json.dumps(wish).encode() + b"\n")
+                process.stdin.write(json.dumps(params).encode() + b"\n")
             while not ("result" in last or "error" in last) and (line := output.readline()):
                 last = json.loads(line)
         if "result" in last:

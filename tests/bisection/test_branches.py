@@ -36,6 +36,6 @@ def test_a_signal_and_a_missing_program_end_the_search():
     assert not judged_status(125, "").is_final
 
 
-def test_a_branch_that_could_not_be_entered_is_no_wish_to_skip():
+def test_a_branch_that_could_not_be_entered_is_no_reason_to_skip():
     """GIVEN native/enter.c, which ends with 125 as well."""
     assert judged_status(125, "relive-enter: the process has ended").judgement is FAILED

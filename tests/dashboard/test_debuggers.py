@@ -49,7 +49,7 @@ class Process:
         self.error: Exception | None = None
 
     def __call__(
-        self, _operation: Any, _settings: Any, _wish: Any, progress: Any, *, cancel: Any, talk: Talk
+        self, _operation: Any, _settings: Any, _params: Any, progress: Any, *, cancel: Any, talk: Talk
     ) -> None:
         progress.status("Replaying.")
         with os.fdopen(os.dup(talk.commands), "rb", buffering=0) as commands:

@@ -10,7 +10,7 @@ from relive.config import Settings
 from relive.dashboard import jobs as module
 from relive.dashboard.jobs import Job, Jobs, JobState
 from relive.errors import Cancelled, ReliveError, UsageError
-from relive.operations.health import DOCTOR, DoctorWish, Health
+from relive.operations.health import DOCTOR, DoctorParams, Health
 from support.waiting import eventually
 
 
@@ -20,7 +20,7 @@ class Puppet:
     def __init__(self, act) -> None:
         self.act = act
 
-    def __call__(self, operation, settings, wish, progress, *, cancel):
+    def __call__(self, operation, settings, params, progress, *, cancel):
         return self.act(progress, cancel)
 
 
@@ -28,7 +28,7 @@ def run(monkeypatch, act, home: Path = Path("/nowhere")) -> tuple[Jobs, int]:
     monkeypatch.setattr(module, "perform_apart", Puppet(act))
     jobs = Jobs()
     settings = Settings(home=home)
-    number = jobs.start(settings, DOCTOR, DoctorWish(), title="Looking", subject="host")
+    number = jobs.start(settings, DOCTOR, DoctorParams(), title="Looking", subject="host")
     return jobs, number
 
 

@@ -15,7 +15,7 @@ from playwright.sync_api import Page, expect
 
 from relive.config import Settings
 from relive.dashboard.verdicts import words_of
-from relive.operations.runs import RunsWish, list_runs
+from relive.operations.runs import RunsParams, list_runs
 from support.browser import browser_for
 from support.payments import Payments
 
@@ -55,7 +55,7 @@ def see_the_verdict(page: Page, address: str, payments: Payments) -> None:
     page.get_by_role("button", name="Replay 2 times").click()
     expect(page.get_by_text("Verdict: ")).to_be_visible()
     # Whether the race is won again is the replay's to tell; here, that the page tells just that.
-    (kept, *_) = list_runs(Settings(home=payments.relive.home), RunsWish(incident=payments.incident)).items
+    (kept, *_) = list_runs(Settings(home=payments.relive.home), RunsParams(incident=payments.incident)).items
     assert kept.times == 2
     verdict = f"Verdict: {words_of(kept.verdict, kept.reproduced, kept.times)}."
     expect(page.get_by_text(verdict)).to_be_visible()

@@ -24,7 +24,7 @@ from relive.model.commit import CommitId
 from relive.model.outcome import End, Outcome, Replay, Run, Verdict, VerdictKind
 from relive.model.pace import PaceState
 from relive.model.protection import Trouble
-from relive.operations.rolling_back import ROLLBACK, RollbackWish
+from relive.operations.rolling_back import ROLLBACK, RollbackParams
 from relive.operations.runs import save_replay
 from relive.operations.targets import RunningTarget
 from relive.store import Store
@@ -515,7 +515,7 @@ def test_services_that_are_not_protected_are_told_before_all_else(look, monkeypa
 def test_a_branch_that_runs_can_be_rolled_back(look, home, monkeypatch):
     begun = []
     monkeypatch.setattr(
-        JOBS, "start", lambda _settings, operation, wish, **_: begun.append((operation, wish))
+        JOBS, "start", lambda _settings, operation, params, **_: begun.append((operation, params))
     )
     own = procfs.read_stat(os.getpid())
     for name, is_owned in (("a1", False), ("b2", True)):  # the second is a replay's
@@ -537,4 +537,4 @@ def test_a_branch_that_runs_can_be_rolled_back(look, home, monkeypatch):
         app = look("branches")
         app.button("rollback a1").click().run()
         assert not app.exception and "rollback b2" not in {one.key for one in app.button}
-    assert begun == [(ROLLBACK, RollbackWish(branch="a1"))]
+    assert begun == [(ROLLBACK, RollbackParams(branch="a1"))]

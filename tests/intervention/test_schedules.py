@@ -9,11 +9,11 @@ from relive.intervention.schedules import (
     NICEST,
     Schedule,
     clean_runs_wanted,
+    given_schedule,
     held,
     parse_delay,
     rate_below,
     schedule_of,
-    wished_schedule,
 )
 from relive.recording.exchanges import Exchange
 from relive.replay.plan import ReplayPlan, ReplayStep
@@ -43,7 +43,7 @@ def test_odd_seeds_delay_only_what_is_near_where_something_is():
     assert delayed == {*(place for place in PLACES if place.startswith("5:3:")), "request:3"}
     assert max(one.delay("request:3") for one in odd) > 250
     assert "of related requests" in odd[0].words and odd[0].question()["within"] == ["5:3", "request:3"]
-    assert wished_schedule(7, [], near) == schedule_of(7, near)
+    assert given_schedule(7, [], near) == schedule_of(7, near)
 
 
 def test_delays_are_as_frequent_and_as_long_as_the_schedule_says():
@@ -96,10 +96,10 @@ def test_clean_runs_are_about_three_by_the_rate_at_95_percent(rate: float, confi
 def test_what_is_typed_is_read():
     assert parse_delay("5:2:3345685958047722:1=109.4") == ("5:2:3345685958047722:1", 109.4)
     assert parse_delay("request:7=50") == ("request:7", 50.0)
-    assert wished_schedule(None, []) is None
-    assert wished_schedule(7, []) == schedule_of(7)
-    assert wished_schedule(None, ["request:7=50"]) == Schedule(0, delays={"request:7": 50.0})
-    assert wished_schedule(7, ["request:7=50"]) == schedule_of(7).delaying({"request:7": 50.0})
+    assert given_schedule(None, []) is None
+    assert given_schedule(7, []) == schedule_of(7)
+    assert given_schedule(None, ["request:7=50"]) == Schedule(0, delays={"request:7": 50.0})
+    assert given_schedule(7, ["request:7=50"]) == schedule_of(7).delaying({"request:7": 50.0})
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from relive.errors import UsageError
 from relive.model.capsule import EgressWay
 from relive.operations.observing import choose_egress
-from relive.operations.units import AdoptWish, _options
+from relive.operations.units import AdoptParams, _options
 
 THROUGH, BESIDE = EgressWay.THROUGH, EgressWay.BESIDE
 
@@ -25,8 +25,8 @@ THROUGH, BESIDE = EgressWay.THROUGH, EgressWay.BESIDE
 )
 def test_only_without_a_word_may_the_service_start_without(is_recorded, way, chosen, options):
     assert choose_egress(is_recorded, way) == chosen
-    wish = AdoptWish(unit="shop", record_egress=is_recorded, egress=way)
-    assert _options(wish) == ["--every", "30s", *options]
+    params = AdoptParams(unit="shop", record_egress=is_recorded, egress=way)
+    assert _options(params) == ["--every", "30s", *options]
 
 
 def test_beside_a_sealed_store_nothing_is_recorded_in_clear_without_a_word():

@@ -106,8 +106,8 @@ def test_what_starts_programs_or_changes_the_host_needs_the_scope_for_it(operati
 
 
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
-def test_every_field_of_a_wish_says_what_it_is(operation: Operation[Any, Any]):
-    assert [name for name, field in operation.wish.model_fields.items() if not field.description] == []
+def test_every_field_of_params_says_what_it_is(operation: Operation[Any, Any]):
+    assert [name for name, field in operation.params.model_fields.items() if not field.description] == []
 
 
 def body_of(page: dict[str, Any], route: str) -> set[str]:
@@ -126,7 +126,7 @@ def test_a_route_written_by_hand_has_every_field_or_a_reason(page, name):
     route = operation.faces.rest[0]  # type: ignore[index]
     path = set(re.findall(r"{(\w+)}", route))
     left_out = {field for one in operation.faces.only if Face.REST not in one.faces for field in one.fields}
-    assert set(operation.wish.model_fields) - body_of(page, route) - path == left_out
+    assert set(operation.params.model_fields) - body_of(page, route) - path == left_out
 
 
 def test_no_name_is_given_twice():

@@ -1,4 +1,4 @@
-"""A wish that holds a word of no grammar is never made, and says what its parser says."""
+"""Params that hold a word of no grammar are never made, and say what its parser says."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import pytest
 from pydantic import ValidationError
 
 from relive.errors import UsageError
-from relive.operations.replays import ReplayWish
+from relive.operations.replays import ReplayParams
 from support.declared import with_grammar
 
 
-def test_what_the_parser_says_is_what_the_wish_says():
+def test_what_the_parser_says_is_what_the_params_say():
     with pytest.raises(UsageError, match="--ignore cannot be 'nonsense'") as raised:
-        ReplayWish(what="1", ignore=["event:query", "nonsense"])
+        ReplayParams(what="1", ignore=["event:query", "nonsense"])
     assert raised.value.remedy is not None and "header:NAME" in raised.value.remedy
     with pytest.raises(UsageError, match="--speed"):
-        ReplayWish.model_validate_json('{"what": "1", "speed": "fast"}')
+        ReplayParams.model_validate_json('{"what": "1", "speed": "fast"}')
 
 
 def test_what_is_read_stays_as_it_was_written():
-    wish = ReplayWish(what="1", ignore=["event:query"], on_miss=["http-call=pass"], speed="max")
-    assert (wish.ignore, wish.on_miss, wish.speed) == (["event:query"], ["http-call=pass"], "max")
+    params = ReplayParams(what="1", ignore=["event:query"], on_miss=["http-call=pass"], speed="max")
+    assert (params.ignore, params.on_miss, params.speed) == (["event:query"], ["http-call=pass"], "max")
 
 
 def test_other_types_are_refused_as_ever():
     with pytest.raises(ValidationError):
-        ReplayWish(what="1", ignore="event:query")  # type: ignore[arg-type]
+        ReplayParams(what="1", ignore="event:query")  # type: ignore[arg-type]
 
 
 def test_words_that_steer_a_verdict_have_a_grammar():

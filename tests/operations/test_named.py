@@ -1,4 +1,4 @@
-"""What a wish names is looked up before a process is started for it."""
+"""What the params name is looked up before a process is started for it."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def test_each_that_looks_up_is_tried():
 def test_a_wrong_name_starts_no_process(settings: Settings, monkeypatch: pytest.MonkeyPatch, name: str):
     fields, error = WRONG[name]
     operation = OPERATIONS[name]
-    wish = operation.wish(**fields)
+    params = operation.params(**fields)
     monkeypatch.setattr(subprocess_runner, "start_module", _none)
     with pytest.raises(error):
-        perform_apart(operation, settings, wish)
+        perform_apart(operation, settings, params)
 
 
 def _none(*_words: object, **_options: object) -> None:
@@ -77,7 +77,7 @@ def test_where_it_was_begun_before_the_operation_itself_decides(
     operation = OPERATIONS[name]
     monkeypatch.setattr(subprocess_runner, "start_module", _none)
     with pytest.raises(AssertionError, match="a process was started"):
-        perform_apart(operation, settings, operation.wish(**fields), is_first=False)
+        perform_apart(operation, settings, operation.params(**fields), is_first=False)
 
 
 def test_a_process_is_no_name(settings: Settings, monkeypatch: pytest.MonkeyPatch):
@@ -85,4 +85,4 @@ def test_a_process_is_no_name(settings: Settings, monkeypatch: pytest.MonkeyPatc
     operation = OPERATIONS["commit"]
     monkeypatch.setattr(subprocess_runner, "start_module", _none)
     with pytest.raises(AssertionError, match="a process was started"):
-        perform_apart(operation, settings, operation.wish(target=f"pid:{os.getpid()}"))
+        perform_apart(operation, settings, operation.params(target=f"pid:{os.getpid()}"))

@@ -15,7 +15,7 @@ from relive.incidents.runs import Runs
 from relive.model.outcome import Run, Verdict, VerdictKind
 from relive.model.reproduction import Attempt
 from relive.operations.progress import Silent
-from relive.operations.reproductions import REPRODUCE, ReproduceWish
+from relive.operations.reproductions import REPRODUCE, ReproduceParams
 from relive.operations.resuming import Unfinished
 from relive.operations.subprocess_runner import perform_apart
 from support.payments import Payments
@@ -42,12 +42,12 @@ class Heard(Silent):
 
 def test_a_reproduction_goes_on_after_the_attempts_that_were_made(payments: Payments):
     settings = payments.relive.settings.model_copy(update={"mark": uuid.uuid4().hex})
-    wish = ReproduceWish(incident=str(payments.incident), times=2)
+    params = ReproduceParams(incident=str(payments.incident), times=2)
     first, second = Heard(most=1), Heard()
     with pytest.raises(Cancelled):
-        perform_apart(REPRODUCE, settings, wish, first)
+        perform_apart(REPRODUCE, settings, params, first)
     (part,) = Runs(settings.runs).parts(settings.mark or "")
-    result = perform_apart(REPRODUCE, settings, wish, second)
+    result = perform_apart(REPRODUCE, settings, params, second)
     assert (first.steps, second.steps) == ([1], [1, 2])
     assert [attempt.number for attempt in result.attempts] == [1, 2]
     assert result.attempts[0] == Attempt.model_validate_json(part.result)

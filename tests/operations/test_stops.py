@@ -12,7 +12,7 @@ from relive.config import Settings
 from relive.operations import stops
 from relive.operations.branches import Stopped
 from relive.operations.progress import Silent
-from relive.operations.stops import StopWish, stop
+from relive.operations.stops import StopParams, stop
 
 
 class Told(Silent):
@@ -40,10 +40,10 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("wish", "names", "said"),
+    ("params", "names", "said"),
     [
         (
-            StopWish(all_branches=True),
+            StopParams(all_branches=True),
             [],
             [
                 "2 capsules go on: --all is for branches, --capsules ends them too.",
@@ -51,17 +51,17 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             ],
         ),
         (
-            StopWish(all_branches=True, names=["pay"], watches=True),
+            StopParams(all_branches=True, names=["pay"], watches=True),
             ["pay", "podman:db"],
             ["1 capsule goes on: --all is for branches, --capsules ends them too."],
         ),
-        (StopWish(all_branches=True, capsules=True, watches=True), ["shop", "pay", "podman:db"], []),
-        (StopWish(capsules=True, names=["pay"]), ["pay", "shop"], []),
-        (StopWish(names=["b1"]), ["b1"], []),
+        (StopParams(all_branches=True, capsules=True, watches=True), ["shop", "pay", "podman:db"], []),
+        (StopParams(capsules=True, names=["pay"]), ["pay", "shop"], []),
+        (StopParams(names=["b1"]), ["b1"], []),
     ],
 )
-def test_services_end_only_where_they_are_meant(ended, tmp_path: Path, wish, names, said):
+def test_services_end_only_where_they_are_meant(ended, tmp_path: Path, params, names, said):
     told = Told()
-    assert stop(Settings(home=tmp_path), wish, told).stopped == names
-    assert ended == [(names, wish.all_branches)]
+    assert stop(Settings(home=tmp_path), params, told).stopped == names
+    assert ended == [(names, params.all_branches)]
     assert told.said == said

@@ -18,10 +18,10 @@ from relive.config import Settings
 from relive.errors import Cancelled, IncidentUnknown, ReliveError, UsageError
 from relive.kernel import procfs
 from relive.operations.catalogue import OPERATIONS
-from relive.operations.health import DOCTOR, DoctorWish
+from relive.operations.health import DOCTOR, DoctorParams
 from relive.operations.operation import Operation
-from relive.operations.replays import REPLAY, ReplayWish
-from relive.operations.storage import STATS, VERIFY, StatsWish, VerifyWish
+from relive.operations.replays import REPLAY, ReplayParams
+from relive.operations.storage import STATS, VERIFY, StatsParams, VerifyParams
 from relive.operations.subprocess_runner import perform_apart
 from relive.store import Store
 from support.fork_servers import OwnServer
@@ -55,34 +55,34 @@ def settings(tmp_path: Path) -> Settings:
 
 def test_its_result_is_what_the_function_returns(settings):
     heard = Heard()
-    found = perform_apart(VERIFY, settings, VerifyWish(), heard)
+    found = perform_apart(VERIFY, settings, VerifyParams(), heard)
     assert (found.commits, found.problems) == (0, [])
-    assert perform_apart(STATS, settings, StatsWish()).commits == []
+    assert perform_apart(STATS, settings, StatsParams()).commits == []
     assert all(begun in {what for what, state in heard.said if state == "over"} for begun, _ in heard.said)
 
 
 def test_its_error_is_of_the_same_class_with_all_its_parts(settings):
     with pytest.raises(IncidentUnknown) as raised:
-        perform_apart(REPLAY, settings, ReplayWish(what="17"), is_first=False)
+        perform_apart(REPLAY, settings, ReplayParams(what="17"), is_first=False)
     assert raised.value.message == "there is no incident 17"
     assert raised.value.remedy == "`relive incidents` lists them"
     with pytest.raises(UsageError):
-        perform_apart(REPLAY, settings, ReplayWish(what="17", speed="quick"), is_first=False)
+        perform_apart(REPLAY, settings, ReplayParams(what="17", speed="quick"), is_first=False)
 
 
-def test_a_wish_that_the_other_side_does_not_understand_is_an_error(settings):
-    other: Operation[VerifyWish, object] = Operation(
-        "replay", VerifyWish, REPLAY.result, VERIFY.run, VERIFY.faces
+def test_params_that_the_other_side_does_not_understand_is_an_error(settings):
+    other: Operation[VerifyParams, object] = Operation(
+        "replay", VerifyParams, REPLAY.result, VERIFY.run, VERIFY.faces
     )  # type: ignore[type-var, arg-type]
     with pytest.raises(UsageError, match="replay"):
-        perform_apart(other, settings, VerifyWish())
+        perform_apart(other, settings, VerifyParams())
 
 
 def test_cancelled_it_ends_with_an_error_of_its_own(settings):
     cancel = threading.Event()
     cancel.set()
     with pytest.raises(Cancelled):
-        perform_apart(DOCTOR, settings, DoctorWish(), cancel=cancel)
+        perform_apart(DOCTOR, settings, DoctorParams(), cancel=cancel)
 
 
 def test_one_that_was_killed_before_it_was_told_what_to_do_is_told(settings):
@@ -92,7 +92,7 @@ def test_one_that_was_killed_before_it_was_told_what_to_do_is_told(settings):
             select.select([handle], [], [])
 
     with pytest.raises(ReliveError, match="doctor ended without a result"):
-        perform_apart(DOCTOR, settings, DoctorWish(), started=kill)
+        perform_apart(DOCTOR, settings, DoctorParams(), started=kill)
 
 
 def test_it_is_forked_from_the_fork_server_where_that_is_allowed(settings):
@@ -106,7 +106,9 @@ def test_it_is_forked_from_the_fork_server_where_that_is_allowed(settings):
         parents.append(stat.parent)
 
     for allowed in (True, False):
-        perform_apart(STATS, settings.model_copy(update={"fork_server": allowed}), StatsWish(), started=note)
+        perform_apart(
+            STATS, settings.model_copy(update={"fork_server": allowed}), StatsParams(), started=note
+        )
     assert parents == [server.pid(), os.getpid()]
 
 

@@ -10,7 +10,7 @@ import pytest
 from relive.incidents.report.masking import Mask
 from relive.model.stepping import Written
 from relive.operations import who_wrote
-from relive.operations.who_wrote import WhoWroteWish
+from relive.operations.who_wrote import WhoWroteParams
 from relive.stepping.following import WriteRecord
 from relive.stepping.replaying import Requests
 
@@ -28,8 +28,8 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Any:
         followed: Any = SimpleNamespace(run=None, following=following, requests=requests)
         incident: Any = SimpleNamespace(number=1, service="shop")
         case: Any = SimpleNamespace(commit="a" * 64)
-        wish = WhoWroteWish(incident=1, expression="cache")
-        return who_wrote._written(incident, case, wish, followed, Mask())
+        params = WhoWroteParams(incident=1, expression="cache")
+        return who_wrote._written(incident, case, params, followed, Mask())
 
     return tell
 

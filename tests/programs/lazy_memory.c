@@ -155,16 +155,16 @@ static void come_back(void)
 {
 	char mode[16] = "";
 	pthread_t thread;
-	int wish;
+	int params;
 
 	mincore(memory, (size_t)pages * PAGE, is_there);
 	there = 0;
 	for (long i = 0; i < pages; i++)
 		there += is_there[i] & 1;
-	wish = open(file, O_RDONLY);
-	if (wish < 0 || read(wish, mode, sizeof mode - 1) < 0)
+	params = open(file, O_RDONLY);
+	if (params < 0 || read(params, mode, sizeof mode - 1) < 0)
 		return;
-	close(wish);
+	close(params);
 	if (strcmp(mode, "stress") == 0 || strcmp(mode, "touch") == 0)
 		for (long i = mode[0] == 't'; i < 4; i++)
 			pthread_create(&thread, NULL, stress, (void *)i);

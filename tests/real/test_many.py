@@ -19,7 +19,7 @@ from relive.errors import RestoreFailed
 from relive.model.commit import CommitId
 from relive.operations import restoring_many
 from relive.operations.progress import Silent
-from relive.operations.restoring_many import RestoreManyWish, restore_many
+from relive.operations.restoring_many import RestoreManyParams, restore_many
 from relive.sandbox import restoring
 from relive.sandbox.branch import Branch, find_branch, list_branches
 from relive.store import Store
@@ -96,7 +96,7 @@ def test_one_that_fails_does_not_fail_the_others(
         return really(*given)
 
     monkeypatch.setattr(restoring_many, "bring_to_life", bring_to_life)
-    made = restore_many(relive.settings, RestoreManyWish(ref=commit.id, count=COUNT), Silent())
+    made = restore_many(relive.settings, RestoreManyParams(ref=commit.id, count=COUNT), Silent())
     assert [(one.number, one.branch is not None) for one in made.branches] == [
         (1, False),
         (2, True),
@@ -122,7 +122,7 @@ def test_a_full_disk_is_told_for_each_that_it_fails(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(restoring, "make_rings", make_rings)
-    made = restore_many(relive.settings, RestoreManyWish(ref=commit.id, count=2), Silent())
+    made = restore_many(relive.settings, RestoreManyParams(ref=commit.id, count=2), Silent())
     assert [one.error and one.error.code for one in made.branches] == ["disk-full"] * 2
     assert not list(relive.settings.branches.iterdir())
 
@@ -138,7 +138,7 @@ def test_those_that_this_host_has_no_memory_for_are_not_begun(
     monkeypatch.setattr(
         restoring_many, "free_for_branches", lambda: (3 - len(list_branches(relive.settings))) * memory
     )
-    made = restore_many(relive.settings, RestoreManyWish(ref=commit.id, count=COUNT, jobs=1), Silent())
+    made = restore_many(relive.settings, RestoreManyParams(ref=commit.id, count=COUNT, jobs=1), Silent())
     assert [one.branch is not None for one in made.branches] == [True, True, True, False]
     error = made.branches[-1].error
     assert error is not None and error.cause is not None and "0 B left for branches" in error.cause
@@ -162,7 +162,7 @@ def test_who_gives_up_has_none_of_them(
             yield done
 
     with pytest.raises(KeyboardInterrupt):
-        restore_many(relive.settings, RestoreManyWish(ref=commit.id, count=COUNT), Given())
+        restore_many(relive.settings, RestoreManyParams(ref=commit.id, count=COUNT), Given())
     assert found == [1, 2] and not [one for one in list_branches(relive.settings) if one.is_alive]
 
 

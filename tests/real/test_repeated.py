@@ -59,11 +59,11 @@ class Recorded:
     request: int
     count: int  # of requests before it
 
-    def runs(self, times: int, **wishes: Any) -> list[Run]:
+    def runs(self, times: int, **others: Any) -> list[Run]:
         settings = self.relive.settings
         with closing(Store(settings.store)) as store:
             case = case_of_request(settings, store, self.commit, self.request)
-            options = ReplayOptions(times=times, jobs=1, pace=Pace.FAST, **wishes)
+            options = ReplayOptions(times=times, jobs=1, pace=Pace.FAST, **others)
             return asyncio.run(replay(settings, store, case, options)).runs
 
 

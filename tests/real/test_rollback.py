@@ -24,7 +24,7 @@ from relive.kernel import procfs
 from relive.model.branch import BranchFacts, Clients, Clock
 from relive.operations import rolling_back
 from relive.operations.progress import Silent
-from relive.operations.rolling_back import RollbackWish, rollback
+from relive.operations.rolling_back import RollbackParams, rollback
 from relive.sandbox.branch import Branch, find_branch, list_branches
 from relive.sandbox.rewinder import CannotRewind, put_back
 from support.ports import free_port
@@ -224,7 +224,7 @@ def test_when_it_fails_the_branch_goes_on(
 ) -> None:
     host_port = branch.ports[scrambled.port]
     changed = scramble(host_port)
-    wish = RollbackWish(branch=branch.id)
+    params = RollbackParams(branch=branch.id)
     really = rolling_back.publish
 
     def fails(*_: object, **__: object) -> NoReturn:
@@ -239,7 +239,7 @@ def test_when_it_fails_the_branch_goes_on(
     for name, replaced, error in (("bring_to_life", fails, RestoreFailed), ("publish", is_taken, UsageError)):
         with monkeypatch.context() as patched:
             patched.setattr(rolling_back, name, replaced)
-            assert in_child(lambda: rollback(relive.settings, wish, Silent())) == error.exit_status
+            assert in_child(lambda: rollback(relive.settings, params, Silent())) == error.exit_status
         assert ask(host_port, "/") == changed
         assert [one.facts.id for one in list_branches(relive.settings)] == [branch.id]
 
@@ -254,7 +254,7 @@ def test_killed_in_the_middle_there_is_the_one_or_none(
     before = branch.inner
     where = rolling_back if killed_at == "publish" else Branch
     monkeypatch.setattr(where, killed_at, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
-    killed = in_child(lambda: rollback(relive.settings, RollbackWish(branch=branch.id), Silent()))
+    killed = in_child(lambda: rollback(relive.settings, RollbackParams(branch=branch.id), Silent()))
     monkeypatch.undo()
     assert killed == -signal.SIGKILL
     eventually(lambda: _alive(relive) == [before.facts.id] * is_left, "the end of what was coming to life")

@@ -12,8 +12,8 @@ import pytest
 from relive.agent.capsule.lives import find_capsule
 from relive.agent.control.client import ask_agent
 from relive.config import Settings
-from relive.operations.committing import CommitWish
-from relive.operations.restoring import RestoreWish
+from relive.operations.committing import CommitParams
+from relive.operations.restoring import RestoreParams
 from relive.sandbox.branch import list_branches
 from relive.server.export_shelf import ExportStore
 from relive.server.task import Task, TaskEventKind, TaskState
@@ -69,14 +69,14 @@ def ended(tasks: Tasks, task: Task) -> Task:
 def test_what_was_done_is_found_and_not_done_again(relive, serve, tasks, export_store, settings, start):
     """GIVEN servers killed after a commit, a restore, an export, WHEN others go on, THEN there is one of each."""
     process = start(sys.executable, "-c", SERVICE)
-    commit = tasks.submit("commit", CommitWish(target=f"pid:{process.pid}"), by="test")
+    commit = tasks.submit("commit", CommitParams(target=f"pid:{process.pid}"), by="test")
     (relive.home / f"plan {commit.id} before note_done commit").touch()
     serve(relive.home, code="server").wait()
     store = Store(settings.store)
     (taken,) = store.log()
     assert taken.capture == commit.id
 
-    restore = tasks.submit("restore", RestoreWish(ref=taken.id), by="test")
+    restore = tasks.submit("restore", RestoreParams(ref=taken.id), by="test")
     (relive.home / f"plan {restore.id} before note_done restore").touch()
     serve(relive.home, code="server").wait()
     (lost,) = list_branches(settings)

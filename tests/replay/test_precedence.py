@@ -10,7 +10,7 @@ TO_BORDER = {"http-call": "pass", "s3-call": "pass", "redis-command": "pass"}
 
 
 @pytest.mark.parametrize(
-    ("wished", "has_border", "expected"),
+    ("asked", "has_border", "expected"),
     [
         ({}, False, {"*": "fail"}),
         ({}, True, {"*": "fail", **TO_BORDER}),
@@ -22,6 +22,6 @@ TO_BORDER = {"http-call": "pass", "s3-call": "pass", "redis-command": "pass"}
     ],
 )
 def test_what_inside_has_no_answer_to_goes_to_the_border_if_that_was_recorded(
-    wished: dict[str, str], has_border: bool, expected: dict[str, str]
+    asked: dict[str, str], has_border: bool, expected: dict[str, str]
 ) -> None:
-    assert inside_policy(wished, has_border=has_border) == expected
+    assert inside_policy(asked, has_border=has_border) == expected

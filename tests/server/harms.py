@@ -17,7 +17,7 @@ from relive.server.task_context import TaskAttempt, TaskKind, never_done
 GIVE_UP = 60.0  # [s] that anything here waits for
 
 
-class Wish(BaseModel):
+class Params(BaseModel):
     """What the kinds below are given; each makes its files in ``directory``."""
 
     directory: Path
@@ -45,30 +45,30 @@ def harms(directory: Path, task: str) -> list[str]:
     return sorted(path.name.split(".")[1] for path in directory.glob(f"{task}.*.done"))
 
 
-def _harm(work: TaskAttempt, wish: Wish, step: str) -> str:
+def _harm(work: TaskAttempt, params: Params, step: str) -> str:
     def act() -> str:
         name = f"{work.task}.{step}.{uuid.uuid4().hex}"
-        half = wish.directory / f"{name}.half"
+        half = params.directory / f"{name}.half"
         half.touch()
-        die_if_planned(wish.directory, f"{work.task} half {step}")
-        half.rename(wish.directory / f"{name}.done")
+        die_if_planned(params.directory, f"{work.task} half {step}")
+        half.rename(params.directory / f"{name}.done")
         return name
 
     def found() -> str | None:
-        return next((path.stem for path in wish.directory.glob(f"{work.task}.{step}.*.done")), None)
+        return next((path.stem for path in params.directory.glob(f"{work.task}.{step}.*.done")), None)
 
     return work.step(step, act, result=str, found=found)
 
 
-def _steps(words: str) -> Callable[[TaskAttempt, Wish], Outcome]:
-    def run(work: TaskAttempt, wish: Wish) -> Outcome:
-        return Outcome(made=[_harm(work, wish, step) for step in words.split()], process=os.getpid())
+def _steps(words: str) -> Callable[[TaskAttempt, Params], Outcome]:
+    def run(work: TaskAttempt, params: Params) -> Outcome:
+        return Outcome(made=[_harm(work, params, step) for step in words.split()], process=os.getpid())
 
     return run
 
 
-def _remove_halves(work: TaskAttempt, wish: Wish) -> None:
-    for path in wish.directory.glob(f"{work.task}.*.half"):
+def _remove_halves(work: TaskAttempt, params: Params) -> None:
+    for path in params.directory.glob(f"{work.task}.*.half"):
         path.unlink()
 
 
@@ -84,18 +84,18 @@ def _wait(path: Path, work: TaskAttempt) -> None:
     raise AssertionError(f"{path} never came")
 
 
-def _hold(work: TaskAttempt, wish: Wish) -> Outcome:
+def _hold(work: TaskAttempt, params: Params) -> Outcome:
     """Say that it was begun, and wait for the file ``go``."""
 
     def act() -> int:
-        (wish.directory / f"begun {os.getpid()}").touch()
-        _wait(wish.directory / "go", work)
+        (params.directory / f"begun {os.getpid()}").touch()
+        _wait(params.directory / "go", work)
         return os.getpid()
 
     return Outcome(process=work.step("hold", act, result=int, found=never_done))
 
 
-def _tell(work: TaskAttempt, wish: Wish) -> Outcome:
+def _tell(work: TaskAttempt, params: Params) -> Outcome:
     """Progress and sentences, with the last of each just before the end."""
     with work.progress("counting", 1000) as at:
         for number in range(1001):
@@ -103,19 +103,19 @@ def _tell(work: TaskAttempt, wish: Wish) -> Outcome:
     with work.transfer("sending", 30) as more:
         more(10)
         more(20)
-    work.status(wish.words)
+    work.status(params.words)
     return Outcome()
 
 
-def _fail(work: TaskAttempt, wish: Wish) -> Outcome:
-    if wish.words == "bug":
+def _fail(work: TaskAttempt, params: Params) -> Outcome:
+    if params.words == "bug":
         raise ZeroDivisionError("one by zero")
     raise RefUnknown("there is no commit 'x'", cause="nobody made it", remedy="make it")
 
 
-HARM = TaskKind("harm", Wish, Outcome, _steps("first second"), _remove_halves)
-HARM_OF_NEWER_CODE = TaskKind("harm", Wish, Outcome, _steps("between first second last"), _remove_halves)
-HOLD = TaskKind("hold", Wish, Outcome, _hold)
-TELL = TaskKind("tell", Wish, Outcome, _tell)
-FAIL = TaskKind("fail", Wish, Outcome, _fail)
+HARM = TaskKind("harm", Params, Outcome, _steps("first second"), _remove_halves)
+HARM_OF_NEWER_CODE = TaskKind("harm", Params, Outcome, _steps("between first second last"), _remove_halves)
+HOLD = TaskKind("hold", Params, Outcome, _hold)
+TELL = TaskKind("tell", Params, Outcome, _tell)
+FAIL = TaskKind("fail", Params, Outcome, _fail)
 KINDS = {"old": [HARM, HOLD, TELL, FAIL], "new": [HARM_OF_NEWER_CODE, TELL]}

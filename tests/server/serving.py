@@ -35,7 +35,7 @@ Rememberer = Annotated[Caller, Depends(needs(Scope.MEMORY))]
 Admin = Annotated[Caller, Depends(needs(Scope.ADMIN))]
 
 
-class Wish(BaseModel):
+class Params(BaseModel):
     ref: str = Field(min_length=2)
     times: int = 1
 
@@ -83,10 +83,10 @@ class Served:
             return {"who": caller.who, "scopes": sorted(caller.scopes)}
 
         @app.post("/commits")
-        def commit(wish: Wish, caller: Operator, request: Request) -> dict[str, str]:
-            note_for_audit(request.scope, target=wish.ref, task="task-7")
-            self.acts.append(wish.ref)
-            return {"ref": wish.ref}
+        def commit(params: Params, caller: Operator, request: Request) -> dict[str, str]:
+            note_for_audit(request.scope, target=params.ref, task="task-7")
+            self.acts.append(params.ref)
+            return {"ref": params.ref}
 
         @app.get("/memory")
         def memory(_caller: Rememberer) -> dict[str, str]:

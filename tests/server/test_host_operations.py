@@ -82,11 +82,11 @@ def test_commits_and_keys_travel_between_two_servers(home, api, tmp_path):
     assert not again["is_new"]
     signer = next(one["key"] for one in api.get("/keys")["keys"] if one["kind"] == "signer")
     with filled(commits=1, incidents=0, below=tmp_path) as there, serving(there.environment, "host") as other:
-        wish = {"remote": remote, "ref": "best", "force": True}
-        assert failed(other, other.post("/pulls", wish)) == "signature-invalid"
+        params = {"remote": remote, "ref": "best", "force": True}
+        assert failed(other, other.post("/pulls", params)) == "signature-invalid"
         trusted = other.post("/keys/trusted", {"public_key": signer, "name": "home"})
         assert trusted == {"name": "home", "key": signer}
-        pulled = other.result(other.post("/pulls", wish))
+        pulled = other.result(other.post("/pulls", params))
         assert (pulled["id"], pulled["tag"], pulled["is_new"]) == (pushed["id"], "best", True)
         shown = token(there, Scope.OPERATE, Scope.MEMORY, Scope.ADMIN)
         with httpx.Client(base_url=other.address, headers=shown, timeout=LIMIT) as client:
@@ -107,7 +107,7 @@ def test_who_may_operate_drops_old_commits_and_tagged_ones_stay(home, api):
 
 
 def test_a_key_is_made_on_the_host_and_never_travels(home, api):
-    """Neither does a request bring one: what a wish holds may be kept with a task and be written down."""
+    """Neither does a request bring one: what params hold may be kept with a task and be written down."""
     assert api.refused("POST", "/keys/store", json={"source": "/etc/hostname"}) == (422, "request-invalid")
     named = api.post("/keys/store", {})["store_key"]
     listed = api.http.get("/keys")

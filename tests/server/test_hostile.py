@@ -147,8 +147,8 @@ def test_each_scope_opens_what_it_is_for_and_nothing_else(api, tokens, scope):
 def test_who_may_not_read_memory_runs_nothing_in_a_branch(api, tokens, change):
     _, token = tokens.create(f"operates-{next(iter(change))}", [Scope.OPERATE], lifetime=600)
     with httpx.Client(base_url=api.address, headers=bearer(token), timeout=LIMIT) as client:
-        for path, wish in (("/branches", {"ref": "nobody"}), ("/runs", {"what": "1"})):
-            answer = client.post(path, json=wish | change)
+        for path, params in (("/branches", {"ref": "nobody"}), ("/runs", {"what": "1"})):
+            answer = client.post(path, json=params | change)
             assert (answer.status_code, answer.json()["error"]["code"]) == (403, "scope-missing"), path
 
 

@@ -12,8 +12,8 @@ import pytest
 from relive.config import Settings
 from relive.incidents.incidents import Incidents
 from relive.incidents.runs import RunPart, Runs
-from relive.operations.replays import ReplayWish
-from relive.operations.runs import RunsWish, list_runs, show_run
+from relive.operations.replays import ReplayParams
+from relive.operations.runs import RunsParams, list_runs, show_run
 from relive.server.export_shelf import ExportStore
 from relive.server.task import Task
 from relive.server.task_kinds import server_kinds, sweep_unfinished
@@ -60,10 +60,10 @@ def test_runs_that_a_killed_server_had_done_count(payments, settings, tasks, ser
 
     What is replayed stays the same although the incident was seen again, and the whole lies there once.
     """
-    runs, before = Runs(settings.runs), list_runs(settings, RunsWish()).items
+    runs, before = Runs(settings.runs), list_runs(settings, RunsParams()).items
     server = serve(settings.home, code="server")
-    wish = ReplayWish(what=str(payments.incident), times=3, jobs=1, speed="max")
-    task = tasks.submit("replay", wish, by="test")
+    params = ReplayParams(what=str(payments.incident), times=3, jobs=1, speed="max")
+    task = tasks.submit("replay", params, by="test")
     (first, *_) = eventually(lambda: runs.parts(task.id), "a run is done", limit=90)
     server.end()
     with seen_again(settings, payments.incident):
@@ -74,7 +74,7 @@ def test_runs_that_a_killed_server_had_done_count(payments, settings, tasks, ser
     result: dict[str, Any] = done.result or {}
     assert [run["number"] for run in result["runs"]] == [1, 2, 3]
     assert json.loads(first.result) == result["runs"][0]  # with all its times: it was not made again
-    (row, *others) = list_runs(settings, RunsWish()).items
+    (row, *others) = list_runs(settings, RunsParams()).items
     assert others == before
     whole = show_run(settings, row.number).replay
     assert whole is not None and whole.model_dump(mode="json") == result
@@ -83,7 +83,7 @@ def test_runs_that_a_killed_server_had_done_count(payments, settings, tasks, ser
 
 
 def test_runs_that_nobody_is_going_to_finish_are_swept(settings, tasks):
-    task = tasks.submit("replay", ReplayWish(what="1"), by="test")  # no server does it
+    task = tasks.submit("replay", ReplayParams(what="1"), by="test")  # no server does it
     runs = Runs(settings.runs)
     for mark in (task.id, "0" * 32):
         runs.add_part(mark, RunPart(1, "", 1, 0.5, "{}"))

@@ -71,10 +71,10 @@ def test_pages_of_commits_follow_each_other(api, payments):
 
 def test_a_failure_is_debugged_in_its_branch(api, payments):
     """pdb in the failing frame, by whoever may run commands in branches; what it said, others do not read in the task."""
-    wish = {"number": payments.incident, "command": ["p account_id", "q"]}
-    task = api.post("/debugging", wish)
+    params = {"number": payments.incident, "command": ["p account_id", "q"]}
+    task = api.post("/debugging", params)
     told = api.result(task)
-    assert [one["command"] for one in told["answers"]] == wish["command"]
+    assert [one["command"] for one in told["answers"]] == params["command"]
     assert told["answers"][0]["answer"].strip() == "7"
     assert "KeyError" in told["opening"]
     assert told["branch"] not in [one["facts"]["id"] for one in api.get("/branches")]
@@ -83,7 +83,7 @@ def test_a_failure_is_debugged_in_its_branch(api, payments):
     shown = {"Authorization": f"Bearer {text}"}
     with httpx.Client(base_url=api.address, headers=shown) as operator:
         assert operator.get(f"/tasks/{task['id']}").json()["result"] is None
-        assert operator.post("/debugging", json=wish).status_code == 403
+        assert operator.post("/debugging", json=params).status_code == 403
 
 
 def test_what_would_need_a_debugger_on_the_host_is_refused(api, payments):

@@ -14,7 +14,7 @@ from relive.errors import TasksFull, UsageError
 from relive.server.task import TaskState
 from relive.server.tasks import PAGE_MOST, Tasks
 
-from .harms import KINDS, Outcome, Wish
+from .harms import KINDS, Outcome, Params
 
 
 @pytest.fixture
@@ -25,16 +25,16 @@ def tasks(tmp_path: Path) -> Iterator[Tasks]:
 
 
 def test_a_kind_that_is_not_there_or_an_input_of_another_is_refused(tasks, tmp_path):
-    for kind, given in (("harms", Wish(directory=tmp_path)), ("harm", Outcome())):
+    for kind, given in (("harms", Params(directory=tmp_path)), ("harm", Outcome())):
         with pytest.raises(UsageError, match="there is no task"):
             tasks.submit(kind, given, by="ann")
 
 
 def test_no_more_wait_than_may(tasks, tmp_path):
-    wish = Wish(directory=tmp_path)
-    first, _ = tasks.submit("harm", wish, by="ann"), tasks.submit("harm", wish, by="ann")
+    params = Params(directory=tmp_path)
+    first, _ = tasks.submit("harm", params, by="ann"), tasks.submit("harm", params, by="ann")
     with pytest.raises(TasksFull) as refused:
-        tasks.submit("harm", wish, by="ann")
+        tasks.submit("harm", params, by="ann")
     assert refused.value.as_json() == {
         "code": "tasks-full",
         "message": "the task harm was not taken on",
@@ -42,7 +42,7 @@ def test_no_more_wait_than_may(tasks, tmp_path):
         "remedy": "try again when some of them are done, or raise `tasks_waiting`",
     }
     tasks.cancel(first.id)
-    assert tasks.submit("harm", wish, by="ann").state is TaskState.QUEUED
+    assert tasks.submit("harm", params, by="ann").state is TaskState.QUEUED
 
 
 @pytest.mark.parametrize("limit", [0, -1, PAGE_MOST + 1])

@@ -16,7 +16,7 @@ from relive.errors import DiskFull
 from relive.server.task import Task, TaskEvent, TaskEventKind, TaskState
 from relive.server.tasks import Tasks
 
-from .harms import GIVE_UP, KINDS, Wish, harms
+from .harms import GIVE_UP, KINDS, Params, harms
 
 # Around the writes of the store, and in the midst of the harm itself: see task_server. Between one of these and the next nothing is
 # written, or what is written already has a point in the step before.
@@ -58,8 +58,8 @@ def until(tasks: Tasks, task: Task, kind: TaskEventKind = TaskEventKind.ENDED) -
 
 def test_a_server_killed_at_any_point_leaves_no_task_undone_and_no_step_done_twice(tasks, serve, tmp_path):
     """GIVEN a task for each point, WHEN servers die there one after another, THEN each step's harm was done once."""
-    wish = Wish(directory=tmp_path)
-    given = {point: tasks.submit("harm", wish, by="test") for point in POINTS}
+    params = Params(directory=tmp_path)
+    given = {point: tasks.submit("harm", params, by="test") for point in POINTS}
     for point, task in given.items():
         (tmp_path / f"plan {task.id} {point}").touch()
     for _ in POINTS:
@@ -76,7 +76,7 @@ def test_a_server_killed_at_any_point_leaves_no_task_undone_and_no_step_done_twi
 
 
 def test_a_living_server_takes_over_what_a_killed_one_had(tasks, serve, tmp_path):
-    task = tasks.submit("hold", Wish(directory=tmp_path), by="test")
+    task = tasks.submit("hold", Params(directory=tmp_path), by="test")
     first = serve(tmp_path)
     until(tasks, task, TaskEventKind.PROGRESS)
     second = serve(tmp_path)
@@ -88,7 +88,7 @@ def test_a_living_server_takes_over_what_a_killed_one_had(tasks, serve, tmp_path
 
 
 def test_a_server_that_is_asked_to_stop_leaves_its_task_to_the_next(tasks, serve, tmp_path):
-    task = tasks.submit("hold", Wish(directory=tmp_path), by="test")
+    task = tasks.submit("hold", Params(directory=tmp_path), by="test")
     server = serve(tmp_path)
     until(tasks, task, TaskEventKind.PROGRESS)
     server.end(signal.SIGTERM)
@@ -100,7 +100,7 @@ def test_a_server_that_is_asked_to_stop_leaves_its_task_to_the_next(tasks, serve
 
 def test_two_servers_on_one_home_do_each_task_once(tasks, serve, tmp_path):
     servers = [serve(tmp_path), serve(tmp_path)]
-    given = [tasks.submit("harm", Wish(directory=tmp_path), by="test") for _ in range(16)]
+    given = [tasks.submit("harm", Params(directory=tmp_path), by="test") for _ in range(16)]
     for task in given:
         done = until(tasks, task)
         assert (done.state, done.attempts) == (TaskState.SUCCEEDED, 1)
@@ -110,10 +110,10 @@ def test_two_servers_on_one_home_do_each_task_once(tasks, serve, tmp_path):
 
 def test_a_server_of_other_code_goes_on_with_steps_known_by_their_keys(tasks, serve, tmp_path):
     """New steps before, between and after shift nothing; a kind that it does not know fails in so many words."""
-    wish = Wish(directory=tmp_path)
-    task = tasks.submit("harm", wish, by="test")
+    params = Params(directory=tmp_path)
+    task = tasks.submit("harm", params, by="test")
     (tmp_path / f"plan {task.id} after note_done first").touch()
-    gone = tasks.submit("fail", wish, by="test")
+    gone = tasks.submit("fail", params, by="test")
     serve(tmp_path, tasks=1).wait()
     serve(tmp_path, tasks=1, code="new")
     assert until(tasks, task).state is TaskState.SUCCEEDED
@@ -125,7 +125,7 @@ def test_a_server_of_other_code_goes_on_with_steps_known_by_their_keys(tasks, se
 
 
 def test_a_task_that_a_dead_server_had_can_be_cancelled_and_its_leftovers_are_ended(tasks, serve, tmp_path):
-    task = tasks.submit("harm", Wish(directory=tmp_path), by="test")
+    task = tasks.submit("harm", Params(directory=tmp_path), by="test")
     (tmp_path / f"plan {task.id} half second").touch()
     serve(tmp_path).wait()
     assert len(list(tmp_path.glob("*.half"))) == 1
@@ -138,7 +138,7 @@ def test_a_task_that_a_dead_server_had_can_be_cancelled_and_its_leftovers_are_en
 
 
 def test_a_task_that_runs_is_cancelled_from_another_process(tasks, serve, tmp_path):
-    task = tasks.submit("hold", Wish(directory=tmp_path), by="test")
+    task = tasks.submit("hold", Params(directory=tmp_path), by="test")
     serve(tmp_path)
     until(tasks, task, TaskEventKind.PROGRESS)
     tasks.cancel(task.id)
@@ -149,7 +149,7 @@ def test_a_task_that_runs_is_cancelled_from_another_process(tasks, serve, tmp_pa
 
 def test_tasks_are_done_though_the_file_of_dbos_was_lost(tasks, serve, tmp_path):
     """GIVEN one that was begun and one that waits, WHEN that file is gone, THEN both are done, and no harm twice."""
-    given = [tasks.submit("harm", Wish(directory=tmp_path), by="test") for _ in range(2)]
+    given = [tasks.submit("harm", Params(directory=tmp_path), by="test") for _ in range(2)]
     (tmp_path / f"plan {given[0].id} after note_done first").touch()
     serve(tmp_path, tasks=1).wait()
     for path in (tmp_path / "server").glob("dispatch.*"):
@@ -161,8 +161,8 @@ def test_tasks_are_done_though_the_file_of_dbos_was_lost(tasks, serve, tmp_path)
 
 
 def test_how_it_fails_is_told_in_the_one_shape_of_errors(tasks, serve, tmp_path):
-    known = tasks.submit("fail", Wish(directory=tmp_path), by="test")
-    bug = tasks.submit("fail", Wish(directory=tmp_path, words="bug"), by="test")
+    known = tasks.submit("fail", Params(directory=tmp_path), by="test")
+    bug = tasks.submit("fail", Params(directory=tmp_path, words="bug"), by="test")
     serve(tmp_path)
     assert until(tasks, known).state is TaskState.FAILED
     assert tasks.get(known.id).error.model_dump() == {
@@ -185,7 +185,7 @@ async def _all_events(tasks: Tasks, task: Task, after: int = 0) -> list[TaskEven
 def test_events_of_another_process_come_in_order_and_go_on_where_a_reader_was_interrupted(
     tasks, serve, tmp_path
 ):
-    task = tasks.submit("tell", Wish(directory=tmp_path, words="Grüße."), by="test")
+    task = tasks.submit("tell", Params(directory=tmp_path, words="Grüße."), by="test")
     serve(tmp_path)
     events = asyncio.run(_all_events(tasks, task))
     assert events[0].event is TaskEventKind.BEGUN and events[0].data == {"attempt": 1}
@@ -202,14 +202,14 @@ def test_events_of_another_process_come_in_order_and_go_on_where_a_reader_was_in
 def _submit_on(tasks: Tasks, directory: Path) -> None:
     """What little room SQLite has left in its files is soon used up."""
     while True:
-        tasks.submit("harm", Wish(directory=directory), by="test")
+        tasks.submit("harm", Params(directory=directory), by="test")
 
 
 def test_a_task_on_a_disk_that_is_full_waits_for_room_and_loses_nothing(serve, small_disk):
     """GIVEN a task whose step is done when no byte is left, WHEN there is room again, THEN it has succeeded."""
     tasks = Tasks(Settings(home=small_disk), KINDS["old"])
     try:
-        task = tasks.submit("hold", Wish(directory=small_disk), by="test")
+        task = tasks.submit("hold", Params(directory=small_disk), by="test")
         serve(small_disk)
         until(tasks, task, TaskEventKind.PROGRESS)
         ballast = small_disk / "ballast"
@@ -227,7 +227,7 @@ def test_a_task_on_a_disk_that_is_full_waits_for_room_and_loses_nothing(serve, s
 
 
 def test_its_files_are_its_owners_only_and_dbos_heeds_no_variables(serve, tasks, tmp_path, monkeypatch):
-    task = tasks.submit("tell", Wish(directory=tmp_path), by="test")
+    task = tasks.submit("tell", Params(directory=tmp_path), by="test")
     serve(tmp_path)
     until(tasks, task)
     assert (tmp_path / "server").stat().st_mode & 0o777 == 0o700

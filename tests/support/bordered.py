@@ -28,8 +28,8 @@ from relive.sandbox.border import prepare_tap, raise_border, raise_tap
 border = raise_tap(prepare_tap()) if sys.argv[2] == "beside" else raise_border()
 print(border.model_dump_json(), flush=True)
 line = socket.socket(fileno=int(sys.argv[1]))
-while wish := line.recv(100):
-    family, kind = map(int, wish.split())
+while params := line.recv(100):
+    family, kind = map(int, params.split())
     with socket.socket(family, kind) as sock:
         socket.send_fds(line, [b"s"], [sock.fileno()])
 """

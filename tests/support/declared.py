@@ -17,9 +17,9 @@ _READ = {"expect": "status == 200", "at": "app.py:1"}  # what has to be there an
 
 
 def with_grammar() -> Iterator[tuple[Operation[Any, Any], str, Any]]:
-    """(operation, field, a value that no grammar knows) of each field of a wish that has one."""
+    """(operation, field, a value that no grammar knows) of each field of any params that has one."""
     for operation in OPERATIONS.values():
-        for name, field in operation.wish.model_fields.items():
+        for name, field in operation.params.model_fields.items():
             if any(isinstance(one, AfterValidator) for one in field.metadata):
                 yield operation, name, [NO_WORD] if str(field.annotation).startswith("list") else NO_WORD
 

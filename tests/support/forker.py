@@ -20,7 +20,7 @@ LIMIT = 100.0  # [s] for one command
 _PRELOADED = """
 numpy.ma zstandard statistics typer._adapters typer._click.decorators
 relive.cli.commit_cmd relive.cli.incidents_cmd relive.cli.log_cmd relive.cli.ps_cmd relive.cli.replay_cmd relive.cli.restore_cmd
-relive.cli.run_cmd relive.cli.show_cmd relive.cli.stop_cmd relive.cli.wish_options
+relive.cli.run_cmd relive.cli.show_cmd relive.cli.stop_cmd relive.cli.params_options
 relive.agent.capsule.launch relive.check.command relive.check.lacking relive.checkpoint.dump relive.operations.branches
 relive.operations.committing
 relive.operations.foreground_run relive.operations.incidents relive.operations.observing relive.operations.policies

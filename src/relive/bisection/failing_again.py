@@ -48,14 +48,14 @@ class FailureProbe:
         occurrence = self.incident.occurrence(first=False).model_copy(update={"before": commit})
         case = case_of_incident(self.settings, self.store, self.incident, occurrence, alone=self.request)
         case = with_the_request_alone(case)
-        wishes = ReplayOptions(
+        options = ReplayOptions(
             times=1,
             jobs=1,
             pace=Pace.FAST,
             limit=self.limit,
             sees=lambda root: mask.learn_environment(procfs.environment_of(root)),
         )
-        (run,) = asyncio.run(replay(self.settings, self.store, case, wishes)).runs
+        (run,) = asyncio.run(replay(self.settings, self.store, case, options)).runs
         judged = judged_verdict(run.verdict, run.outcome)
         return judged.model_copy(update={"seen": mask.sentence(judged.seen)})
 

@@ -4,7 +4,7 @@ Commits are numbered from 0 in the order in which they were taken.
 
 1. Two judged neighbours that differ have a jump between them: the commit nearest to the middle between them is next, as long
    as there is one that was not probed. So one jump of n commits takes log2(n) probes.
-2. With no such pair left, up to a wished number of further probes look into the widest spans between neighbours that agree: a
+2. With no such pair left, up to a given number of further probes look into the widest spans between neighbours that agree: a
    state that heals, a cache that expires, jumps more than once. One that contradicts makes pairs for the first rule.
 
 Where the first commit tells nothing (``with_open_begin``), it and those like it, up to the first that was judged, count as before

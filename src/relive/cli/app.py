@@ -244,7 +244,7 @@ def _status_of(words: list[str], loaded: Callable[[], None]) -> int:
         raise
     except ReliveError as error:
         return _failed(error, as_json=as_json)
-    except ValidationError as error:  # of a wish: an option whose value is out of its bounds
+    except ValidationError as error:  # of the params: an option whose value is out of its bounds
         first = error.errors()[0]
         name = "-".join(str(part) for part in first["loc"]).replace("_", "-")
         return _failed(

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import typer
 
 from relive.cli.curve import curve_lines
+from relive.cli.params_options import from_params
 from relive.cli.terminal import AsJson, Terminal
-from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.model.quantities import when
+from relive.operations.bisect_params import BisectParams
 from relive.operations.bisect_result import BisectedCommit, Bisection, Jump, Side
-from relive.operations.bisect_wish import BisectWish
 from relive.operations.bisecting import bisect as run_bisection
 
 __all__ = ["bisect", "describe"]
@@ -21,15 +21,15 @@ _VALUES = 20
 _REQUESTS = 10
 
 
-@from_wish(BisectWish)
-def bisect(wish: BisectWish, as_json: AsJson = False) -> None:
+@from_params(BisectParams)
+def bisect(params: BisectParams, as_json: AsJson = False) -> None:
     """Find the first commit in which something holds, the requests before it, and what they changed
 
     Each commit is asked in a sealed branch that is removed at once: --when an expression, --run a command, --http a request, or
     --replay an incident. A predicate that crashes or hangs is an error and no judgement. Exit status: 0 found, 1 it cannot be told.
     """
     terminal = Terminal(as_json=as_json)
-    found = run_bisection(load_settings(), wish, terminal)
+    found = run_bisection(load_settings(), params, terminal)
     terminal.answer(found, lambda: "\n".join(describe(found)))
     if not found.jumps:
         raise typer.Exit(1)

@@ -51,7 +51,7 @@ def check(
 
     The exit status is 0 when it can be committed with nothing lost or left out, 1 when something is, 5 when it cannot be committed.
     """
-    from relive.operations.checking import CheckWish
+    from relive.operations.checking import CheckParams
     from relive.operations.checking import check as look
 
     terminal = Terminal(as_json=as_json)
@@ -62,8 +62,8 @@ def check(
         raise UsageError(
             f"one target is checked at a time, not {len(words)}", remedy="a command stands after --"
         )
-    wish = CheckWish(command=words, port=port) if _is_command() else CheckWish(target=words[0])
-    report = look(settings, wish, terminal)
+    params = CheckParams(command=words, port=port) if _is_command() else CheckParams(target=words[0])
+    report = look(settings, params, terminal)
     terminal.answer(report, lambda: "\n".join(_lines(report)))
     verdicts = _VERDICTS_OF_A_COMMAND if report.pid is None else _VERDICTS
     terminal.status(verdicts[report.verdict])

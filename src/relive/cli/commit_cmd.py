@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from relive.cli.params_options import from_params
 from relive.cli.terminal import AsJson, Terminal
-from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.model.quantities import duration, size
-from relive.operations.committing import CommitWish
+from relive.operations.committing import CommitParams
 from relive.operations.committing import commit as take_commit
 
 __all__ = ["commit"]
 
 
-@from_wish(CommitWish, arguments=("target",))
-def commit(wish: CommitWish, as_json: AsJson = False) -> None:
+@from_params(CommitParams, arguments=("target",))
+def commit(params: CommitParams, as_json: AsJson = False) -> None:
     """Commit the live state of a target, which runs on
 
     Prints the commit's id. Says how long the target stood still (pause) and when the commit was safe (durable).
@@ -25,7 +25,7 @@ def commit(wish: CommitWish, as_json: AsJson = False) -> None:
     has ended. It stands where its parent does in the recording, so `relive replay` sends it what came after that.
     """
     terminal = Terminal(as_json=as_json)
-    taken = take_commit(load_settings(), wish, terminal)
+    taken = take_commit(load_settings(), params, terminal)
     terminal.answer(taken, taken.id)
     terminal.status(
         f"Committed {taken.name}: pause {duration(taken.pause_us)}, durable after {duration(taken.durable_us)}, "

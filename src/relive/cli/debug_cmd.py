@@ -12,9 +12,9 @@ from typing import Annotated
 
 import typer
 
+from relive.cli.params_options import from_params
 from relive.cli.replay_cmd import outcome_words
 from relive.cli.terminal import AsJson, Terminal
-from relive.cli.wish_options import from_wish
 from relive.config import Settings, load_settings
 from relive.errors import UsageError
 from relive.incidents.incidents import Incidents
@@ -25,7 +25,7 @@ from relive.model.text import printable
 from relive.operations.debugging import (
     OUTCOME_LIMIT,
     DebugAnswers,
-    DebugWish,
+    DebugParams,
     is_quit,
     outcome_of,
     prompted,
@@ -53,9 +53,9 @@ from relive.stepping.editors import entry_name, write_entry
 __all__ = ["debug"]
 
 
-@from_wish(DebugWish, arguments=("number",), words={"command": ("--command", "-c")})
+@from_params(DebugParams, arguments=("number",), words={"command": ("--command", "-c")})
 def debug(
-    wish: DebugWish,
+    params: DebugParams,
     dap: Annotated[
         int | None,
         typer.Option(
@@ -82,18 +82,18 @@ def debug(
     terminal = Terminal(as_json=as_json)
     settings = load_settings()
     tend_capsules(settings)
-    incident = Incidents(settings.incidents).get(wish.number)
+    incident = Incidents(settings.incidents).get(params.number)
     if dap is not None or vscode:
-        _serve_editor(terminal, settings, wish, incident, dap or 0, vscode=vscode)
-    elif wish.step and not wish.command and not as_json:
-        _step(terminal, settings, wish, incident)
-    elif not wish.step and not wish.at_request and not has_waiting_thread(incident):
-        _from_outside(terminal, settings, wish, incident)
-    elif wish.command or as_json:
-        found = ask_debugger(settings, wish, terminal)
+        _serve_editor(terminal, settings, params, incident, dap or 0, vscode=vscode)
+    elif params.step and not params.command and not as_json:
+        _step(terminal, settings, params, incident)
+    elif not params.step and not params.at_request and not has_waiting_thread(incident):
+        _from_outside(terminal, settings, params, incident)
+    elif params.command or as_json:
+        found = ask_debugger(settings, params, terminal)
         terminal.answer(found, _answer(found))
     else:
-        with prompted(settings, wish, incident, terminal) as debugged:
+        with prompted(settings, params, incident, terminal) as debugged:
             _talk(terminal, debugged)
 
 
@@ -147,11 +147,11 @@ def _talk(terminal: Terminal, debugged: Debugged) -> None:
         terminal.status(_went_on(outcome, compares=debugged.sending is not None))
 
 
-def _step(terminal: Terminal, settings: Settings, wish: DebugWish, incident: Incident) -> None:
+def _step(terminal: Terminal, settings: Settings, params: DebugParams, incident: Incident) -> None:
     """A conversation on the terminal, forward and back in time."""
     import readline  # noqa: F401 - as in ``_talk``
 
-    with stepping(settings, wish, incident, terminal) as (timeline, _):
+    with stepping(settings, params, incident, terminal) as (timeline, _):
         commands = DebuggerCommands(timeline)
         print(printable(commands.opening()), flush=True)
         said = ""
@@ -167,10 +167,16 @@ def _step(terminal: Terminal, settings: Settings, wish: DebugWish, incident: Inc
 
 
 def _serve_editor(
-    terminal: Terminal, settings: Settings, wish: DebugWish, incident: Incident, port: int, *, vscode: bool
+    terminal: Terminal,
+    settings: Settings,
+    params: DebugParams,
+    incident: Incident,
+    port: int,
+    *,
+    vscode: bool,
 ) -> None:
     """For one client of the Debug Adapter Protocol, until it leaves."""
-    if not wish.step or wish.command:
+    if not params.step or params.command:
         raise UsageError(
             "--dap and --vscode go with --step, and with no --command",
             cause="an editor goes forward and back through the request, and gives the commands",
@@ -181,20 +187,20 @@ def _serve_editor(
         if vscode:
             written = write_entry(Path.cwd(), incident.number, port)
             terminal.status(f"Wrote the entry {entry_name(incident.number)!r} into {written}.")
-        with stepping(settings, wish, incident, terminal) as (timeline, case):
+        with stepping(settings, params, incident, terminal) as (timeline, case):
             terminal.status(f"Listening on 127.0.0.1:{port} for a client of the Debug Adapter Protocol.")
             serve_one(listener, DapAdapter(timeline, request_words(case)))
 
 
-def _from_outside(terminal: Terminal, settings: Settings, wish: DebugWish, incident: Incident) -> None:
-    with restored_at(settings, wish, incident, terminal) as branch:
+def _from_outside(terminal: Terminal, settings: Settings, params: DebugParams, incident: Incident) -> None:
+    with restored_at(settings, params, incident, terminal) as branch:
         if not is_native(incident):
             found = stacks_of(incident, branch)
             terminal.answer(found, "\n".join(text for text in found.stacks.values() if text))
-        elif not wish.command and sys.stdin.isatty() and not terminal.as_json:
+        elif not params.command and sys.stdin.isatty() and not terminal.as_json:
             _talk_to_gdb(terminal, incident, branch)
         else:
-            answer = debug_native(incident, branch, wish.command)
+            answer = debug_native(incident, branch, params.command)
             terminal.answer(answer, "\n".join(filter(None, [answer.output, _ended(incident, answer.ended)])))
 
 

@@ -14,9 +14,9 @@ from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
 from relive.errors import UsageError
 from relive.model.quantities import size
-from relive.operations.differences import CommitDifference, DiffWish
+from relive.operations.differences import CommitDifference, DiffParams
 from relive.operations.differences import diff as compare
-from relive.operations.diverging import DivergenceWish, RunsDifference, divergence, is_run_ref
+from relive.operations.diverging import DivergenceParams, RunsDifference, divergence, is_run_ref
 
 if TYPE_CHECKING:
     from relive.inspection.memory_changes import MemoryChanges
@@ -65,8 +65,8 @@ def diff(
         if html is not None:
             _write(html, f"{runs.before} and {runs.after} of {runs.service}", layers(runs))
         return
-    wish = DiffWish(before=before, after=after, python=python, process=process)
-    found = compare(load_settings(), wish, terminal)
+    params = DiffParams(before=before, after=after, python=python, process=process)
+    found = compare(load_settings(), params, terminal)
     terminal.answer(found, lambda: "\n".join(_lines(found)))
     if html is not None:
         title = f"{found.before[:10]} and {found.after[:10]} of {found.target}"
@@ -89,7 +89,7 @@ def _compare_runs(before: str, after: str, terminal: Terminal, *, has_more: bool
         )
     if has_more:
         raise UsageError("--python and --process are for commits", remedy="leave them out")
-    return divergence(load_settings(), DivergenceWish(before=before, after=after), terminal)
+    return divergence(load_settings(), DivergenceParams(before=before, after=after), terminal)
 
 
 def _lines(found: CommitDifference, *, is_whole: bool = False) -> Iterator[str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from relive.cli.params_options import from_params
 from relive.cli.terminal import AsJson, Terminal
-from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.model.divergence import Divergence, DivergenceClass
-from relive.operations.diverging import DivergenceWish, RunsDifference
+from relive.operations.diverging import DivergenceParams, RunsDifference
 from relive.operations.diverging import divergence as find_divergence
 
 __all__ = ["divergence", "layers"]
@@ -20,15 +20,15 @@ _CLASSES = {
 }
 
 
-@from_wish(DivergenceWish, arguments=("before", "after"))
-def divergence(wish: DivergenceWish, as_json: AsJson = False) -> None:
+@from_params(DivergenceParams, arguments=("before", "after"))
+def divergence(params: DivergenceParams, as_json: AsJson = False) -> None:
     """Find the first event at which two runs differ, and of which class it is
 
     A run is a replay or a reproduction that was made; `relive replay` tells its number. `7.2` is its second branch, and
     `7.recorded` what was recorded. `relive diff run/7 run/8` shows all that differs.
     """
     terminal = Terminal(as_json=as_json)
-    found = find_divergence(load_settings(), wish, terminal)
+    found = find_divergence(load_settings(), params, terminal)
     terminal.answer(found, lambda: "\n".join(_lines(found)))
 
 

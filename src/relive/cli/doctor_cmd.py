@@ -23,11 +23,11 @@ def doctor(as_json: AsJson = False) -> None:
 
     The exit status is 0 when everything works that is required to run, commit, restore and replay, otherwise 4.
     """
-    from relive.operations.health import DoctorWish
+    from relive.operations.health import DoctorParams
     from relive.operations.health import doctor as examine
 
     terminal = Terminal(as_json=as_json)
-    health = examine(load_settings(anyone=True), DoctorWish(), terminal)
+    health = examine(load_settings(anyone=True), DoctorParams(), terminal)
     if as_json:
         terminal.answer(health)
     else:

@@ -9,7 +9,7 @@ import typer
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
 from relive.inspection.words import value_lines
-from relive.operations.inspections import EvaluateWish, evaluate
+from relive.operations.inspections import EvaluateParams, evaluate
 
 if TYPE_CHECKING:
     from relive.inspection.evaluated import Evaluated
@@ -46,7 +46,7 @@ def eval_(
     is 0 when there is a value, else 1.
     """
     terminal = Terminal(as_json=as_json)
-    wish = EvaluateWish(
+    params = EvaluateParams(
         ref=ref,
         expression=expression,
         module=module,
@@ -55,7 +55,7 @@ def eval_(
         referrers=referrers,
         limit=limit,
     )
-    show_value(terminal, evaluate(load_settings(), wish, terminal))
+    show_value(terminal, evaluate(load_settings(), params, terminal))
 
 
 def show_value(terminal: Terminal, found: Evaluated) -> None:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from relive.cli.params_options import from_params
 from relive.cli.terminal import AsJson, Terminal
-from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.model.quantities import size
-from relive.operations.exports import ExportWish, Format
+from relive.operations.exports import ExportParams, Format
 from relive.operations.exports import export as write
 
 __all__ = ["export"]
 
 
-@from_wish(
-    ExportWish,
+@from_params(
+    ExportParams,
     arguments=("ref", "file"),
     words={"format": ("--format",), "force": ("--force", "-f")},
 )
-def export(wish: ExportWish, as_json: AsJson = False) -> None:
+def export(params: ExportParams, as_json: AsJson = False) -> None:
     """Write a commit to one file, with all it needs
 
     `relive import` takes it in on another host. Who can read the file can read the memory of the service, unless it is
@@ -32,12 +32,12 @@ def export(wish: ExportWish, as_json: AsJson = False) -> None:
     Kubernetes, which restores a container from it where its image is named.
     """
     terminal = Terminal(as_json=as_json)
-    written = write(load_settings(), wish, terminal)
+    written = write(load_settings(), params, terminal)
     terminal.answer(written, written.id)
-    how = "encrypted" if wish.encrypt else "not encrypted"
-    terminal.status(f"Wrote {wish.file}: {size(written.bytes)}, {how}.")
+    how = "encrypted" if params.encrypt else "not encrypted"
+    terminal.status(f"Wrote {params.file}: {size(written.bytes)}, {how}.")
     if written.incidents:
         numbers = ", ".join(map(str, written.incidents))
         terminal.status(f"With it what replays of its incidents need: {numbers}.")
-    if wish.format is Format.CHECKPOINTCTL and not written.is_container:
+    if params.format is Format.CHECKPOINTCTL and not written.is_container:
         terminal.hint("it is for looking into: no engine can restore it, since the service is no container.")

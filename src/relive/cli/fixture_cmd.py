@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import typer
 
+from relive.cli.params_options import from_params
 from relive.cli.terminal import AsJson, Terminal
-from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.incidents.report.shown import one_line, shorten
-from relive.operations.fixtures import Database, FixtureMade, FixtureWish, QueryMade, make_fixture
+from relive.operations.fixtures import Database, FixtureMade, FixtureParams, QueryMade, make_fixture
 
 __all__ = ["fixture"]
 
 _UNSATISFIED = 1  # exit status
 
 
-@from_wish(
-    FixtureWish,
+@from_params(
+    FixtureParams,
     arguments=("incident",),
     words={
         "output": ("--output", "-o"),
@@ -25,7 +25,7 @@ _UNSATISFIED = 1  # exit status
         "force": ("--force", "-f"),
     },
 )
-def fixture(wish: FixtureWish, as_json: AsJson = False) -> None:
+def fixture(params: FixtureParams, as_json: AsJson = False) -> None:
     """Make a small database in which an incident's queries give the rows that they gave
 
     The recorded queries and rows become a rule file that can be read and edited, and a SQLite database (or a script for
@@ -35,7 +35,7 @@ def fixture(wish: FixtureWish, as_json: AsJson = False) -> None:
     Exit status: 0 when every query is satisfied, 1 when one is not: which, and why, stands in the answer and in the rule file.
     """
     terminal = Terminal(as_json=as_json)
-    made = make_fixture(load_settings(), wish, terminal)
+    made = make_fixture(load_settings(), params, terminal)
     _report(terminal, made)
     raise typer.Exit(0 if made.satisfied else _UNSATISFIED)
 

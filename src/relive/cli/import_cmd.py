@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from relive.cli.arrived import report_incidents, report_untagged
+from relive.cli.params_options import from_params
 from relive.cli.terminal import AsJson, Terminal
-from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.model.quantities import size
-from relive.operations.imports import ImportWish, import_commit
+from relive.operations.imports import ImportParams, import_commit
 
 __all__ = ["import_"]
 
 
-@from_wish(ImportWish, arguments=("file",), words={"force": ("--force", "-f")})
-def import_(wish: ImportWish, as_json: AsJson = False) -> None:
+@from_params(ImportParams, arguments=("file",), words={"force": ("--force", "-f")})
+def import_(params: ImportParams, as_json: AsJson = False) -> None:
     """Take a commit in that was exported to a file, or a container's checkpoint archive
 
     All of it is checked before the store shows anything. It says so if this host cannot run the commit, or does not trust
@@ -25,7 +25,7 @@ def import_(wish: ImportWish, as_json: AsJson = False) -> None:
     signed by this host.
     """
     terminal = Terminal(as_json=as_json)
-    done = import_commit(load_settings(), wish, terminal)
+    done = import_commit(load_settings(), params, terminal)
     terminal.answer(done, done.id)
     if done.is_new:
         terminal.status(

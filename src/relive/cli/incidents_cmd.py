@@ -10,7 +10,7 @@ from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
 from relive.incidents.report.shown import one_line, shorten
 from relive.model.quantities import age, when
-from relive.operations.incidents import IncidentsWish, page_of_incidents
+from relive.operations.incidents import IncidentsParams, page_of_incidents
 from relive.operations.targets import require_known
 
 __all__ = ["incidents"]
@@ -35,9 +35,9 @@ def incidents(
 ) -> None:
     """List incidents, newest first"""
     terminal = Terminal(as_json=as_json)
-    wish = IncidentsWish(service=service, search=search, after=after, limit=limit or _ALL)
+    params = IncidentsParams(service=service, search=search, after=after, limit=limit or _ALL)
     settings = load_settings()
-    page = page_of_incidents(settings, wish, terminal)
+    page = page_of_incidents(settings, params, terminal)
     if service is not None and not page.items:
         require_known(settings, service)
     rows = [

@@ -15,11 +15,11 @@ from relive.inspection.words import descriptor_words, waiting_words
 from relive.model.quantities import size, when
 from relive.operations import inspections
 from relive.operations.inspections import (
-    FindWish,
-    InspectWish,
-    ObjectsWish,
-    RuntimeWish,
-    StacksWish,
+    FindParams,
+    InspectParams,
+    ObjectsParams,
+    RuntimeParams,
+    StacksParams,
     find_in_memory,
     python_objects,
     python_stacks,
@@ -125,9 +125,9 @@ def inspect(
         )
     if python and expression is not None:
         from relive.cli.eval_cmd import show_value
-        from relive.operations.inspections import EvaluateWish, evaluate
+        from relive.operations.inspections import EvaluateParams, evaluate
 
-        wanted = EvaluateWish(
+        wanted = EvaluateParams(
             ref=ref,
             process=process,
             expression=expression,
@@ -138,23 +138,25 @@ def inspect(
     elif python:
         from relive.cli.runtimes import stack_lines
 
-        stacks = python_stacks(settings, StacksWish(ref=ref, process=process), terminal)
+        stacks = python_stacks(settings, StacksParams(ref=ref, process=process), terminal)
         terminal.answer(stacks, lambda: "\n".join(stack_lines(stacks)))
     elif objects:
         heap = python_objects(
-            settings, ObjectsWish(ref=ref, process=process, most=most or _OBJECTS), terminal
+            settings, ObjectsParams(ref=ref, process=process, most=most or _OBJECTS), terminal
         )
         terminal.answer(heap, lambda: "\n".join(_object_lines(heap)))
     elif runtime:
         from relive.cli.runtimes import runtime_lines
 
-        told = runtime_state(settings, RuntimeWish(ref=ref, process=process, most=most or _OBJECTS), terminal)
+        told = runtime_state(
+            settings, RuntimeParams(ref=ref, process=process, most=most or _OBJECTS), terminal
+        )
         terminal.answer(told, lambda: "\n".join(runtime_lines(told)))
     elif find is not None:
-        found = find_in_memory(settings, FindWish(ref=ref, pattern=find, most=most or _MATCHES), terminal)
+        found = find_in_memory(settings, FindParams(ref=ref, pattern=find, most=most or _MATCHES), terminal)
         _show_found(terminal, found)
     else:
-        state = _only(inspections.inspect(settings, InspectWish(ref=ref), terminal), process)
+        state = _only(inspections.inspect(settings, InspectParams(ref=ref), terminal), process)
         terminal.answer(state, lambda: "\n".join(_lines(state, everything=everything)))
 
 

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+from relive.cli.params_options import from_params
 from relive.cli.terminal import AsJson, Terminal
-from relive.cli.wish_options import from_wish
 from relive.config import load_settings
-from relive.operations.keeping import KeepWish
+from relive.operations.keeping import KeepParams
 from relive.operations.keeping import keep as keep_state
 
 __all__ = ["keep"]
 
 
-@from_wish(
-    KeepWish, arguments=("incident",), words={"output": ("--output", "-o"), "force": ("--force", "-f")}
+@from_params(
+    KeepParams, arguments=("incident",), words={"output": ("--output", "-o"), "force": ("--force", "-f")}
 )
-def keep(wish: KeepWish, as_json: AsJson = False) -> None:
+def keep(params: KeepParams, as_json: AsJson = False) -> None:
     """Keep the state before a failure and its request as a test, with what is expected of the answer
 
     The file that is written names the commit, which a tag keeps from then on. `pytest --relive` runs it, and so does `relive
     kept`: with the code that is here then.
     """
     terminal = Terminal(as_json=as_json)
-    made = keep_state(load_settings(), wish, terminal)
+    made = keep_state(load_settings(), params, terminal)
     terminal.answer(made, made.file or made.content)
     terminal.status(f"Commit {made.commit[:10]} stays for as long as it has the tag {made.tag}.")
     if made.fails is not None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import typer
 
+from relive.cli.params_options import from_params
 from relive.cli.replay_cmd import outcome_words
 from relive.cli.stacks import stack_lines
 from relive.cli.terminal import AsJson, Terminal
-from relive.cli.wish_options import from_wish
 from relive.config import load_settings
-from relive.operations.keeping import KeptRun, KeptRuns, KeptWish, run_kept
+from relive.operations.keeping import KeptParams, KeptRun, KeptRuns, run_kept
 from relive.operations.trial_words import swapped_lines
 
 __all__ = ["describe", "kept"]
@@ -17,14 +17,14 @@ __all__ = ["describe", "kept"]
 _NOT_MET = 1  # exit status
 
 
-@from_wish(KeptWish, arguments=("file",))
-def kept(wish: KeptWish, as_json: AsJson = False) -> None:
+@from_params(KeptParams, arguments=("file",))
+def kept(params: KeptParams, as_json: AsJson = False) -> None:
     """Run what `relive keep` has kept: restore, give it the code that is here, send the request, compare
 
     Exit status: 0 the answer is as expected each time, 1 it is not; others where it could not be run.
     """
     terminal = Terminal(as_json=as_json)
-    found = run_kept(load_settings(), wish, terminal)
+    found = run_kept(load_settings(), params, terminal)
     terminal.answer(found, lambda: describe(found))
     raise typer.Exit(0 if found.met else _NOT_MET)
 

@@ -10,7 +10,7 @@ import typer
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
 from relive.model.quantities import size, when
-from relive.operations.leaking import Leaks, LeaksWish
+from relive.operations.leaking import Leaks, LeaksParams
 from relive.operations.leaking import leaks as compare
 
 __all__ = ["leaks"]
@@ -40,8 +40,8 @@ def leaks(
     What only grew need be no leak: a cache that fills does so, too.
     """
     terminal = Terminal(as_json=as_json)
-    wish = LeaksWish(refs=refs, process=process, limit=limit)
-    found = compare(load_settings(), wish, terminal)
+    params = LeaksParams(refs=refs, process=process, limit=limit)
+    found = compare(load_settings(), params, terminal)
     terminal.answer(found, lambda: "\n".join(_lines(found)))
 
 

@@ -9,7 +9,7 @@ import typer
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
 from relive.model.quantities import age, duration, size, when
-from relive.operations.commits import CommitsWish, page_of_commits
+from relive.operations.commits import CommitsParams, page_of_commits
 from relive.operations.targets import require_known
 
 __all__ = ["log"]
@@ -29,9 +29,9 @@ def log(
 ) -> None:
     """List commits, newest first"""
     terminal = Terminal(as_json=as_json)
-    wish = CommitsWish(target=target, search=search, after=after, limit=limit)
+    params = CommitsParams(target=target, search=search, after=after, limit=limit)
     settings = load_settings()
-    page = page_of_commits(settings, wish, terminal)
+    page = page_of_commits(settings, params, terminal)
     if target is not None and not page.items:
         require_known(settings, target)
     rows = [

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import typer
 
+from relive.cli.params_options import from_params
 from relive.cli.terminal import AsJson, Terminal
-from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.model.stepping import Logged, LoggedHit, LoggedRun
 from relive.model.text import printable
-from relive.operations.logpoints import LogpointWish
+from relive.operations.logpoints import LogpointParams
 from relive.operations.logpoints import logpoint as run_logpoint
 
 __all__ = ["logpoint"]
@@ -19,8 +19,8 @@ __all__ = ["logpoint"]
 _NEVER = 1  # exit status
 
 
-@from_wish(LogpointWish, arguments=("incident", "at", "expression"))
-def logpoint(wish: LogpointWish, as_json: AsJson = False) -> None:
+@from_params(LogpointParams, arguments=("incident", "at", "expression"))
+def logpoint(params: LogpointParams, as_json: AsJson = False) -> None:
     """Values of expressions at a line, in replays of a failure: a log line after the fact
 
     The service is not touched, and nothing is deployed: the recorded request runs again in a sealed branch of the very state, and
@@ -28,7 +28,7 @@ def logpoint(wish: LogpointWish, as_json: AsJson = False) -> None:
     never did.
     """
     terminal = Terminal(as_json=as_json)
-    result = run_logpoint(load_settings(), wish, terminal)
+    result = run_logpoint(load_settings(), params, terminal)
     terminal.answer(result, lambda: printable("\n".join(_describe(result))))
     raise typer.Exit(0 if any(run.hits for run in result.runs) else _NEVER)
 

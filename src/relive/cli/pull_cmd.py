@@ -5,18 +5,18 @@ from __future__ import annotations
 import time
 
 from relive.cli.arrived import report_incidents, report_untagged
+from relive.cli.params_options import from_params
 from relive.cli.terminal import AsJson, Terminal
-from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.model.quantities import rate, size
-from relive.operations.remotes import Pulled, PullWish
+from relive.operations.remotes import Pulled, PullParams
 from relive.operations.remotes import pull as fetch
 
 __all__ = ["pull"]
 
 
-@from_wish(PullWish, arguments=("remote", "ref"), words={"force": ("--force", "-f")})
-def pull(wish: PullWish, as_json: AsJson = False) -> None:
+@from_params(PullParams, arguments=("remote", "ref"), words={"force": ("--force", "-f")})
+def pull(params: PullParams, as_json: AsJson = False) -> None:
     """Fetch a commit from a remote, of which only what is not here travels
 
     Prints the commit's id. Says before anything travels if this host cannot run the commit, or does not trust who signed it.
@@ -27,7 +27,7 @@ def pull(wish: PullWish, as_json: AsJson = False) -> None:
     """
     terminal = Terminal(as_json=as_json)
     began = time.monotonic()
-    pulled = fetch(load_settings(), wish, terminal)
+    pulled = fetch(load_settings(), params, terminal)
     terminal.answer(pulled, pulled.id)
     terminal.status(_sentence(pulled, time.monotonic() - began))
     report_incidents(terminal, pulled.incidents, pulled.new_incidents)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import time
 
+from relive.cli.params_options import from_params
 from relive.cli.terminal import AsJson, Terminal
-from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.model.quantities import rate, size
-from relive.operations.remotes import Pushed, PushWish
+from relive.operations.remotes import Pushed, PushParams
 from relive.operations.remotes import push as send
 
 __all__ = ["push"]
 
 
-@from_wish(PushWish, arguments=("remote", "ref"), words={"force": ("--force", "-f")})
-def push(wish: PushWish, as_json: AsJson = False) -> None:
+@from_params(PushParams, arguments=("remote", "ref"), words={"force": ("--force", "-f")})
+def push(params: PushParams, as_json: AsJson = False) -> None:
     """Send a commit to a remote, of which only what it does not have travels
 
     Prints the commit's id, by which any host can pull it. If REF is a tag, the remote gets the tag too. Incidents that refer to the
@@ -24,7 +24,7 @@ def push(wish: PushWish, as_json: AsJson = False) -> None:
     """
     terminal = Terminal(as_json=as_json)
     began = time.monotonic()
-    pushed = send(load_settings(), wish, terminal)
+    pushed = send(load_settings(), params, terminal)
     terminal.answer(pushed, pushed.id)
     terminal.status(_sentence(pushed, time.monotonic() - began))
     if pushed.incidents:

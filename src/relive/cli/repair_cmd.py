@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import typer
 
+from relive.cli.params_options import from_params
 from relive.cli.terminal import AsJson, Terminal
 from relive.cli.verify_cmd import problem_rows
-from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.errors import StoreError
 from relive.model.quantities import size
-from relive.operations.repairing import RepairWish
+from relive.operations.repairing import RepairParams
 from relive.operations.repairing import repair as mend
 
 __all__ = ["repair"]
 
 
-@from_wish(RepairWish, arguments=("refs",), words={"source": ("--from",)})
-def repair(wish: RepairWish, as_json: AsJson = False) -> None:
+@from_params(RepairParams, arguments=("refs",), words={"source": ("--from",)})
+def repair(params: RepairParams, as_json: AsJson = False) -> None:
     """Fetch what is damaged or missing from another store that still has it, and make anew what is derived
 
     Reads every byte first. The index, and files that were laid out for branches, are made anew from what is verified. What comes
     from the other store is checked before it replaces anything. The exit status is 0 when all is well afterwards, otherwise 7.
     """
     terminal = Terminal(as_json=as_json)
-    found = mend(load_settings(), wish, terminal)
+    found = mend(load_settings(), params, terminal)
     if as_json:
         terminal.answer(found)
     else:

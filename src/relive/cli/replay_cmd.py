@@ -9,29 +9,29 @@ from typing import Annotated, NoReturn
 import typer
 
 from relive.cli.chaos import chaos_lines
+from relive.cli.params_options import from_params
 from relive.cli.stacks import stack_lines
 from relive.cli.state_files import with_contents
 from relive.cli.terminal import AsJson, Terminal
-from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.errors import UsageError
 from relive.model.outcome import End, Outcome, Replay, Run, Steps, VerdictKind, verdict_words
 from relive.model.quantities import duration
-from relive.operations.chaos import ChaosWish
+from relive.operations.chaos import ChaosParams
 from relive.operations.chaos import chaos as search_schedule
-from relive.operations.replays import ReplayWish, replay_status
+from relive.operations.replays import ReplayParams, replay_status
 from relive.operations.replays import replay as run_replay
 
 __all__ = ["describe", "outcome_words", "replay"]
 
 
-_CHAOS = ChaosWish.model_fields
+_CHAOS = ChaosParams.model_fields
 _NOBODY_CAN_TELL = 10  # exit status
 
 
-@from_wish(ReplayWish, arguments=("what",))
+@from_params(ReplayParams, arguments=("what",))
 def replay(
-    wish: ReplayWish,
+    params: ReplayParams,
     chaos: Annotated[
         bool, typer.Option("--chaos", help="Under one schedule after another, until one ends otherwise")
     ] = False,
@@ -62,24 +62,24 @@ def replay(
     given = {"rate": rate, "confidence": confidence, "most": most, "within": within}
     bounds = {name: value for name, value in given.items() if value is not None}
     if chaos:
-        _search_schedule(wish, bounds, terminal)
+        _search_schedule(params, bounds, terminal)
     if bounds:
         raise UsageError(f"--{next(iter(bounds))} is for --chaos", remedy="add --chaos")
-    wish = wish.model_copy(update={"write": with_contents(wish.write)})
-    result = run_replay(load_settings(), wish, terminal)
+    params = params.model_copy(update={"write": with_contents(params.write)})
+    result = run_replay(load_settings(), params, terminal)
     terminal.answer(result, lambda: describe(result))
     raise typer.Exit(replay_status(result))
 
 
-def _search_schedule(wish: ReplayWish, bounds: Mapping[str, object], terminal: Terminal) -> NoReturn:
-    given = wish.model_dump(exclude_defaults=True)
+def _search_schedule(params: ReplayParams, bounds: Mapping[str, object], terminal: Terminal) -> NoReturn:
+    given = params.model_dump(exclude_defaults=True)
     for name in given.keys() - _CHAOS.keys():
         raise UsageError(
             f"--{name.replace('_', '-')} does not go with --chaos",
             cause="a search for a schedule makes one replay after the other, of what was recorded",
             remedy="leave it out; `relive replay --seed N` takes it",
         )
-    found = search_schedule(load_settings(), ChaosWish.model_validate({**given, **bounds}), terminal)
+    found = search_schedule(load_settings(), ChaosParams.model_validate({**given, **bounds}), terminal)
     terminal.answer(found, lambda: "\n".join(chaos_lines(found)))
     raise typer.Exit(_NOBODY_CAN_TELL if found.why_not and found.seed is None else int(found.seed is None))
 

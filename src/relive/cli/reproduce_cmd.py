@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import typer
 
+from relive.cli.params_options import from_params
 from relive.cli.terminal import AsJson, Terminal
-from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.model.outcome import verdict_words
 from relive.model.quantities import duration
 from relive.model.reproduction import Attempt, Raised, Reproduction, ReproductionKind
-from relive.operations.reproductions import ReproduceWish, reproduction_status
+from relive.operations.reproductions import ReproduceParams, reproduction_status
 from relive.operations.reproductions import reproduce as run_reproduction
 
 __all__ = ["describe", "reproduce"]
@@ -19,15 +19,15 @@ _LOG_LINES = 12
 _NOT = 1  # the exit status of what never came again
 
 
-@from_wish(ReproduceWish, arguments=("incident", "command"))
-def reproduce(wish: ReproduceWish, as_json: AsJson = False) -> None:
+@from_params(ReproduceParams, arguments=("incident", "command"))
+def reproduce(params: ReproduceParams, as_json: AsJson = False) -> None:
     """Without any commit, from what was recorded: start the service afresh, send the request, judge
 
     Exit status: 0 reproduced every time, 1 never, 10 diverged, or the same answer came and its cause was not seen, or reproduced
     sometimes only, 6 it could not be started.
     """
     terminal = Terminal(as_json=as_json)
-    result = run_reproduction(load_settings(), wish, terminal)
+    result = run_reproduction(load_settings(), params, terminal)
     terminal.answer(result, lambda: describe(result))
     status = reproduction_status(result)
     if status == _NOT and result.tree.is_recorded:

@@ -8,19 +8,19 @@ from typing import Annotated
 import typer
 
 from relive.cli.giving_up import taken_back_when_asked_to_end
+from relive.cli.params_options import from_params
 from relive.cli.state_files import with_contents
 from relive.cli.terminal import AsJson, Terminal
-from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.errors import RestoreFailed, UsageError
 from relive.model.quantities import duration
-from relive.operations.restoring import RestoreWish
+from relive.operations.restoring import RestoreParams
 from relive.operations.restoring import restore as restore_branch
-from relive.operations.restoring_many import MOST, ManyRestored, RestoreManyWish, restore_many
+from relive.operations.restoring_many import MOST, ManyRestored, RestoreManyParams, restore_many
 
 __all__ = ["RestoringEngine", "restore"]
 
-_MANY = RestoreManyWish.model_fields
+_MANY = RestoreManyParams.model_fields
 
 
 class RestoringEngine(StrEnum):
@@ -29,9 +29,9 @@ class RestoringEngine(StrEnum):
     PODMAN = "podman"
 
 
-@from_wish(RestoreWish, arguments=("ref",), words={"publish": ("--publish", "-p")})
+@from_params(RestoreParams, arguments=("ref",), words={"publish": ("--publish", "-p")})
 def restore(
-    wish: RestoreWish,
+    params: RestoreParams,
     as_: Annotated[
         RestoringEngine | None,
         typer.Option("--as", help="Let podman run the commit of one of its containers, as a container again"),
@@ -75,16 +75,24 @@ def restore(
     `podman stop` and `podman rm` end it.
     """
     terminal = Terminal(as_json=as_json)
-    wish = wish.model_copy(update={"write": with_contents(wish.write)})
+    params = params.model_copy(update={"write": with_contents(params.write)})
     if count is not None:
-        if as_ is not None or name or share_volumes or wish.publish or wish.set or wish.write or wish.keep_as:
+        if (
+            as_ is not None
+            or name
+            or share_volumes
+            or params.publish
+            or params.set
+            or params.write
+            or params.keep_as
+        ):
             raise UsageError(
                 "--count goes with neither --as, --name, --share-volumes, --publish, --set, --write nor --keep-as",
                 cause="a name, a port of this host, or another state can be one branch's only",
                 remedy="leave them out, or restore one by one",
             )
-        many = RestoreManyWish(
-            **wish.model_dump(exclude={"publish", "set", "write", "module", "keep_as"}),
+        many = RestoreManyParams(
+            **params.model_dump(exclude={"publish", "set", "write", "module", "keep_as"}),
             count=count,
             jobs=jobs,
         )
@@ -95,17 +103,19 @@ def restore(
     if jobs is not None:
         raise UsageError("--jobs is for --count", remedy="add --count")
     if as_ is RestoringEngine.PODMAN:
-        from relive.operations.containers import ContainerWish, restore_as_podman
+        from relive.operations.containers import ContainerParams, restore_as_podman
 
-        _refuse_for_podman(wish)
-        order = ContainerWish(ref=wish.ref, name=name, publish=wish.publish, share_volumes=share_volumes)
+        _refuse_for_podman(params)
+        order = ContainerParams(
+            ref=params.ref, name=name, publish=params.publish, share_volumes=share_volumes
+        )
         revived = restore_as_podman(load_settings(), order, terminal)
         terminal.answer(revived, revived.id)
         terminal.status(f"Restored {revived.name} in {duration(revived.restore_us)}.")
         return
     if name or share_volumes:
         raise UsageError("--name and --share-volumes are for --as podman", remedy="add --as podman")
-    branch = restore_branch(load_settings(), wish, terminal)
+    branch = restore_branch(load_settings(), params, terminal)
     terminal.answer(branch, branch.id)
     terminal.status(f"Restored {branch.name} in {duration(branch.restore_us)}.")
 
@@ -121,8 +131,8 @@ def _answer_many(made: ManyRestored, terminal: Terminal) -> None:
         raise typer.Exit(RestoreFailed.exit_status)
 
 
-def _refuse_for_podman(wish: RestoreWish) -> None:
-    if wish != RestoreWish(ref=wish.ref, publish=wish.publish):
+def _refuse_for_podman(params: RestoreParams) -> None:
+    if params != RestoreParams(ref=params.ref, publish=params.publish):
         raise UsageError(
             "--clients, --clock, --lazy, --stubs, --speed, --set, --write and --keep-as are for Relive's own sandbox",
             cause="a container of podman sees this host's clock, has all its memory, and nobody stands for the outside",

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+from relive.cli.params_options import from_params
 from relive.cli.terminal import AsJson, Terminal
-from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.model.quantities import age, size, when
-from relive.operations.retaining import RetainWish
+from relive.operations.retaining import RetainParams
 from relive.operations.retaining import retain as drop
 
 __all__ = ["retain"]
 
 
-@from_wish(RetainWish, arguments=("service",), words={"dry_run": ("--dry-run", "-n")})
-def retain(wish: RetainWish, as_json: AsJson = False) -> None:
+@from_params(RetainParams, arguments=("service",), words={"dry_run": ("--dry-run", "-n")})
+def retain(params: RetainParams, as_json: AsJson = False) -> None:
     """Drop old commits, keeping the newest and one of each of so many minutes, hours, days, months
 
     Only minutes (hours, ...) count in which there is a commit, so nothing is dropped because time went by. The newest commit,
     tagged commits and those of incidents always stay. The agent of a capsule does the same now and then, by the settings.
     """
     terminal = Terminal(as_json=as_json)
-    done = drop(load_settings(), wish, terminal)
+    done = drop(load_settings(), params, terminal)
     if as_json:
         terminal.answer(done)
     else:

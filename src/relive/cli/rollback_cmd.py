@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from relive.cli.giving_up import taken_back_when_asked_to_end
+from relive.cli.params_options import from_params
 from relive.cli.terminal import AsJson, Terminal
-from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.model.quantities import duration
-from relive.operations.rolling_back import RollbackWish
+from relive.operations.rolling_back import RollbackParams
 from relive.operations.rolling_back import rollback as roll_back
 
 __all__ = ["rollback"]
 
 
-@from_wish(RollbackWish, arguments=("branch", "ref"))
-def rollback(wish: RollbackWish, as_json: AsJson = False) -> None:
+@from_params(RollbackParams, arguments=("branch", "ref"))
+def rollback(params: RollbackParams, as_json: AsJson = False) -> None:
     """Put a branch back to its commit, or to another of the same life; it keeps its id, name and ports
 
     All that happened in it is gone: memory, files, what it said, and what `--set` or `--write` had changed. A branch whose service
@@ -26,6 +26,6 @@ def rollback(wish: RollbackWish, as_json: AsJson = False) -> None:
     """
     terminal = Terminal(as_json=as_json)
     with taken_back_when_asked_to_end():
-        branch = roll_back(load_settings(), wish, terminal)
+        branch = roll_back(load_settings(), params, terminal)
     terminal.answer(branch, branch.id)
     terminal.status(f"Rolled {branch.name} back to {branch.commit[:10]} in {duration(branch.restore_us)}.")

@@ -11,22 +11,22 @@ import typer
 
 from relive.agent.capsule.supervision import read_supervision
 from relive.agent.failures.sightings import shell_status
+from relive.cli.params_options import from_params
 from relive.cli.terminal import AsJson, Terminal
-from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.operations.foreground import end_like
-from relive.operations.foreground_run import ForegroundWish, check_supervision, run_in_foreground
+from relive.operations.foreground_run import ForegroundParams, check_supervision, run_in_foreground
 from relive.operations.running import run as run_detached
 
 __all__ = ["run"]
 
 
-@from_wish(
-    ForegroundWish,
+@from_params(
+    ForegroundParams,
     arguments=("command",),
     words={"wait": ("--wait/--no-wait",), "detach": ("--detach", "-d")},
 )
-def run(wish: ForegroundWish, as_json: AsJson = False) -> None:
+def run(params: ForegroundParams, as_json: AsJson = False) -> None:
     """Start a service in a capsule: recorded, committed, watched
 
     The service gets its own PID, mount and IPC namespaces. Its files are the host's, as without Relive; what it changes
@@ -37,14 +37,14 @@ def run(wish: ForegroundWish, as_json: AsJson = False) -> None:
     """
     terminal = Terminal(as_json=as_json)
     settings = load_settings()
-    given = read_supervision(os.environ, os.getpid(), wanted=False if wish.detach else wish.supervised)
-    check_supervision(wish, given)
-    if wish.detach:
-        started = run_detached(settings, wish.detached(Path.cwd(), given), terminal)
+    given = read_supervision(os.environ, os.getpid(), wanted=False if params.detach else params.supervised)
+    check_supervision(params, given)
+    if params.detach:
+        started = run_detached(settings, params.detached(Path.cwd(), given), terminal)
         terminal.answer(started, started.name)
         return
     output = [sys.stdout.fileno(), sys.stderr.fileno()]
-    status = run_in_foreground(settings, wish, given, Path.cwd(), output, terminal)
+    status = run_in_foreground(settings, params, given, Path.cwd(), output, terminal)
     sys.stdout.flush()
     if status is None:
         raise typer.Exit(128 + signal.SIGKILL)

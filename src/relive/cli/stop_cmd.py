@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from relive.cli.params_options import from_params
 from relive.cli.terminal import AsJson, Terminal
-from relive.cli.wish_options import from_wish
 from relive.config import load_settings
-from relive.operations.stops import StopWish
+from relive.operations.stops import StopParams
 from relive.operations.stops import stop as stop_all
 
 __all__ = ["stop"]
 
 
-@from_wish(StopWish, arguments=("names",), words={"all_branches": ("--all",)})
-def stop(wish: StopWish, as_json: AsJson = False) -> None:
+@from_params(StopParams, arguments=("names",), words={"all_branches": ("--all",)})
+def stop(params: StopParams, as_json: AsJson = False) -> None:
     """End branches and remove what was theirs; end a capsule's service
 
     A service's first process gets the stop signal, then what it leaves gets SIGTERM, and what is left after the timeout is killed.
@@ -22,5 +22,5 @@ def stop(wish: StopWish, as_json: AsJson = False) -> None:
     `--all` ends branches, which are copies. Services are ended by their names, or all together by `--capsules`.
     """
     terminal = Terminal(as_json=as_json)
-    done = stop_all(load_settings(), wish, terminal)
+    done = stop_all(load_settings(), params, terminal)
     terminal.answer(done, "\n".join(done.stopped) or "nothing to stop")

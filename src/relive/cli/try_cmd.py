@@ -6,30 +6,30 @@ from pathlib import Path
 
 import typer
 
+from relive.cli.params_options import from_params
 from relive.cli.state_files import with_contents
 from relive.cli.terminal import AsJson, Terminal
-from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.errors import UsageError
 from relive.model.trial import Trial
 from relive.operations.trial_words import TRIAL_COLUMNS, bad_rows, fix_notes, trial_lines, trial_rows
-from relive.operations.trying import NONE, TryWish, has_worked, try_fixes
+from relive.operations.trying import NONE, TryParams, has_worked, try_fixes
 
 __all__ = ["try_"]
 
 _NONE_WORKED = 1  # exit status
 
 
-@from_wish(TryWish, arguments=("incident",))
-def try_(wish: TryWish, as_json: AsJson = False) -> None:
+@from_params(TryParams, arguments=("incident",))
+def try_(params: TryParams, as_json: AsJson = False) -> None:
     """Try fixes on the very state and request that failed, beside the unchanged code
 
     Exit status: 0 some fix did not fail, 1 none did.
     """
     terminal = Terminal(as_json=as_json)
-    files = [Path(text) for text in wish.fix if text != NONE]
-    given = {"fix": [_text(file) for file in files], "write": with_contents(wish.write)}
-    result = try_fixes(load_settings(), wish.model_copy(update=given), terminal)
+    files = [Path(text) for text in params.fix if text != NONE]
+    given = {"fix": [_text(file) for file in files], "write": with_contents(params.write)}
+    result = try_fixes(load_settings(), params.model_copy(update=given), terminal)
     result = _named(result, files)
     if as_json:
         terminal.answer(result)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import typer
 
+from relive.cli.params_options import from_params
 from relive.cli.terminal import AsJson, Terminal
-from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.errors import StoreError
 from relive.maintenance.problems import Problem
 from relive.model.quantities import size
-from relive.operations.storage import VerifyWish
+from relive.operations.storage import VerifyParams
 from relive.operations.storage import verify as check
 
 __all__ = ["problem_rows", "verify"]
@@ -20,8 +20,8 @@ __all__ = ["problem_rows", "verify"]
 _SHOWN = 4  # commits named in a line; --json names all
 
 
-@from_wish(VerifyWish, arguments=("refs",))
-def verify(wish: VerifyWish, as_json: AsJson = False) -> None:
+@from_params(VerifyParams, arguments=("refs",))
+def verify(params: VerifyParams, as_json: AsJson = False) -> None:
     """Check signatures, hashes, and that all is there that commits need
 
     Names what is missing or damaged and the commits that cannot be given back because of it. The exit status is 0 when
@@ -29,14 +29,14 @@ def verify(wish: VerifyWish, as_json: AsJson = False) -> None:
     another store.
     """
     terminal = Terminal(as_json=as_json)
-    report = check(load_settings(), wish, terminal)
+    report = check(load_settings(), params, terminal)
     if as_json:
         terminal.answer(report)
     elif report.problems:
         terminal.table(
             report.problems, ["what", "name", "problem", "commits"], problem_rows(report.problems), ""
         )
-    read = f", {size(report.bytes_read)} read" if wish.data else ""
+    read = f", {size(report.bytes_read)} read" if params.data else ""
     terminal.status(
         f"Checked {report.commits} commits, {report.packs} packs, {report.objects} files{read}: "
         + (

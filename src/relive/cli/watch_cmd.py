@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from relive.cli.params_options import from_params
 from relive.cli.terminal import AsJson, Terminal
-from relive.cli.wish_options import from_wish
 from relive.config import load_settings
-from relive.operations.watching import WatchWish
+from relive.operations.watching import WatchParams
 from relive.operations.watching import watch as begin
 
 __all__ = ["watch"]
 
 
-@from_wish(WatchWish, arguments=("target",))
-def watch(wish: WatchWish, as_json: AsJson = False) -> None:
+@from_params(WatchParams, arguments=("target",))
+def watch(params: WatchParams, as_json: AsJson = False) -> None:
     """Watch a container or service that runs already: committed, recorded, its failures seen
 
     Returns at once; an agent of its own goes on watching, through restarts of a container or unit, and to the end of a process.
@@ -23,13 +23,13 @@ def watch(wish: WatchWish, as_json: AsJson = False) -> None:
     exist are left alone, and should the proxy end, connections reach the service again.
     """
     terminal = Terminal(as_json=as_json)
-    begun = begin(load_settings(), wish, terminal)
+    begun = begin(load_settings(), params, terminal)
     terminal.answer(begun, begun.target)
     where = ""
     if begun.listen is not None:
         where = (
             f"; clients go to {begun.listen}"
-            if wish.record is None
+            if params.record is None
             else f"; requests to {begun.listen} are recorded"
         )
     terminal.status(f"{begun.target} is watched{where}.")

@@ -7,13 +7,13 @@ from itertools import groupby
 
 import typer
 
+from relive.cli.params_options import from_params
 from relive.cli.terminal import AsJson, Terminal
-from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.incidents.report.shown import shorten
 from relive.intervention.judging import counted, lacking_words
 from relive.model.intervention import Changeable, Effect, Experiment, Tested
-from relive.operations.interventions import WhatIfWish
+from relive.operations.interventions import WhatIfParams
 from relive.operations.interventions import what_if as run_experiment
 
 __all__ = ["tested_lines", "what_if"]
@@ -23,15 +23,15 @@ _WIDTH = 90
 _READINGS = ("clock", "random")
 
 
-@from_wish(WhatIfWish, arguments=("incident",))
-def what_if(wish: WhatIfWish, as_json: AsJson = False) -> None:
+@from_params(WhatIfParams, arguments=("incident",))
+def what_if(params: WhatIfParams, as_json: AsJson = False) -> None:
     """Change something of a failure's recording and replay: does it still fail?
 
     An answer of a dependency, a row, a reading of a clock, requests left out or in another order; without a change it lists what
     can be changed. Exit status: 0 the failure goes away, 1 it stays, 10 it cannot be told, or was never asked for.
     """
     terminal = Terminal(as_json=as_json)
-    result = run_experiment(load_settings(), wish, terminal)
+    result = run_experiment(load_settings(), params, terminal)
     terminal.answer(result, lambda: "\n".join(_describe(result)))
     raise typer.Exit(_status(result))
 

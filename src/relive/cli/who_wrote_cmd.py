@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import typer
 
+from relive.cli.params_options import from_params
 from relive.cli.terminal import AsJson, Terminal
-from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.model.stepping import Place, ValueWrite, Written
 from relive.model.text import printable
-from relive.operations.who_wrote import WhoWroteWish
+from relive.operations.who_wrote import WhoWroteParams
 from relive.operations.who_wrote import who_wrote as run_search
 
 __all__ = ["who_wrote"]
@@ -19,15 +19,15 @@ __all__ = ["who_wrote"]
 _CANNOT_TELL = 10  # exit status
 
 
-@from_wish(WhoWroteWish, arguments=("incident", "expression"))
-def who_wrote(wish: WhoWroteWish, as_json: AsJson = False) -> None:
+@from_params(WhoWroteParams, arguments=("incident", "expression"))
+def who_wrote(params: WhoWroteParams, as_json: AsJson = False) -> None:
     """The line and the request that last set a value before a failure
 
     The recorded requests run again in a sealed branch, and the value is looked at before each line of the service's own code;
     where nothing wrote it since the commit, from commits ever further back. For Python. Exit status: 0 found, 10 it cannot be told.
     """
     terminal = Terminal(as_json=as_json)
-    result = run_search(load_settings(), wish, terminal)
+    result = run_search(load_settings(), params, terminal)
     terminal.answer(result, lambda: printable("\n".join(_describe(result))))
     raise typer.Exit(0 if result.writes and result.writes[-1].place is not None else _CANNOT_TELL)
 

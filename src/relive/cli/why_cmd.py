@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import typer
 
+from relive.cli.params_options import from_params
 from relive.cli.terminal import AsJson, Terminal
 from relive.cli.what_if_cmd import tested_lines
-from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.intervention.judging import counted, lacking_words
 from relive.model.intervention import Explanation, Tested
-from relive.operations.explaining import WhyWish
+from relive.operations.explaining import WhyParams
 from relive.operations.explaining import why as run_search
 
 __all__ = ["why"]
@@ -21,15 +21,15 @@ _CANNOT_TELL = 10  # exit status
 _MOST_CHANGES = 3
 
 
-@from_wish(WhyWish, arguments=("incident",))
-def why(wish: WhyWish, as_json: AsJson = False) -> None:
+@from_params(WhyParams, arguments=("incident",))
+def why(params: WhyParams, as_json: AsJson = False) -> None:
     """Find what a failure is caused by: change its recording until it goes away
 
     Answers, rows and readings as in the last good request, and earlier requests left out, narrowed to the fewest that are
     needed; each cause with the runs as recorded and the runs with the change. Exit status: 0 found, 10 it cannot be told.
     """
     terminal = Terminal(as_json=as_json)
-    result = run_search(load_settings(), wish, terminal)
+    result = run_search(load_settings(), params, terminal)
     terminal.answer(result, lambda: "\n".join(_describe(result)))
     raise typer.Exit(0 if result.causes else _CANNOT_TELL)
 

@@ -14,23 +14,23 @@ from relive.dashboard.debuggers import DEBUGGERS
 from relive.dashboard.jobs import JOBS
 from relive.dashboard.refusals import telling
 from relive.model.commit import CommitId
-from relive.operations.bisect_wish import BisectWish
+from relive.operations.bisect_params import BisectParams
 from relive.operations.bisecting import BISECT
-from relive.operations.chaos import CHAOS, ChaosWish
-from relive.operations.committing import COMMIT, CommitWish
-from relive.operations.diverging import DIVERGENCE, DivergenceWish
-from relive.operations.explaining import WHY, WhyWish
-from relive.operations.exports import EXPORT, ExportWish
-from relive.operations.keeping import KEEP, KeepWish
-from relive.operations.logpoints import LOGPOINT, LogpointWish
-from relive.operations.operation import Operation, Wish
-from relive.operations.replays import REPLAY, ReplayWish
-from relive.operations.reproductions import REPRODUCE, ReproduceWish
-from relive.operations.restoring import RESTORE, RestoreWish
-from relive.operations.restoring_many import MOST, RESTORE_MANY, RestoreManyWish
-from relive.operations.runs import RunsWish, list_runs
-from relive.operations.trying import TRY, TryWish
-from relive.operations.who_wrote import WHO_WROTE, WhoWroteWish
+from relive.operations.chaos import CHAOS, ChaosParams
+from relive.operations.committing import COMMIT, CommitParams
+from relive.operations.diverging import DIVERGENCE, DivergenceParams
+from relive.operations.explaining import WHY, WhyParams
+from relive.operations.exports import EXPORT, ExportParams
+from relive.operations.keeping import KEEP, KeepParams
+from relive.operations.logpoints import LOGPOINT, LogpointParams
+from relive.operations.operation import Operation, Params
+from relive.operations.replays import REPLAY, ReplayParams
+from relive.operations.reproductions import REPRODUCE, ReproduceParams
+from relive.operations.restoring import RESTORE, RestoreParams
+from relive.operations.restoring_many import MOST, RESTORE_MANY, RestoreManyParams
+from relive.operations.runs import RunsParams, list_runs
+from relive.operations.trying import TRY, TryParams
+from relive.operations.who_wrote import WHO_WROTE, WhoWroteParams
 
 __all__ = [
     "bisect_button",
@@ -79,8 +79,8 @@ def replay_buttons(settings: Settings, number: int, subject: str, *, can: bool) 
         help=about if can else "No commit from before the failure is left to replay from",
     ):
         with telling():
-            wish = ReplayWish(what=str(number), times=times)
-            JOBS.start(settings, REPLAY, wish, title=f"Replaying {times} times", subject=subject)
+            params = ReplayParams(what=str(number), times=times)
+            JOBS.start(settings, REPLAY, params, title=f"Replaying {times} times", subject=subject)
 
 
 def reproduce_button(settings: Settings, number: int, subject: str) -> None:
@@ -89,7 +89,7 @@ def reproduce_button(settings: Settings, number: int, subject: str) -> None:
         *(settings, subject, "reproduce", "Reproduce afresh", ":material/science:"),
         about="Without any commit: the service is started afresh in a sandbox and gets the same request",
         operation=REPRODUCE,
-        wish=lambda: ReproduceWish(incident=str(number)),
+        params=lambda: ReproduceParams(incident=str(number)),
         title="Reproducing in a fresh process",
     )
 
@@ -100,14 +100,14 @@ def bisect_button(settings: Settings, number: int, subject: str) -> None:
         *(settings, subject, "bisect", "Find when it began", ":material/manage_search:"),
         about="Sends the failing request from earlier commits, sealed: the first from which it fails, and what came before",
         operation=BISECT,
-        wish=lambda: BisectWish(replay=number),
+        params=lambda: BisectParams(replay=number),
         title="Finding when it began",
     )
     _question(
         *(settings, subject, "curve", "How probable, from when", ":material/show_chart:"),
         about=f"The same, and then {_CURVE} commits {_CURVE_TIMES} times each: how probable the failure is from each of them",
         operation=BISECT,
-        wish=lambda: BisectWish(replay=number, curve=_CURVE, times=_CURVE_TIMES),
+        params=lambda: BisectParams(replay=number, curve=_CURVE, times=_CURVE_TIMES),
         title="Drawing how probable it is",
     )
 
@@ -118,7 +118,7 @@ def why_button(settings: Settings, number: int, subject: str) -> None:
         *(settings, subject, "why", "Find the cause", ":material/lightbulb:"),
         about="Replays it with answers, readings and earlier requests changed, in sealed sandboxes, until the failure goes away",
         operation=WHY,
-        wish=lambda: WhyWish(incident=number),
+        params=lambda: WhyParams(incident=number),
         title="Finding the cause",
     )
 
@@ -132,13 +132,13 @@ def _question(
     *,
     about: str,
     operation: Operation[Any, Any],
-    wish: Callable[[], Wish],
+    params: Callable[[], Params],
     title: str,
 ) -> None:
-    """A button that begins a job; what is wrong with the wish is told when it is pressed."""
+    """A button that begins a job; what is wrong with the params is said when it is pressed."""
     if st.button(label, key=key, icon=icon, help=about):
         with telling():
-            JOBS.start(settings, operation, wish(), title=title, subject=subject)
+            JOBS.start(settings, operation, params(), title=title, subject=subject)
 
 
 def debugger_button(settings: Settings, number: int) -> None:
@@ -166,11 +166,11 @@ def stepping_forms(settings: Settings, number: int, subject: str) -> None:
             wants_writer = st.form_submit_button("Find who wrote it", icon=":material/edit:")
     if wants_values:
         with telling():
-            wish = LogpointWish(incident=number, at=at, expression=[expression])
-            JOBS.start(settings, LOGPOINT, wish, title="Telling values at a line", subject=subject)
+            params = LogpointParams(incident=number, at=at, expression=[expression])
+            JOBS.start(settings, LOGPOINT, params, title="Telling values at a line", subject=subject)
     if wants_writer:
         with telling():
-            asked = WhoWroteWish(incident=number, expression=value)
+            asked = WhoWroteParams(incident=number, expression=value)
             JOBS.start(settings, WHO_WROTE, asked, title="Finding who wrote a value", subject=subject)
 
 
@@ -190,8 +190,10 @@ def try_form(settings: Settings, number: int, subject: str) -> None:
     if wanted:
         with telling():
             fix = [patch.rstrip("\n") + "\n"] if patch.strip() else []
-            wish = TryWish(incident=number, fix=fix, env=[line for line in env.splitlines() if line.strip()])
-            JOBS.start(settings, TRY, wish, title="Trying a fix", subject=subject)
+            params = TryParams(
+                incident=number, fix=fix, env=[line for line in env.splitlines() if line.strip()]
+            )
+            JOBS.start(settings, TRY, params, title="Trying a fix", subject=subject)
 
 
 def keep_form(settings: Settings, number: int, subject: str) -> None:
@@ -217,7 +219,7 @@ def keep_form(settings: Settings, number: int, subject: str) -> None:
         wanted = st.form_submit_button("Keep it", icon=":material/science:")
     if wanted:
         with telling():
-            wish = KeepWish(
+            params = KeepParams(
                 incident=number,
                 expect=expect,
                 output=Path(directory.strip()).absolute() if directory.strip() else None,
@@ -225,7 +227,7 @@ def keep_form(settings: Settings, number: int, subject: str) -> None:
                 code=[line.strip() for line in code.splitlines() if line.strip()],
                 force=force,
             )
-            JOBS.start(settings, KEEP, wish, title="Keeping it as a test", subject=subject)
+            JOBS.start(settings, KEEP, params, title="Keeping it as a test", subject=subject)
 
 
 def chaos_form(settings: Settings, number: int, subject: str) -> None:
@@ -242,8 +244,8 @@ def chaos_form(settings: Settings, number: int, subject: str) -> None:
         wanted = st.form_submit_button("Replay under varied schedules", icon=":material/shuffle:")
     if wanted:
         with telling():
-            wish = ChaosWish(what=str(number), most=int(most))
-            JOBS.start(settings, CHAOS, wish, title="Varying the schedule", subject=subject)
+            params = ChaosParams(what=str(number), most=int(most))
+            JOBS.start(settings, CHAOS, params, title="Varying the schedule", subject=subject)
 
 
 def state_form(settings: Settings, number: int, subject: str) -> None:
@@ -263,13 +265,13 @@ def state_form(settings: Settings, number: int, subject: str) -> None:
     if wanted:
         with telling():
             lines = [line for line in statements.splitlines() if line.strip()]
-            wish = ReplayWish(what=str(number), set=lines, write=[f"{path}={text}"] if path else [])
-            JOBS.start(settings, REPLAY, wish, title="Replaying with another state", subject=subject)
+            params = ReplayParams(what=str(number), set=lines, write=[f"{path}={text}"] if path else [])
+            JOBS.start(settings, REPLAY, params, title="Replaying with another state", subject=subject)
 
 
 def divergence_form(settings: Settings, number: int, subject: str) -> None:
     """Where two runs part: of an incident that has been replayed, what was recorded and the latest replay, or others."""
-    runs = list_runs(settings, RunsWish(incident=number, limit=1)).items
+    runs = list_runs(settings, RunsParams(incident=number, limit=1)).items
     if not runs:
         return
     latest = runs[0].number
@@ -281,8 +283,8 @@ def divergence_form(settings: Settings, number: int, subject: str) -> None:
         wanted = st.form_submit_button("Compare them", icon=":material/call_split:")
     if wanted:
         with telling():
-            wish = DivergenceWish(before=before, after=after)
-            JOBS.start(settings, DIVERGENCE, wish, title="Comparing two runs", subject=subject)
+            params = DivergenceParams(before=before, after=after)
+            JOBS.start(settings, DIVERGENCE, params, title="Comparing two runs", subject=subject)
 
 
 def bisect_form(settings: Settings, commit: CommitId, subject: str) -> None:
@@ -293,8 +295,8 @@ def bisect_form(settings: Settings, commit: CommitId, subject: str) -> None:
         wanted = st.form_submit_button("Find when it began", icon=":material/manage_search:")
     if wanted:
         with telling():
-            wish = BisectWish(good=good, bad=commit, when=expression or None)
-            JOBS.start(settings, BISECT, wish, title="Finding when it began", subject=subject)
+            params = BisectParams(good=good, bad=commit, when=expression or None)
+            JOBS.start(settings, BISECT, params, title="Finding when it began", subject=subject)
 
 
 def restore_buttons(settings: Settings, commit: CommitId, words: str, subject: str, key: str) -> None:
@@ -324,10 +326,10 @@ def restore_button(
     ):
         with telling():
             if count == 1:
-                JOBS.start(settings, RESTORE, RestoreWish(ref=commit), title=words, subject=subject)
+                JOBS.start(settings, RESTORE, RestoreParams(ref=commit), title=words, subject=subject)
             else:
-                wish = RestoreManyWish(ref=commit, count=count)
-                JOBS.start(settings, RESTORE_MANY, wish, title=f"{words}, {count} times", subject=subject)
+                params = RestoreManyParams(ref=commit, count=count)
+                JOBS.start(settings, RESTORE_MANY, params, title=f"{words}, {count} times", subject=subject)
 
 
 def keep_button(settings: Settings, branch: str, service: str, subject: str) -> None:
@@ -342,7 +344,7 @@ def keep_button(settings: Settings, branch: str, service: str, subject: str) -> 
             JOBS.start(
                 settings,
                 COMMIT,
-                CommitWish(target=branch),
+                CommitParams(target=branch),
                 title=f"Keep a branch of {service}",
                 subject=subject,
             )
@@ -359,5 +361,5 @@ def export_button(settings: Settings, commit: CommitId, service: str, subject: s
         )
         if st.button("Write it", key=key, type="primary", disabled=not file):
             with telling():
-                wish = ExportWish(ref=commit, file=Path(file))
-                JOBS.start(settings, EXPORT, wish, title="Exporting a commit", subject=subject)
+                params = ExportParams(ref=commit, file=Path(file))
+                JOBS.start(settings, EXPORT, params, title="Exporting a commit", subject=subject)

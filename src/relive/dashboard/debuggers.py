@@ -16,7 +16,7 @@ from typing import Any
 
 from relive.config import Settings
 from relive.errors import Cancelled, ReliveError, UsageError
-from relive.operations.debugging import DEBUG, DebugWish
+from relive.operations.debugging import DEBUG, DebugParams
 from relive.operations.progress import Silent
 from relive.operations.subprocess_runner import Talk, perform_apart
 from relive.stepping.view import SteppingView
@@ -97,9 +97,9 @@ class Debugger(Silent):
     def _perform(self) -> None:
         error: ReliveError | None = None
         try:
-            wish = DebugWish(number=self._number, step=True)
+            params = DebugParams(number=self._number, step=True)
             talk = Talk(self._reading, self._shown)
-            perform_apart(DEBUG, self._settings, wish, self, cancel=self._cancel, talk=talk)
+            perform_apart(DEBUG, self._settings, params, self, cancel=self._cancel, talk=talk)
         except Cancelled:
             pass
         except ReliveError as found:

@@ -17,20 +17,20 @@ from relive.inspection.words import descriptor_words, value_lines, waiting_words
 from relive.model.commit import CommitId
 from relive.model.quantities import size
 from relive.operations.commits import show_commit
-from relive.operations.differences import DIFF, DiffWish
+from relive.operations.differences import DIFF, DiffParams
 from relive.operations.inspections import (
     EVALUATE,
     FIND,
     INSPECT,
     OBJECTS,
     RUNTIME,
-    EvaluateWish,
-    FindWish,
-    InspectWish,
-    ObjectsWish,
-    RuntimeWish,
+    EvaluateParams,
+    FindParams,
+    InspectParams,
+    ObjectsParams,
+    RuntimeParams,
 )
-from relive.operations.leaking import LEAKS, LeaksWish
+from relive.operations.leaking import LEAKS, LeaksParams
 from relive.operations.subprocess_runner import perform_apart
 
 __all__ = ["show_inside"]
@@ -62,21 +62,23 @@ def show_inside(settings: Settings, commit: CommitId, parent: CommitId | None) -
         wants_referrers = st.checkbox("and who refers to it", key="referrers", help="Of Python")
     with telling(), st.spinner("Reading the commit …"):
         if wants_state:
-            _show_state(perform_apart(INSPECT, settings, InspectWish(ref=commit)))
+            _show_state(perform_apart(INSPECT, settings, InspectParams(ref=commit)))
         if wants_changes and parent is not None:
             _show_changes(settings, parent, commit)
         if wants_growth and parent is not None:
             _show_growth(settings, parent, commit)
         if wants_objects:
-            _show_objects(perform_apart(OBJECTS, settings, ObjectsWish(ref=commit)))
+            _show_objects(perform_apart(OBJECTS, settings, ObjectsParams(ref=commit)))
         if wants_runtime:
-            show_runtime(perform_apart(RUNTIME, settings, RuntimeWish(ref=commit)))
+            show_runtime(perform_apart(RUNTIME, settings, RuntimeParams(ref=commit)))
         if pattern:
             _show_found(settings, commit, pattern)
         if expression.strip():
             referrers = _REFERRERS if wants_referrers else 0
-            wish = EvaluateWish(ref=commit, expression=expression, depth=1, most=_PARTS, referrers=referrers)
-            _show_value(perform_apart(EVALUATE, settings, wish))
+            params = EvaluateParams(
+                ref=commit, expression=expression, depth=1, most=_PARTS, referrers=referrers
+            )
+            _show_value(perform_apart(EVALUATE, settings, params))
 
 
 def _show_state(state: CommitState) -> None:
@@ -103,7 +105,7 @@ def _regions(process: ProcessState) -> Iterator[list[str]]:
 
 
 def _show_changes(settings: Settings, parent: CommitId, commit: CommitId) -> None:
-    found = perform_apart(DIFF, settings, DiffWish(before=parent, after=commit))
+    found = perform_apart(DIFF, settings, DiffParams(before=parent, after=commit))
     memory = found.memory
     st.markdown(
         f"{memory.changed} of {memory.pages} pages of memory differ, {memory.added} came, {memory.dropped} went."
@@ -139,7 +141,7 @@ def _show_growth(settings: Settings, parent: CommitId, commit: CommitId) -> None
     if not earlier:
         st.caption("Growth is told from three commits on; only one lies before this.")
         return
-    found = perform_apart(LEAKS, settings, LeaksWish(refs=[earlier[0], parent, commit]))
+    found = perform_apart(LEAKS, settings, LeaksParams(refs=[earlier[0], parent, commit]))
     grown = [(one.path, one.counts, ", ".join(one.kept)) for one in found.collections]
     grown += [(one.name, one.counts, one.held_by or "") for one in found.types]
     rows = [
@@ -161,7 +163,7 @@ def _show_value(found: Evaluated) -> None:
 
 
 def _show_found(settings: Settings, commit: CommitId, pattern: str) -> None:
-    found = perform_apart(FIND, settings, FindWish(ref=commit, pattern=pattern, most=_MOST))
+    found = perform_apart(FIND, settings, FindParams(ref=commit, pattern=pattern, most=_MOST))
     rows = [
         [", ".join(map(str, one.pids)), one.address, escape(one.region or one.permissions), escape(one.text)]
         for one in found.hits

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 
 from relive.config import Settings
 from relive.errors import Cancelled, ReliveError
-from relive.operations.operation import Operation, Wish
+from relive.operations.operation import Operation, Params
 from relive.operations.subprocess_runner import perform_apart
 
 __all__ = ["JOBS", "Job", "JobState", "Jobs"]
@@ -81,7 +81,7 @@ class Jobs:
         self._cancels: dict[int, threading.Event] = {}
 
     def start(
-        self, settings: Settings, operation: Operation[Any, Any], wish: Wish, *, title: str, subject: str
+        self, settings: Settings, operation: Operation[Any, Any], params: Params, *, title: str, subject: str
     ) -> int:
         """Begin one; returns its number."""
         cancel = threading.Event()
@@ -95,7 +95,7 @@ class Jobs:
 
         def perform() -> None:
             try:
-                result = perform_apart(operation, settings, wish, _JobProgress(self, number), cancel=cancel)
+                result = perform_apart(operation, settings, params, _JobProgress(self, number), cancel=cancel)
             except Cancelled:
                 self._end(number, state=JobState.CANCELLED)
             except ReliveError as error:

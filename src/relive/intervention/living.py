@@ -67,14 +67,14 @@ class Lab:
     """Where replays are made.
 
     Attributes:
-        wishes: how; ``times`` and what is heard of branches are set here.
+        options: how; ``times`` and what is heard of branches are set here.
         masked: takes secrets out of a run.
         done: told how many replays were made.
     """
 
     settings: Settings
     store: Store
-    wishes: ReplayOptions
+    options: ReplayOptions
     bounds: Bounds
     masked: Callable[[Run], Run] = lambda run: run
     done: Callable[[int], None] = lambda _count: None
@@ -87,8 +87,8 @@ class Lab:
         def follow(events: Sequence[Event], calls: Collection[tuple[int, int]]) -> None:
             missing.extend(unread(changed, events, calls))
 
-        wishes = replace(self.wishes, times=times, jobs=1, follows=follow)
-        replayed = asyncio.run(replay(self.settings, self.store, changed.case, wishes))
+        options = replace(self.options, times=times, jobs=1, follows=follow)
+        replayed = asyncio.run(replay(self.settings, self.store, changed.case, options))
         self.done(self.bounds.replays)
         return Lived([_fix_run(self.masked(run)) for run in replayed.runs], list(dict.fromkeys(missing)))
 

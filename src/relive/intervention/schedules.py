@@ -26,11 +26,11 @@ __all__ = [
     "NICEST",
     "Schedule",
     "clean_runs_wanted",
+    "given_schedule",
     "held",
     "parse_delay",
     "rate_below",
     "schedule_of",
-    "wished_schedule",
 ]
 
 NICEST = 19
@@ -144,7 +144,7 @@ def parse_delay(text: str) -> tuple[str, float]:
     return found["place"], float(found["ms"])
 
 
-def wished_schedule(
+def given_schedule(
     seed: int | None, delays: Sequence[str], near: frozenset[str] = frozenset()
 ) -> Schedule | None:
     """Of ``--seed`` and ``--delay``; None: neither is given. With delays, of the seed the rest is taken.

@@ -48,14 +48,14 @@ class Variation:
     """Where a case is replayed under schedules.
 
     Attributes:
-        wishes: how; ``times`` and what is heard of branches are set here. masked: takes secrets out of a run.
+        options: how; ``times`` and what is heard of branches are set here. masked: takes secrets out of a run.
         done: told how many replays were made.
     """
 
     settings: Settings
     store: Store
     case: ReplayInput
-    wishes: ReplayOptions
+    options: ReplayOptions
     bounds: Bounds
     masked: Callable[[Run], Run] = lambda run: run
     done: Callable[[int], None] = lambda _count: None
@@ -74,10 +74,10 @@ class Variation:
             heard.extend(events)
 
         case, delays = (self.case, {}) if schedule is None else varied_case(self.case, schedule)
-        wishes = replace(self.wishes, times=1, jobs=1, follows=follow)
+        options = replace(self.options, times=1, jobs=1, follows=follow)
         if schedule is not None:
-            wishes = replace(wishes, changes=varying(schedule, self.wishes.changes))
-        (run,) = asyncio.run(replay(self.settings, self.store, case, wishes)).runs
+            options = replace(options, changes=varying(schedule, self.options.changes))
+        (run,) = asyncio.run(replay(self.settings, self.store, case, options)).runs
         self.done(self.bounds.replays)
         return VariedRun(self.masked(run), _fails(run), order_of(heard), delays | noted_delays(heard))
 

@@ -1,4 +1,4 @@
-"""Operations as tools: arguments are the fields of the wish, what comes back is the result, progress is told on the way."""
+"""Operations as tools: arguments are the fields of the params, what comes back is the result, progress is told on the way."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def tool_of(
 
     Args:
         at_once: the threads for all that act, apart from those that answer requests.
-        left_out: fields of the wish that it does not take.
+        left_out: fields of the params that it does not take.
     """
 
     async def tool(**given: Any) -> BaseModel:
@@ -72,9 +72,9 @@ def tool_of(
         cancel = threading.Event()
 
         def perform() -> BaseModel:
-            wish = operation.wish(**given)
+            params = operation.params(**given)
             with acting(context, operation.tool_name, given):
-                result: BaseModel = perform_apart(operation, settings, wish, shown, cancel=cancel)
+                result: BaseModel = perform_apart(operation, settings, params, shown, cancel=cancel)
             return result
 
         try:
@@ -83,7 +83,9 @@ def tool_of(
             cancel.set()  # a client that gave up wants nothing of it
 
     parameters = [
-        _parameter(name, field) for name, field in operation.wish.model_fields.items() if name not in left_out
+        _parameter(name, field)
+        for name, field in operation.params.model_fields.items()
+        if name not in left_out
     ]
     context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=Context)
     tool.__signature__ = inspect.Signature(  # type: ignore[attr-defined]

@@ -20,13 +20,13 @@ from relive.operations.branches import (
     branch_states,
     log_part,
 )
-from relive.operations.checking import CHECK, CheckWish
-from relive.operations.commits import CommitDetail, CommitPage, CommitsWish, page_of_commits, show_commit
+from relive.operations.checking import CHECK, CheckParams
+from relive.operations.commits import CommitDetail, CommitPage, CommitsParams, page_of_commits, show_commit
 from relive.operations.incident_detail import show_incident
-from relive.operations.incidents import IncidentPage, IncidentsWish, page_of_incidents
+from relive.operations.incidents import IncidentPage, IncidentsParams, page_of_incidents
 from relive.operations.operation import Result
 from relive.operations.progress import Silent
-from relive.operations.runs import RunDetail, RunPage, RunsWish, list_runs, show_run
+from relive.operations.runs import RunDetail, RunPage, RunsParams, list_runs, show_run
 from relive.operations.subprocess_runner import perform_apart
 from relive.operations.targets import RunningTarget, list_targets
 
@@ -70,8 +70,8 @@ def looking_tools(settings: Settings) -> list[Tool]:
         target: Service = None, search: Search = None, after: Cursor = None, limit: Limit = 20
     ) -> CommitPage:
         """Commits of live states, newest first."""
-        wish = CommitsWish(target=target, search=search, after=after, limit=limit)
-        return page_of_commits(settings, wish, _QUIET)
+        params = CommitsParams(target=target, search=search, after=after, limit=limit)
+        return page_of_commits(settings, params, _QUIET)
 
     def commit_detail(
         ref: Annotated[str, Field(description="Id, tag, NAME, or NAME@{2 minutes ago}")],
@@ -83,8 +83,8 @@ def looking_tools(settings: Settings) -> list[Tool]:
         service: Service = None, search: Search = None, after: Cursor = None, limit: Limit = 20
     ) -> IncidentPage:
         """Failures that were seen, newest first: begin here to find out what failed."""
-        wish = IncidentsWish(service=service, search=search, after=after, limit=limit)
-        return page_of_incidents(settings, wish, _QUIET)
+        params = IncidentsParams(service=service, search=search, after=after, limit=limit)
+        return page_of_incidents(settings, params, _QUIET)
 
     def incident(number: Number) -> Story:
         """What failed and what is known of it, in short; frames and timeline are tools of their own."""
@@ -128,7 +128,7 @@ def looking_tools(settings: Settings) -> list[Tool]:
         limit: Limit = 20,
     ) -> RunPage:
         """Replays and reproductions that were done, with their verdicts, newest first."""
-        return list_runs(settings, RunsWish(incident=incident, after=after, limit=limit))
+        return list_runs(settings, RunsParams(incident=incident, after=after, limit=limit))
 
     def run(number: Annotated[int, Field(ge=1, description="Number of the run")]) -> RunDetail:
         """One replay or reproduction in full: each run's verdict, the first difference, what stubs answered."""
@@ -140,7 +140,7 @@ def looking_tools(settings: Settings) -> list[Tool]:
         ],
     ) -> CheckReport:
         """Whether a running process can be committed, what would be lost, and what it costs; touches nothing."""
-        return perform_apart(CHECK, settings, CheckWish(target=target))
+        return perform_apart(CHECK, settings, CheckParams(target=target))
 
     add(targets)
     add(check)

@@ -23,7 +23,7 @@ from relive.mcp.trail import acting
 from relive.operations.branches import Stopped, stop
 from relive.operations.catalogue import OPERATIONS
 from relive.operations.incident_detail import show_incident
-from relive.operations.incidents import IncidentsWish, page_of_incidents
+from relive.operations.incidents import IncidentsParams, page_of_incidents
 from relive.operations.operation import Effect
 from relive.operations.operation import Tool as ToolFace
 from relive.operations.progress import Silent
@@ -141,7 +141,7 @@ def _stopping_tools(settings: Settings) -> list[Tool]:
 def _add_resources(server: MCPServer, settings: Settings) -> None:
     @server.resource("relive://incidents", mime_type="text/plain", description="A line for each incident")
     def incidents() -> str:
-        found = page_of_incidents(settings, IncidentsWish(limit=200), _QUIET).items
+        found = page_of_incidents(settings, IncidentsParams(limit=200), _QUIET).items
         return "\n".join(
             f"relive://incidents/{one.number} {one.service}: {one.sighting.summary} {one.exception}".strip()
             for one in found

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ValidationError
 from relive.config import load_settings
 from relive.errors import ReliveError, UsageError, reason_of
 from relive.operations.catalogue import OPERATIONS
-from relive.operations.operation import Operation, Wish
+from relive.operations.operation import Operation, Params
 from relive.operations.unforeseen import unforeseen
 
 __all__ = ["main"]
@@ -91,12 +91,12 @@ def _end_with_caller() -> None:
         sys.exit(130)
 
 
-def _performed(operation: Operation[Any, Any], wish: Wish, line: _Line) -> BaseModel:
+def _performed(operation: Operation[Any, Any], params: Params, line: _Line) -> BaseModel:
     if isinstance(line, _Talk):
         assert operation.converse is not None
-        result = operation.converse(load_settings(), wish, line, line)
+        result = operation.converse(load_settings(), params, line, line)
     else:
-        result = operation.run(load_settings(), wish, line)
+        result = operation.run(load_settings(), params, line)
     assert isinstance(result, BaseModel)
     return result
 
@@ -104,14 +104,14 @@ def _performed(operation: Operation[Any, Any], wish: Wish, line: _Line) -> BaseM
 def main() -> None:
     """Do it; exit status 0 where the last line is a result."""
     operation = OPERATIONS[sys.argv[1]]
-    wish_line = sys.stdin.buffer.readline()
+    params_line = sys.stdin.buffer.readline()
     # What is started from here writes to no protocol: only the copy of standard output is.
     line = _Talk(os.dup(1), int(sys.argv[2])) if len(sys.argv) > 2 else _Line(os.dup(1))
     with Path(os.devnull).open("r+b") as nowhere:
         os.dup2(nowhere.fileno(), 1)
     _end_with_caller()
     try:
-        wish = operation.wish.model_validate_json(wish_line)
+        params = operation.params.model_validate_json(params_line)
     except ValidationError as error:
         line.say(error=UsageError(f"{operation.name}: {reason_of(error.errors()[0]['msg'])}").as_json())
         sys.exit(1)
@@ -119,7 +119,7 @@ def main() -> None:
         line.say(error=error.as_json())
         sys.exit(1)
     try:
-        result = _performed(operation, wish, line)
+        result = _performed(operation, params, line)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from here on it is done
         line.say(result=result.model_dump(mode="json"))
     except ReliveError as error:

@@ -11,7 +11,7 @@ from relive.config import Settings
 from relive.errors import RecordingError, RestoreFailed, StoreError, UsageError
 from relive.model.expectation import parse_expectation
 from relive.model.incident import Incident
-from relive.operations.bisect_wish import BisectWish
+from relive.operations.bisect_params import BisectParams
 from relive.operations.branches import inside_environment
 from relive.store import Store
 from relive.store.index import StoredCommit
@@ -29,10 +29,10 @@ _LIMIT = 10.0  # [s] for a probe
 _REQUEST_LINE = re.compile(r"(?:([A-Z]{1,20}) +)?(/[\x21-\x7e]*)")
 
 
-def commits_between(store: Store, wish: BisectWish, incident: Incident | None) -> list[StoredCommit]:
+def commits_between(store: Store, params: BisectParams, incident: Incident | None) -> list[StoredCommit]:
     """The commits from good to bad, in the order in which they were taken; at least two."""
     before = _before(store, incident) if incident is not None else None
-    last = store.get(store.resolve(wish.bad)) if wish.bad is not None else before
+    last = store.get(store.resolve(params.bad)) if params.bad is not None else before
     assert last is not None, "it was checked that bad is given, or an incident"
     of_target = [one for one in store.log(last.name)[::-1] if not one.is_of_branch]
     if incident is not None:
@@ -41,18 +41,18 @@ def commits_between(store: Store, wish: BisectWish, incident: Incident | None) -
         raise _other_service(last, incident.service if incident is not None else last.name)
     if before is not None and (last.taken_wall_ns, last.id) > (before.taken_wall_ns, before.id):
         raise UsageError(
-            f"commit {last.id[:10]} (bad) was taken after the failing request of incident {wish.replay} had begun",
+            f"commit {last.id[:10]} (bad) was taken after the failing request of incident {params.replay} had begun",
             cause="from there it cannot be sent again",
             remedy=f"leave it out: then it is {before.id[:10]}, the last one before the incident",
         )
-    first = store.get(store.resolve(wish.good)) if wish.good is not None else of_target[0]
+    first = store.get(store.resolve(params.good)) if params.good is not None else of_target[0]
     if first.name != last.name:
         raise _other_service(first, last.name)
     if first.id == last.id:
         raise UsageError(
             f"commit {first.id[:10]} is both good and bad",
             cause="it is the only one before the incident"
-            if incident is not None and wish.good is None
+            if incident is not None and params.good is None
             else "what is looked for lies between two commits",
             remedy="name an earlier one as good (`relive log`), or commit more often: --every request, or a shorter time",
         )
@@ -102,7 +102,7 @@ def asking(probe: CommitProbe, line: Sequence[StoredCommit]) -> Callable[[int], 
 def probe_of(
     settings: Settings,
     store: Store,
-    wish: BisectWish,
+    params: BisectParams,
     incident: Incident | None,
     line: Sequence[StoredCommit],
 ) -> CommitProbe:
@@ -112,26 +112,26 @@ def probe_of(
         UsageError: that cannot be read. RecordingError: the incident's request is not there.
     """
     # Each only where it is asked for: protocols, stubs and the inspector are half of what a command imports.
-    limit = wish.limit or _LIMIT
-    if wish.when is not None:
+    limit = params.limit or _LIMIT
+    if params.when is not None:
         from relive.bisection.expression import ExpressionProbe
 
-        return ExpressionProbe(settings, store, wish.when, wish.process, limit)
+        return ExpressionProbe(settings, store, params.when, params.process, limit)
     if incident is not None:
         from relive.bisection.failing_again import FailureProbe
         from relive.replay.replay_input import failing_request
 
         cursors = [one.sequence for one in line if one.sequence is not None]
         request = failing_request(settings, incident, incident.occurrence(first=False), cursors)
-        return FailureProbe(settings, store, incident, request, wish.limit)
+        return FailureProbe(settings, store, incident, request, params.limit)
     from relive.bisection.branches import CommandProbe, HttpProbe
 
-    if wish.run is not None:
-        return CommandProbe(settings, store, wish.run, inside_environment(), limit)
-    asked = _REQUEST_LINE.fullmatch((wish.http or "").strip())
+    if params.run is not None:
+        return CommandProbe(settings, store, params.run, inside_environment(), limit)
+    asked = _REQUEST_LINE.fullmatch((params.http or "").strip())
     if asked is None:
         raise UsageError(
-            f"{wish.http!r} is no request", remedy="write its path, or a method and a path: 'POST /refresh'"
+            f"{params.http!r} is no request", remedy="write its path, or a method and a path: 'POST /refresh'"
         )
-    expectation = parse_expectation(wish.expect or "status < 500")
+    expectation = parse_expectation(params.expect or "status < 500")
     return HttpProbe(settings, store, asked[1] or "GET", asked[2], expectation, limit)

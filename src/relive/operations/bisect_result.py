@@ -12,8 +12,8 @@ from relive.errors import RecordingError, ReliveError
 from relive.incidents.report.masking import Mask
 from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId
-from relive.operations.bisect_wish import BisectWish
-from relive.operations.differences import CommitDifference, DiffWish, diff
+from relive.operations.bisect_params import BisectParams
+from relive.operations.differences import CommitDifference, DiffParams, diff
 from relive.operations.operation import Result
 from relive.operations.progress import Silent
 from relive.recording.exchanges import Exchanges
@@ -111,7 +111,7 @@ class Bisection(Result):
         question: what each commit was asked.
         commits: how many lie between good and bad, both included; lives: of how many starts of the service.
         probed: every commit that was probed, in their order.
-        suspects: the fewest commits that hold the jump with the wished probability; of rates only.
+        suspects: the fewest commits that hold the jump with the asked probability; of rates only.
         no_jump, two_jumps: probabilities that the rate does not change at all, and that it does so twice.
         why_not: why it could not be told, or not all; None where it was.
         curve: the commits that were probed again and again, in their order; empty where none was asked for.
@@ -133,16 +133,16 @@ class Bisection(Result):
 
 
 def bisection_of(
-    settings: Settings, wish: BisectWish, line: Sequence[StoredCommit], found: Jumps, drawn: Sequence[int]
+    settings: Settings, params: BisectParams, line: Sequence[StoredCommit], found: Jumps, drawn: Sequence[int]
 ) -> Bisection:
     """What is said of it, secrets masked. ``drawn``: commits of the curve, by their numbers in the line."""
     mask = Mask.configured(settings)
     commits = [_commit(at, one, found) for at, one in enumerate(line)]
-    suspects = credible(found.posterior, wish.confidence) if found.posterior is not None else []
+    suspects = credible(found.posterior, params.confidence) if found.posterior is not None else []
     probed = found.evidence.known()
     return Bisection(
         service=line[0].name,
-        question=mask.sentence(_question(wish)),
+        question=mask.sentence(_question(params)),
         commits=len(line),
         lives=len({one.life for one in line}),
         probes=len(found.evidence.probes),
@@ -174,14 +174,14 @@ def _curve(commits: Sequence[BisectedCommit], evidence: ProbesMade, drawn: Seque
     ]
 
 
-def _question(wish: BisectWish) -> str:
-    if wish.when is not None:
-        return f"when {wish.when}"
-    if wish.run is not None:
-        return f"run {wish.run}"
-    if wish.http is not None:
-        return f"http {wish.http}, expecting {wish.expect or 'status < 500'}"
-    return f"incident {wish.replay} fails again"
+def _question(params: BisectParams) -> str:
+    if params.when is not None:
+        return f"when {params.when}"
+    if params.run is not None:
+        return f"run {params.run}"
+    if params.http is not None:
+        return f"http {params.http}, expecting {params.expect or 'status < 500'}"
+    return f"incident {params.replay} fails again"
 
 
 def _commit(at: int, one: StoredCommit, found: Jumps) -> BisectedCommit:
@@ -286,10 +286,10 @@ def _difference(
 ) -> tuple[CommitDifference | None, str | None]:
     """With Python's values where the service has any; the second says why there is none, or no values."""
     try:
-        return diff(settings, DiffWish(before=before, after=after, python=True), Silent()), None
+        return diff(settings, DiffParams(before=before, after=after, python=True), Silent()), None
     except ReliveError as error:
         why = str(error)
     try:
-        return diff(settings, DiffWish(before=before, after=after), Silent()), why
+        return diff(settings, DiffParams(before=before, after=after), Silent()), why
     except ReliveError as error:
         return None, str(error)

@@ -15,8 +15,8 @@ from relive.config import Settings
 from relive.incidents.incidents import Incidents
 from relive.model.token_scope import Scope
 from relive.operations.bisect_line import asking, commits_between, probe_of
+from relive.operations.bisect_params import TIMES, BisectParams, check_params
 from relive.operations.bisect_result import Bisection, bisection_of
-from relive.operations.bisect_wish import TIMES, BisectWish, check_wish
 from relive.operations.branch_memory import branches_with_memory
 from relive.operations.operation import Effect, Faces, Operation, Route, Tool
 from relive.operations.probing_ahead import ProbesAhead
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["BISECT", "bisect"]
 
 
-def bisect(settings: Settings, wish: BisectWish, progress: Progress) -> Bisection:
+def bisect(settings: Settings, params: BisectParams, progress: Progress) -> Bisection:
     """Probe commits in sealed branches until it is known where it changed; secrets are masked.
 
     Several are probed at one time; what is found is as if it were one after the other (``ProbesAhead``).
@@ -40,24 +40,24 @@ def bisect(settings: Settings, wish: BisectWish, progress: Progress) -> Bisectio
         UsageError: what is asked for cannot be meant, the ends are not as said, or the predicate crashes or hangs.
         RefUnknown, RefAmbiguous, StoreError, IncidentUnknown: there is nothing to be asked.
     """
-    check_wish(wish)
+    check_params(params)
     tend(settings, progress)
     store = Store(settings.store)
-    incident = Incidents(settings.incidents).get(wish.replay) if wish.replay is not None else None
-    line = commits_between(store, wish, incident)
-    probe = probe_of(settings, store, wish, incident, line)
-    jobs = _jobs(store, wish, line[-1])
+    incident = Incidents(settings.incidents).get(params.replay) if params.replay is not None else None
+    line = commits_between(store, params, incident)
+    probe = probe_of(settings, store, params, incident, line)
+    jobs = _jobs(store, params, line[-1])
     store.close()  # its database is nothing for forked processes, which open their own
-    ahead = min(jobs, wish.jobs or _worth_asking(os.cpu_count() or 1, os.getloadavg()[0]))
+    ahead = min(jobs, params.jobs or _worth_asking(os.cpu_count() or 1, os.getloadavg()[0]))
     with ProbesAhead(_in_worker(settings, probe, line), jobs) as probes:
-        found, drawn = _find(wish, len(line), probes, ahead, progress)
-    return bisection_of(settings, wish, line, found, drawn)
+        found, drawn = _find(params, len(line), probes, ahead, progress)
+    return bisection_of(settings, params, line, found, drawn)
 
 
-def _jobs(store: Store, wish: BisectWish, last: StoredCommit) -> int:
-    """Probes at one time: as many as are wished, and this host has memory for, as the last commit has grown."""
+def _jobs(store: Store, params: BisectParams, last: StoredCommit) -> int:
+    """Probes at one time: as many as are asked, and this host has memory for, as the last commit has grown."""
     # One more may live than are asked at a time, see ``ProbesAhead``.
-    wanted = (wish.jobs or (os.cpu_count() or 1) + 1) + 1
+    wanted = (params.jobs or (os.cpu_count() or 1) + 1) + 1
     return max(1, branches_with_memory(store.facts(last.id), wanted) - 1)
 
 
@@ -81,7 +81,7 @@ def _in_worker(
 
 
 def _find(
-    wish: BisectWish, count: int, probes: ProbesAhead, ahead: int, progress: Progress
+    params: BisectParams, count: int, probes: ProbesAhead, ahead: int, progress: Progress
 ) -> tuple[Jumps, Sequence[int]]:
     """Where it changes, and which commits of the line the curve is drawn of.
 
@@ -92,30 +92,30 @@ def _find(
     def foresee(likely: Iterable[int]) -> None:
         probes.foresee(islice(likely, ahead))
 
-    with progress.progress("probing", wish.most if wish.flaky else _expected(count, wish)) as done:
-        if wish.flaky:
+    with progress.progress("probing", params.most if params.flaky else _expected(count, params)) as done:
+        if params.flaky:
             found = find_rate_jumps(
                 *(count, probes),
-                confidence=wish.confidence,
-                further=wish.further,
-                most=wish.most,
+                confidence=params.confidence,
+                further=params.further,
+                most=params.most,
                 done=done,
                 foresee=foresee,
             )
         else:
             found = find_jumps(
                 *(count, probes),
-                further=wish.further,
-                most=wish.most,
-                is_good_named=wish.good is not None,
-                is_bad_named=wish.bad is not None or wish.replay is None,
+                further=params.further,
+                most=params.most,
+                is_good_named=params.good is not None,
+                is_bad_named=params.bad is not None or params.replay is None,
                 done=done,
                 foresee=foresee,
             )
-    if wish.curve is None:
+    if params.curve is None:
         return found, []
-    drawn = commits_of_curve(count, wish.curve, found.spans)
-    times = wish.times or TIMES
+    drawn = commits_of_curve(count, params.curve, found.spans)
+    times = params.times or TIMES
     with progress.progress("probing again", len(drawn) * times) as done:
         evidence = probe_again(
             *(found.evidence, drawn, probes), times=times, done=done, foresee=probes.foresee
@@ -123,22 +123,22 @@ def _find(
     return dataclasses.replace(found, evidence=evidence), drawn
 
 
-def _expected(count: int, wish: BisectWish) -> int:
-    return min(wish.most, 2 + count.bit_length() + wish.further)
+def _expected(count: int, params: BisectParams) -> int:
+    return min(params.most, 2 + count.bit_length() + params.further)
 
 
-def _look_up(settings: Settings, wish: BisectWish) -> None:
-    check_wish(wish)
-    if wish.replay is not None:
-        Incidents(settings.incidents).get(wish.replay)
+def _look_up(settings: Settings, params: BisectParams) -> None:
+    check_params(params)
+    if params.replay is not None:
+        Incidents(settings.incidents).get(params.replay)
     store = Store(settings.store)
-    for ref in filter(None, (wish.good, wish.bad)):
+    for ref in filter(None, (params.good, params.bad)):
         store.resolve(ref)
 
 
 BISECT = Operation(
     "bisect",
-    BisectWish,
+    BisectParams,
     Bisection,
     bisect,
     Faces(

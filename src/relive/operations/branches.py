@@ -23,7 +23,7 @@ from relive.incidents.report.masking import Mask, mask_for
 from relive.kernel.pidfds import has_ended
 from relive.kernel.plainfile import open_plain
 from relive.model.branch import BranchFacts
-from relive.operations.operation import Effect, Faces, Operation, Result, Tool, Wish
+from relive.operations.operation import Effect, Faces, Operation, Params, Result, Tool
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
 from relive.sandbox.branch import Branch, find_branch, list_branches, sweep
@@ -33,7 +33,7 @@ from relive.watching.life import all_watches, find_watch
 __all__ = [
     "EXEC",
     "BranchState",
-    "ExecWish",
+    "ExecParams",
     "Executed",
     "LogPart",
     "LogStream",
@@ -113,7 +113,7 @@ def find_living(settings: Settings, branch: str) -> Branch:
     return found
 
 
-class ExecWish(Wish):
+class ExecParams(Params):
     """What is run in a branch."""
 
     branch: str = Field(description="The branch's id, or a unique beginning of it")
@@ -136,11 +136,11 @@ class Executed(Result):
     cut: int
 
 
-def execute(settings: Settings, wish: ExecWish, _progress: Progress) -> Executed:
+def execute(settings: Settings, params: ExecParams, _progress: Progress) -> Executed:
     """Run a command in a branch until it ends; raises BranchUnknown."""
-    found = find_living(settings, wish.branch)
+    found = find_living(settings, params.branch)
     process = subprocess.Popen(
-        found.command_inside(wish.command),
+        found.command_inside(params.command),
         env=inside_environment(),
         cwd="/",
         stdin=subprocess.DEVNULL,
@@ -151,10 +151,10 @@ def execute(settings: Settings, wish: ExecWish, _progress: Progress) -> Executed
     assert process.stdout is not None and process.stderr is not None
     status: int | None = None
     with process:
-        heard = [_Heard(stream, wish.most) for stream in (process.stdout, process.stderr)]
+        heard = [_Heard(stream, params.most) for stream in (process.stdout, process.stderr)]
         handle = os.pidfd_open(process.pid)
         try:
-            is_over = has_ended(handle, wish.limit)
+            is_over = has_ended(handle, params.limit)
         finally:
             # Before it is reaped: until then its group's number is nobody else's.
             os.killpg(process.pid, signal.SIGKILL)
@@ -166,13 +166,13 @@ def execute(settings: Settings, wish: ExecWish, _progress: Progress) -> Executed
     return Executed(status=status, stdout=out[0], stderr=err[0], cut=out[1] + err[1])
 
 
-def _look_up(settings: Settings, wish: ExecWish) -> None:
-    find_living(settings, wish.branch)
+def _look_up(settings: Settings, params: ExecParams) -> None:
+    find_living(settings, params.branch)
 
 
 EXEC = Operation(
     "exec",
-    ExecWish,
+    ExecParams,
     Executed,
     execute,
     Faces(

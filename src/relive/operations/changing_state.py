@@ -1,4 +1,4 @@
-"""Wishes that change the state of a branch instead of its code: what their fields say, and the change that they mean."""
+"""Params that change the state of a branch instead of its code: what their fields say, and the change that they mean."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = [
     "SET_TEXT",
     "WRITE_TEXT",
     "change_words",
-    "changed_as_wished",
+    "changed_as_asked",
     "parse_file",
 ]
 
@@ -44,7 +44,7 @@ def change_words(statements: Sequence[str], files: Sequence[str]) -> list[str]:
     return [*statements, *(f"wrote {parse_file(text)[0]}" for text in files)]
 
 
-def changed_as_wished(
+def changed_as_asked(
     statements: Sequence[str], files: Sequence[str], module: str | None, progress: Progress
 ) -> Callable[[Branch], None]:
     """What changes a branch; it raises as ``trial.state.change_state``."""

@@ -21,7 +21,7 @@ from relive.kernel import procfs
 from relive.model.chaos import Chaos, Delay
 from relive.model.outcome import Replay
 from relive.model.token_scope import Scope
-from relive.operations.bisect_wish import BisectWish
+from relive.operations.bisect_params import BisectParams
 from relive.operations.bisecting import bisect
 from relive.operations.operation import Effect, Faces, Operation, Route, Tool
 from relive.operations.policies import (
@@ -43,12 +43,12 @@ from relive.replay.replay_input import ReplayInput, case_of_incident
 from relive.replay.verdict import outcome_words
 from relive.store import Store
 
-__all__ = ["CHAOS", "ChaosWish", "chaos"]
+__all__ = ["CHAOS", "ChaosParams", "chaos"]
 
 _MOST_DELAYS = 100  # that are told
 
 
-class ChaosWish(ReplayedMoment):
+class ChaosParams(ReplayedMoment):
     """What is replayed under varied schedules, and when that is enough."""
 
     seed: int = Field(
@@ -73,7 +73,7 @@ class ChaosWish(ReplayedMoment):
     limit: RequestLimit = None
 
 
-def chaos(settings: Settings, wish: ChaosWish, progress: Progress) -> Chaos:
+def chaos(settings: Settings, params: ChaosParams, progress: Progress) -> Chaos:
     """Replay under one schedule after another; secrets are masked in what is told.
 
     Raises:
@@ -83,26 +83,26 @@ def chaos(settings: Settings, wish: ChaosWish, progress: Progress) -> Chaos:
     """
     tend(settings, progress)
     store, mask = Store(settings.store), Mask.configured(settings)
-    case = case_of_moment(settings, store, wish)
-    wishes = ReplayOptions(
-        ignore=tuple(check_ignore(text) for text in wish.ignore),
-        on_miss=dict(parse_stub_policy(text) for text in wish.on_miss),
-        limit=wish.limit,
-        pace=wish.pace,
+    case = case_of_moment(settings, store, params)
+    options = ReplayOptions(
+        ignore=tuple(check_ignore(text) for text in params.ignore),
+        on_miss=dict(parse_stub_policy(text) for text in params.on_miss),
+        limit=params.limit,
+        pace=params.pace,
         sees=lambda root: mask.learn_environment(procfs.environment_of(root)),
     )
-    bounds = Bounds(wish.most, wish.within)
-    wanted = clean_runs_wanted(wish.rate, wish.confidence)
+    bounds = Bounds(params.most, params.within)
+    wanted = clean_runs_wanted(params.rate, params.confidence)
     began_wall_ns = time.time_ns()
-    with progress.progress("replaying", wish.most) as done, lasting_branches(settings, store) as supply:
-        wishes = replace(wishes, supply=supply)
+    with progress.progress("replaying", params.most) as done, lasting_branches(settings, store) as supply:
+        options = replace(options, supply=supply)
         lab = Variation(
-            settings, store, case, wishes, bounds, lambda run: mask.model(masked_run(run, mask)), done
+            settings, store, case, options, bounds, lambda run: mask.model(masked_run(run, mask)), done
         )
-        earlier = _Earlier(lab, wish, progress)
+        earlier = _Earlier(lab, params, progress)
         search = ChaosSearch(lab, wanted, progress.status, earlier)
-        search.run(wish.seed)
-    found = _answer_of(earlier.case or case, search, bounds, wish)
+        search.run(params.seed)
+    found = _answer_of(earlier.case or case, search, bounds, params)
     if earlier.case is not None:
         found = found.model_copy(update={"harmed": case.commit})
         case = earlier.case
@@ -115,7 +115,7 @@ def chaos(settings: Settings, wish: ChaosWish, progress: Progress) -> Chaos:
 
 CHAOS = Operation(
     "chaos",
-    ChaosWish,
+    ChaosParams,
     Chaos,
     chaos,
     Faces(
@@ -142,22 +142,22 @@ class _Earlier:
     """What is asked where it fails each time; ``case``: of the earlier commit, once it was looked for and found."""
 
     lab: Variation
-    wish: ChaosWish
+    params: ChaosParams
     progress: Progress
     case: ReplayInput | None = None
 
     def __call__(self) -> Variation | None:
-        self.case = _before_the_harm(self.lab, self.wish, self.progress)
+        self.case = _before_the_harm(self.lab, self.params, self.progress)
         return replace(self.lab, case=self.case) if self.case is not None else None
 
 
-def _before_the_harm(lab: Variation, wish: ChaosWish, progress: Progress) -> ReplayInput | None:
+def _before_the_harm(lab: Variation, params: ChaosParams, progress: Progress) -> ReplayInput | None:
     """From the commit before the one in which the failing request alone begins to fail; None where there is none."""
-    if wish.request is not None or wish.first or lab.case.incident is None:
+    if params.request is not None or params.first or lab.case.incident is None:
         return None
     progress.status("It fails each time: looking for an earlier commit, from before the harm was done.")
     try:
-        found = bisect(lab.settings, BisectWish(replay=lab.case.incident, further=0), progress)
+        found = bisect(lab.settings, BisectParams(replay=lab.case.incident, further=0), progress)
     except UsageError:  # no commit before the nearest
         return None
     begins = [jump for jump in found.jumps if jump.begins]
@@ -173,7 +173,7 @@ def _before_the_harm(lab: Variation, wish: ChaosWish, progress: Progress) -> Rep
     return case
 
 
-def _answer_of(case: ReplayInput, search: ChaosSearch, bounds: Bounds, wish: ChaosWish) -> Chaos:
+def _answer_of(case: ReplayInput, search: ChaosSearch, bounds: Bounds, params: ChaosParams) -> Chaos:
     found = search.found
     sure = found is None and search.clean > 0 and search.why_not is None
     return Chaos(
@@ -191,8 +191,8 @@ def _answer_of(case: ReplayInput, search: ChaosSearch, bounds: Bounds, wish: Cha
         delays=_delays(found) if found is not None else [],
         again=found.again if found is not None else None,
         swap=found.swap if found is not None else None,
-        rate_below=rate_below(search.clean, wish.confidence) if sure else None,
-        confidence=wish.confidence,
+        rate_below=rate_below(search.clean, params.confidence) if sure else None,
+        confidence=params.confidence,
         why_not=search.why_not,
         replays=bounds.replays,
         seconds=bounds.spent,

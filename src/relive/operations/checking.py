@@ -12,11 +12,11 @@ from relive.config import Settings
 from relive.errors import UsageError
 from relive.model.commit import TargetKind
 from relive.model.text import is_number
-from relive.operations.operation import Face, Faces, Only, Operation, Wish
+from relive.operations.operation import Face, Faces, Only, Operation, Params
 from relive.operations.progress import Progress
 from relive.watching.life import living_watches
 
-__all__ = ["CHECK", "CheckWish", "check"]
+__all__ = ["CHECK", "CheckParams", "check"]
 
 _PROCESS, _PODMAN, _DOCKER = "pid:", "podman:", "docker:"
 _UNSEEN_OF_A_PROCESS = [
@@ -30,7 +30,7 @@ _UNSEEN_OF_A_COMMAND = [
 ]
 
 
-class CheckWish(Wish):
+class CheckParams(Params):
     """What is checked: a target that runs, or a command that does not yet."""
 
     target: str = Field(
@@ -43,7 +43,7 @@ class CheckWish(Wish):
     )
 
 
-def check(settings: Settings, wish: CheckWish, _progress: Progress) -> CheckReport:
+def check(settings: Settings, params: CheckParams, _progress: Progress) -> CheckReport:
     """Look at a target or a command.
 
     Raises:
@@ -52,17 +52,17 @@ def check(settings: Settings, wish: CheckWish, _progress: Progress) -> CheckRepo
         TargetUndumpable: it is no process that has a state of its own.
         PermissionMissing: the caller is not root.
     """
-    if bool(wish.target) == bool(wish.command):
+    if bool(params.target) == bool(params.command):
         raise UsageError(
             "either a target or a command is checked",
             remedy="relive check pid:1234, or relive check -- CMD ARGUMENTS",
         )
-    return _check_command(wish) if wish.command else _check_target(settings, wish.target)
+    return _check_command(params) if params.command else _check_target(settings, params.target)
 
 
 CHECK = Operation(
     "check",
-    CheckWish,
+    CheckParams,
     CheckReport,
     check,
     Faces(
@@ -134,19 +134,19 @@ def _command_of(pid: int) -> list[str]:
     return [word.decode(errors="surrogateescape") for word in words.rstrip(b"\0").split(b"\0")]
 
 
-def _check_command(wish: CheckWish) -> CheckReport:
+def _check_command(params: CheckParams) -> CheckReport:
     from relive.check.command import examine
     from relive.check.lacking import replay_lacks
     from relive.sandbox.border import can_tap
 
-    expected, findings = examine(wish.command, wish.port)
-    lacks = replay_lacks(wish.command, inside=True, border=can_tap(), tls=False)
+    expected, findings = examine(params.command, params.port)
+    lacks = replay_lacks(params.command, inside=True, border=can_tap(), tls=False)
     if lacks is not None and expected:
         expected.append(Expected(name="replay", value=lacks))
     return CheckReport(
-        target=" ".join(wish.command),
+        target=" ".join(params.command),
         pid=None,
-        command=wish.command,
+        command=params.command,
         verdict=verdict_of(findings),
         capsule_helps=False,
         findings=findings,

@@ -10,7 +10,7 @@ from relive.config import Settings
 from relive.errors import UsageError
 from relive.incidents.incidents import Incidents
 from relive.model.commit import CommitId, Manifest, Trigger
-from relive.operations.operation import Result, Wish
+from relive.operations.operation import Params, Result
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
 from relive.store import CommitQuery, Store, StoredCommit
@@ -19,7 +19,7 @@ __all__ = [
     "Commit",
     "CommitDetail",
     "CommitPage",
-    "CommitsWish",
+    "CommitsParams",
     "Deleted",
     "delete_commit",
     "page_of_commits",
@@ -64,7 +64,7 @@ class CommitDetail(Manifest):
     tags: list[str] = Field(default=[])
 
 
-class CommitsWish(Wish):
+class CommitsParams(Params):
     """Which commits; all that is given must hold."""
 
     target: str | None = Field(default=None, description="Only commits of this target")
@@ -88,20 +88,20 @@ class CommitPage(Result):
     next: str | None
 
 
-def page_of_commits(settings: Settings, wish: CommitsWish, progress: Progress) -> CommitPage:
+def page_of_commits(settings: Settings, params: CommitsParams, progress: Progress) -> CommitPage:
     """One page; what arrives or goes meanwhile shifts none of them. Raises UsageError, StoreError."""
     tend(settings, progress)
     store = Store(settings.store)
     query = CommitQuery(
-        name=wish.target,
-        text=wish.search,
-        trigger=wish.trigger,
-        tag=wish.tag,
-        since_wall_ns=wish.since_wall_ns,
-        until_wall_ns=wish.until_wall_ns,
+        name=params.target,
+        text=params.search,
+        trigger=params.trigger,
+        tag=params.tag,
+        since_wall_ns=params.since_wall_ns,
+        until_wall_ns=params.until_wall_ns,
     )
     names = tags_of(store)
-    page = store.page(query, after=wish.after, limit=wish.limit)
+    page = store.page(query, after=params.after, limit=params.limit)
     return CommitPage(items=[Commit.of(one, names.get(one.id, [])) for one in page.items], next=page.next)
 
 

@@ -24,7 +24,7 @@ from relive.model.commit import CommitId, Trigger
 from relive.model.text import is_number
 from relive.operations.branches import find_living
 from relive.operations.commits import Commit, tags_of
-from relive.operations.operation import Effect, Face, Faces, Only, Operation, Tool, Wish
+from relive.operations.operation import Effect, Face, Faces, Only, Operation, Params, Tool
 from relive.operations.progress import Progress
 from relive.operations.respawning import tend_life
 from relive.operations.targets import tend
@@ -32,13 +32,13 @@ from relive.sandbox.branch import Branch, list_branches
 from relive.store import Store, StoredCommit
 from relive.watching.life import Watch, find_watch
 
-__all__ = ["COMMIT", "CommitWish", "TargetWish", "commit"]
+__all__ = ["COMMIT", "CommitParams", "TargetParams", "commit"]
 
 _DOCKER = "docker:"
 _TOLD = 5  # of files that are left out
 
 
-class TargetWish(Wish):
+class TargetParams(Params):
     """What is committed."""
 
     target: str = Field(
@@ -49,7 +49,7 @@ class TargetWish(Wish):
     tag: str | None = Field(default=None, max_length=200, description="Give the commit this tag")
 
 
-class CommitWish(TargetWish):
+class CommitParams(TargetParams):
     """What is committed beside it, by who may name files of the host."""
 
     files: list[Path] = Field(
@@ -61,7 +61,7 @@ class CommitWish(TargetWish):
     with_image: bool = Field(default=False, description="Keep a container's image in the commit, as well")
 
 
-def commit(settings: Settings, wish: CommitWish, progress: Progress) -> Commit:
+def commit(settings: Settings, params: CommitParams, progress: Progress) -> Commit:
     """Commit the live state of a target, which runs on. The commit that carries ``settings.mark`` already is given as it is.
 
     Raises:
@@ -72,36 +72,36 @@ def commit(settings: Settings, wish: CommitWish, progress: Progress) -> Commit:
     store = Store(settings.store)
     tend(settings, progress)
     marked = store.captured_as(settings.mark) if settings.mark is not None else None
-    if wish.tag is not None:
-        store.check_tag(wish.tag, marked.id if marked is not None else None, force=False)
-    container = parse_target(wish.target)
-    if container is None and (wish.with_volumes or wish.with_image):
+    if params.tag is not None:
+        store.check_tag(params.tag, marked.id if marked is not None else None, force=False)
+    container = parse_target(params.target)
+    if container is None and (params.with_volumes or params.with_image):
         raise UsageError(
             "--with-volumes and --with-image are for podman: targets",
-            cause=f"{wish.target} has neither volumes nor an image",
+            cause=f"{params.target} has neither volumes nor an image",
         )
     if marked is not None:
         stored = marked
     elif container is not None:
-        if wish.files:
+        if params.files:
             raise _files_elsewhere("what a container changed in its files is always part of its commits")
-        stored = _commit_container(settings, store, container, wish, progress)
-    elif wish.target.startswith(_DOCKER):
-        if wish.files:
+        stored = _commit_container(settings, store, container, params, progress)
+    elif params.target.startswith(_DOCKER):
+        if params.files:
             raise _files_elsewhere("what a container changed in its files is always part of its commits")
-        stored = _commit_docker(settings, store, wish.target.removeprefix(_DOCKER), wish, progress)
-    elif (watch := _service_watch(settings, wish.target)) is not None:
-        if wish.files:
+        stored = _commit_docker(settings, store, params.target.removeprefix(_DOCKER), params, progress)
+    elif (watch := _service_watch(settings, params.target)) is not None:
+        if params.files:
             raise _files_elsewhere(f"{watch.target} is watched, and its watch was told which files to hold")
         stored = _ask_for_commit(settings, store, watch.paths, progress)
-    elif wish.target.startswith("pid:"):
-        stored = _commit_process(settings, store, wish.target, wish.files)
+    elif params.target.startswith("pid:"):
+        stored = _commit_process(settings, store, params.target, params.files)
     else:
-        if wish.files:
+        if params.files:
             raise _files_elsewhere("a capsule's files are always part of its commits")
-        stored = _commit_named(settings, store, wish.target, progress)
-    if wish.tag is not None and store.tags().get(wish.tag) != stored.id:
-        store.tag(wish.tag, stored.id)
+        stored = _commit_named(settings, store, params.target, progress)
+    if params.tag is not None and store.tags().get(params.tag) != stored.id:
+        store.tag(params.tag, stored.id)
     try:
         for path, reason in _left_out(store, stored)[:_TOLD]:
             progress.status(f"Not in the commit: {path} ({reason}).")
@@ -116,15 +116,15 @@ def _left_out(store: Store, stored: StoredCommit) -> list[tuple[str, str]]:
     return [(f"/{path.lstrip('/')}", reason) for path, _, reason in (line.partition("\t") for line in lines)]
 
 
-def _look_up(settings: Settings, wish: CommitWish) -> None:
-    of_an_engine = parse_target(wish.target) is not None or wish.target.startswith((_DOCKER, "pid:"))
-    if not of_an_engine and _service_watch(settings, wish.target) is None:
-        _find_named(settings, wish.target)
+def _look_up(settings: Settings, params: CommitParams) -> None:
+    of_an_engine = parse_target(params.target) is not None or params.target.startswith((_DOCKER, "pid:"))
+    if not of_an_engine and _service_watch(settings, params.target) is None:
+        _find_named(settings, params.target)
 
 
 COMMIT = Operation(
     "commit",
-    CommitWish,
+    CommitParams,
     Commit,
     commit,
     Faces(
@@ -152,18 +152,18 @@ def _files_elsewhere(cause: str) -> UsageError:
 
 
 def _commit_container(
-    settings: Settings, store: Store, name: str, wish: CommitWish, progress: Progress
+    settings: Settings, store: Store, name: str, params: CommitParams, progress: Progress
 ) -> StoredCommit:
     with contextlib.suppress(TargetUnknown):
         # Its agent's tracer has to step aside for CRIU.
-        return _ask_watch(settings, store, find_watch(settings, f"podman:{name}"), wish, progress)
+        return _ask_watch(settings, store, find_watch(settings, f"podman:{name}"), params, progress)
     from relive.checkpoint.criu import CriuTools
     from relive.checkpoint.watchdog import Watchdog
     from relive.containers.podman.commit import commit_container
     from relive.containers.podman.target import container_target
 
     container = find_container(name)
-    target = container_target(container, with_volumes=wish.with_volumes)
+    target = container_target(container, with_volumes=params.with_volumes)
     with Watchdog(CriuTools(settings.tools_path).watchdog) as watchdog:
         return commit_container(
             container,
@@ -172,16 +172,16 @@ def _commit_container(
             settings=settings,
             store=store,
             watchdog=watchdog,
-            with_image=wish.with_image,
+            with_image=params.with_image,
             name=settings.mark,
         )
 
 
 def _commit_docker(
-    settings: Settings, store: Store, name: str, wish: CommitWish, progress: Progress
+    settings: Settings, store: Store, name: str, params: CommitParams, progress: Progress
 ) -> StoredCommit:
     with contextlib.suppress(TargetUnknown):
-        return _ask_watch(settings, store, find_watch(settings, f"{_DOCKER}{name}"), wish, progress)
+        return _ask_watch(settings, store, find_watch(settings, f"{_DOCKER}{name}"), params, progress)
     from relive.checkpoint.criu import CriuTools
     from relive.checkpoint.dump import capture
     from relive.checkpoint.watchdog import Watchdog
@@ -197,9 +197,9 @@ def _commit_docker(
 
 
 def _ask_watch(
-    settings: Settings, store: Store, watch: Watch, wish: CommitWish, progress: Progress
+    settings: Settings, store: Store, watch: Watch, params: CommitParams, progress: Progress
 ) -> StoredCommit:
-    if wish.with_image or wish.with_volumes:
+    if params.with_image or params.with_volumes:
         raise UsageError(
             f"{watch.target} is watched, and its watch commits neither image nor volumes",
             cause="it commits often, and those are large",

@@ -12,14 +12,14 @@ from relive.model.capsule import parse_publication
 from relive.model.token_scope import Scope
 from relive.operations.grammars import each_written_as
 from relive.operations.named import look_up_commit
-from relive.operations.operation import Effect, Faces, Operation, Route, Tool, Wish
+from relive.operations.operation import Effect, Faces, Operation, Params, Route, Tool
 from relive.operations.progress import Progress
 from relive.store import Store
 
-__all__ = ["RESTORE_AS_PODMAN", "ContainerWish", "restore_as_podman"]
+__all__ = ["RESTORE_AS_PODMAN", "ContainerParams", "restore_as_podman"]
 
 
-class ContainerWish(Wish):
+class ContainerParams(Params):
     """A container's commit that podman shall run again."""
 
     ref: str = Field(description="A container's commit: id, tag, NAME, or NAME@{2 minutes ago}")
@@ -35,22 +35,22 @@ class ContainerWish(Wish):
     )
 
 
-def restore_as_podman(settings: Settings, wish: ContainerWish, _progress: Progress) -> Revived:
+def restore_as_podman(settings: Settings, params: ContainerParams, _progress: Progress) -> Revived:
     """Bring a container's commit back as a container of podman, sealed.
 
     Raises:
         As ``containers.podman.restore.restoring.restore_container``.
     """
-    wanted = [parse_publication(text) for text in wish.publish]
+    wanted = [parse_publication(text) for text in params.publish]
     store = Store(settings.store)
-    commit = store.resolve(wish.ref)
-    name = wish.name or f"{store.get(commit).name}-{commit[:10]}"
-    return restore_container(settings, store, commit, name, wanted, share_volumes=wish.share_volumes)
+    commit = store.resolve(params.ref)
+    name = params.name or f"{store.get(commit).name}-{commit[:10]}"
+    return restore_container(settings, store, commit, name, wanted, share_volumes=params.share_volumes)
 
 
 RESTORE_AS_PODMAN = Operation(
     "restore-as-podman",
-    ContainerWish,
+    ContainerParams,
     Revived,
     restore_as_podman,
     Faces(

@@ -24,7 +24,7 @@ from relive.model.quantities import duration
 from relive.model.text import printable
 from relive.model.token_scope import Scope
 from relive.operations.conversation import Conversation
-from relive.operations.operation import Effect, Face, Faces, Only, Operation, Result, Route, Tool, Wish
+from relive.operations.operation import Effect, Face, Faces, Only, Operation, Params, Result, Route, Tool
 from relive.operations.progress import Progress
 from relive.operations.respawning import tend_capsules
 from relive.replay.debug.outcome import DebugOutcome
@@ -41,7 +41,7 @@ __all__ = [
     "DEBUG",
     "OUTCOME_LIMIT",
     "DebugAnswers",
-    "DebugWish",
+    "DebugParams",
     "DebuggerAnswer",
     "converse",
     "debug",
@@ -58,7 +58,7 @@ _SILENCE = 1800.0  # [s] without a command, after which a conversation is over: 
 OUTCOME_LIMIT = 30.0  # [s] for the answer, once the debugger has let the request go on
 
 
-class DebugWish(Wish):
+class DebugParams(Params):
     """Which failure, and what the debugger is told."""
 
     number: int = Field(ge=1, le=(1 << 53) - 1, description="The incident's number")
@@ -104,7 +104,7 @@ class DebugAnswers(Result):
     outcome: DebugOutcome | None
 
 
-def debug(settings: Settings, wish: DebugWish, progress: Progress) -> DebugAnswers:
+def debug(settings: Settings, params: DebugParams, progress: Progress) -> DebugAnswers:
     """Open pdb at a failure, in a sealed branch, and give it commands.
 
     Raises:
@@ -113,28 +113,28 @@ def debug(settings: Settings, wish: DebugWish, progress: Progress) -> DebugAnswe
         DebuggerSilent: none opened, or it said too much.
     """
     tend_capsules(settings)
-    incident = Incidents(settings.incidents).get(wish.number)
-    if wish.step:
-        return _stepped(settings, wish, incident, progress, None)
-    if not wish.at_request and not has_waiting_thread(incident):
+    incident = Incidents(settings.incidents).get(params.number)
+    if params.step:
+        return _stepped(settings, params, incident, progress, None)
+    if not params.at_request and not has_waiting_thread(incident):
         raise UsageError(
             f"in the commit of incident {incident.number} no thread of Python waits at the place of failure",
             cause="what shows other processes runs outside of the branch, with the rights of the host",
             remedy=f"`relive debug {incident.number}` on the host does so; or begin at the request",
         )
     mask = mask_for(settings, incident.service, incident.life)
-    with prompted(settings, wish, incident, progress) as debugged:
+    with prompted(settings, params, incident, progress) as debugged:
         mask.learn_environment(procfs.environment_of(debugged.branch.facts.root))
-        return _answered(incident, debugged, wish.command, mask)
+        return _answered(incident, debugged, params.command, mask)
 
 
 @contextlib.contextmanager
 def prompted(
-    settings: Settings, wish: DebugWish, incident: Incident, progress: Progress
+    settings: Settings, params: DebugParams, incident: Incident, progress: Progress
 ) -> Iterator[Debugged]:
     """A branch in which pdb waits for a command; it is stopped at the end, or kept. Raises as ``debug``."""
-    open_debugger = at_request if wish.at_request else at_failure
-    with open_debugger(settings, Store(settings.store), incident, keep=wish.keep) as debugged:
+    open_debugger = at_request if params.at_request else at_failure
+    with open_debugger(settings, Store(settings.store), incident, keep=params.keep) as debugged:
         branch = debugged.branch
         try:
             progress.status(
@@ -143,13 +143,13 @@ def prompted(
             yield debugged
         finally:
             debugged.line.close()
-            leave(progress, branch, keep=wish.keep)
+            leave(progress, branch, keep=params.keep)
 
 
 @contextlib.contextmanager
 def stepping(
     settings: Settings,
-    wish: DebugWish,
+    params: DebugParams,
     incident: Incident,
     progress: Progress,
     *,
@@ -163,7 +163,7 @@ def stepping(
     Raises:
         IncidentUnknown, RefUnknown, UsageError, RecordingError, StoreError: there is no such request to replay.
     """
-    if wish.keep or wish.at_request:
+    if params.keep or params.at_request:
         raise UsageError(
             "--step goes with neither --keep nor --at-request",
             cause="each step back is a fresh branch, which is removed; it goes to any line of the request",
@@ -193,7 +193,7 @@ def stepping(
 
 
 def converse(
-    settings: Settings, wish: DebugWish, progress: Progress, conversation: Conversation
+    settings: Settings, params: DebugParams, progress: Progress, conversation: Conversation
 ) -> DebugAnswers:
     """Go forward and back through the failing request as one is told, until nobody tells anything any more.
 
@@ -201,23 +201,23 @@ def converse(
         IncidentUnknown, RefUnknown, RestoreFailed, UsageError: as ``debug``, before anything is shown.
     """
     tend_capsules(settings)
-    incident = Incidents(settings.incidents).get(wish.number)
-    return _stepped(settings, wish, incident, progress, conversation)
+    incident = Incidents(settings.incidents).get(params.number)
+    return _stepped(settings, params, incident, progress, conversation)
 
 
 def _stepped(
     settings: Settings,
-    wish: DebugWish,
+    params: DebugParams,
     incident: Incident,
     progress: Progress,
     conversation: Conversation | None,
 ) -> DebugAnswers:
     is_ahead = conversation is not None  # who gives all commands at once waits for none
-    with stepping(settings, wish, incident, progress, is_ahead=is_ahead) as (timeline, case):
+    with stepping(settings, params, incident, progress, is_ahead=is_ahead) as (timeline, case):
         commands = DebuggerCommands(timeline)
         opening = printable(commands.opening())
         branch = timeline.branch
-        answers = _given_at_once(commands, wish.command)
+        answers = _given_at_once(commands, params.command)
         if conversation is not None:
             _talked(commands, opening, conversation)
         outcome = timeline.outcome()
@@ -235,10 +235,10 @@ def _stepped(
         )
 
 
-def _given_at_once(commands: DebuggerCommands, wished: list[str]) -> list[DebuggerAnswer]:
+def _given_at_once(commands: DebuggerCommands, asked: list[str]) -> list[DebuggerAnswer]:
     answers: list[DebuggerAnswer] = []
     left = _ANSWERS_MOST
-    for text in wished:
+    for text in asked:
         if commands.has_quit:
             break
         answer = commands.do(text)
@@ -319,13 +319,13 @@ def _without_prompt(text: str) -> str:
     return text.rpartition("\n")[0]
 
 
-def _look_up(settings: Settings, wish: DebugWish) -> None:
-    Incidents(settings.incidents).get(wish.number)
+def _look_up(settings: Settings, params: DebugParams) -> None:
+    Incidents(settings.incidents).get(params.number)
 
 
 DEBUG = Operation(
     "debug",
-    DebugWish,
+    DebugParams,
     DebugAnswers,
     debug,
     Faces(

@@ -17,7 +17,7 @@ from relive.inspection.file_changes import FileDifference
 from relive.inspection.memory_changes import MemoryChanges
 from relive.inspection.state_changes import FieldChange, StateChanges
 from relive.model.commit import CommitId, Manifest
-from relive.operations.operation import Effect, Face, Faces, Only, Operation, Result, Tool, Wish
+from relive.operations.operation import Effect, Face, Faces, Only, Operation, Params, Result, Tool
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
 from relive.store import Store
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from relive.inspection.python.branches import AskedBranch
     from relive.inspection.python.values import PythonSums, PythonValues
 
-__all__ = ["DIFF", "CommitDifference", "DiffWish", "PythonChanges", "diff"]
+__all__ = ["DIFF", "CommitDifference", "DiffParams", "PythonChanges", "diff"]
 
 _DEPTH, _MOST_VALUES = 12, 200_000
 _MOST_SUMMED = 10_000_000  # of commits of one life, of which only what differs is told
 
 
-class DiffWish(Wish):
+class DiffParams(Params):
     """Which commits are compared, and how far."""
 
     before: str = Field(max_length=400, description="A commit: id, tag, NAME, or NAME@{2 minutes ago}")
@@ -75,7 +75,7 @@ class CommitDifference(Result):
     python: PythonChanges | None
 
 
-def diff(settings: Settings, wish: DiffWish, progress: Progress) -> CommitDifference:
+def diff(settings: Settings, params: DiffParams, progress: Progress) -> CommitDifference:
     """Compare two commits; secrets are masked.
 
     Raises:
@@ -90,7 +90,7 @@ def diff(settings: Settings, wish: DiffWish, progress: Progress) -> CommitDiffer
 
     tend(settings, progress)
     store, mask = Store(settings.store), Mask.configured(settings)
-    ids = store.resolve(wish.before), store.resolve(wish.after)
+    ids = store.resolve(params.before), store.resolve(params.after)
     manifests = store.manifest(ids[0]), store.manifest(ids[1])
     _refuse_strangers(*manifests)
     with store.open_memory(manifests[0]) as before, store.open_memory(manifests[1]) as after:
@@ -109,21 +109,21 @@ def diff(settings: Settings, wish: DiffWish, progress: Progress) -> CommitDiffer
         ],
         state=state_changes(old, new),
         memory=memory,
-        python=_python(settings, store, ids, wish, mask, memory, is_one_life=is_one_life)
-        if wish.python
+        python=_python(settings, store, ids, params, mask, memory, is_one_life=is_one_life)
+        if params.python
         else None,
     )
 
 
-def _look_up(settings: Settings, wish: DiffWish) -> None:
+def _look_up(settings: Settings, params: DiffParams) -> None:
     store = Store(settings.store)
-    for ref in (wish.before, wish.after):
+    for ref in (params.before, params.after):
         store.resolve(ref)
 
 
 DIFF = Operation(
     "diff",
-    DiffWish,
+    DiffParams,
     CommitDifference,
     diff,
     Faces(
@@ -161,7 +161,7 @@ def _python(
     settings: Settings,
     store: Store,
     ids: Iterable[CommitId],
-    wish: DiffWish,
+    params: DiffParams,
     mask: Mask,
     memory: MemoryChanges,
     *,
@@ -172,21 +172,21 @@ def _python(
     busy = memory.by_process()
     with contextlib.ExitStack() as stack:
         asked = [
-            stack.enter_context(asked_branch(settings, store, commit, wish.process, mask, busy))
+            stack.enter_context(asked_branch(settings, store, commit, params.process, mask, busy))
             for commit in ids
         ]
-        return _values_of_one_life(asked, wish) if is_one_life else _values(asked, wish)
+        return _values_of_one_life(asked, params) if is_one_life else _values(asked, params)
 
 
-def _values_of_one_life(asked: Sequence[AskedBranch], wish: DiffWish) -> PythonChanges:
+def _values_of_one_life(asked: Sequence[AskedBranch], params: DiffParams) -> PythonChanges:
     """All values, of which only those are told that differ, with some that happen to be among the same sums."""
     with ThreadPoolExecutor(len(asked)) as pool:  # each in a branch of its own
-        before, after = pool.map(partial(_sums, limit=wish.limit), asked)
+        before, after = pool.map(partial(_sums, limit=params.limit), asked)
         if before.count != after.count and (before.cut or after.cut):  # as many of both
             most = min(before.count, after.count)
-            before, after = pool.map(partial(_sums, most=most, limit=2 * wish.limit), asked)
+            before, after = pool.map(partial(_sums, most=most, limit=2 * params.limit), asked)
         among = [n for n, pair in enumerate(zip(before.sums, after.sums, strict=True)) if len({*pair}) > 1]
-        old, new = pool.map(partial(_values_among, among, limit=wish.limit), asked, (before, after))
+        old, new = pool.map(partial(_values_among, among, limit=params.limit), asked, (before, after))
     gone = old.values.keys() - new.values.keys()
     return PythonChanges(
         process=new.process,
@@ -204,8 +204,8 @@ def _values_among(among: list[int], one: AskedBranch, sums: PythonSums, *, limit
     return one.values_among(among, summed=sums.count, depth=_DEPTH, most=_MOST_VALUES, limit=limit)
 
 
-def _values(asked: Sequence[AskedBranch], wish: DiffWish) -> PythonChanges:
-    old, new = (one.values(depth=_DEPTH, most=_MOST_VALUES, limit=wish.limit) for one in asked)
+def _values(asked: Sequence[AskedBranch], params: DiffParams) -> PythonChanges:
+    old, new = (one.values(depth=_DEPTH, most=_MOST_VALUES, limit=params.limit) for one in asked)
     return PythonChanges(
         process=new.process,
         changes=_changes(old, new),

@@ -19,14 +19,14 @@ from relive.model.outcome import InsideEvent, Measured, Outcome, Replay, Run
 from relive.model.reproduction import Attempt, Reproduction
 from relive.model.token_scope import Scope
 from relive.operations.grammars import each_written_as
-from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool, Wish
+from relive.operations.operation import Effect, Faces, Operation, Params, Result, Route, Tool
 from relive.operations.policies import check_ignore
 from relive.operations.progress import Progress
 from relive.operations.runs import RunDetail, show_run
 from relive.replay.divergence import divergences, event_lines, text_changes
 from relive.replay.verdict import outcome_words
 
-__all__ = ["DIVERGENCE", "DivergenceWish", "RunsDifference", "divergence", "is_run_ref"]
+__all__ = ["DIVERGENCE", "DivergenceParams", "RunsDifference", "divergence", "is_run_ref"]
 
 _REF = re.compile(r"(?P<prefix>run/)?(?P<number>[0-9]{1,15})(?:\.(?P<part>[0-9]{1,9}|recorded))?")
 _RUN_TEXT = "A run: NUMBER or run/NUMBER, with .2 its second one, with .recorded what it was compared with"
@@ -34,7 +34,7 @@ _RUN_TEXT = "A run: NUMBER or run/NUMBER, with .2 its second one, with .recorded
 T = TypeVar("T", Run, Attempt)
 
 
-class DivergenceWish(Wish):
+class DivergenceParams(Params):
     """Which runs are compared."""
 
     before: str = Field(max_length=60, description=_RUN_TEXT)
@@ -76,21 +76,21 @@ def is_run_ref(text: str) -> bool:
     return text.startswith("run/") and _REF.fullmatch(text) is not None
 
 
-def divergence(settings: Settings, wish: DivergenceWish, _progress: Progress) -> RunsDifference:
+def divergence(settings: Settings, params: DivergenceParams, _progress: Progress) -> RunsDifference:
     """Compare two runs; secrets are masked.
 
     Raises:
         UsageError: a text names no run, or they are of different services.
         NotFound: there is no such run.
     """
-    before, after = (_side(settings, text) for text in (wish.before, wish.after))
+    before, after = (_side(settings, text) for text in (params.before, params.after))
     if before.service != after.service:
         raise UsageError(
             f"{before.name} is of {before.service!r} and {after.name} of {after.service!r}",
             cause="only runs of one service have anything in common that could differ",
             remedy="name two replays or reproductions of one service",
         )
-    return _compared(before, after, [check_ignore(text, inside_only=True) for text in wish.ignore])
+    return _compared(before, after, [check_ignore(text, inside_only=True) for text in params.ignore])
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,14 +215,14 @@ def _numbered(name: str, runs: Sequence[T], part: str | None) -> T:
     return found
 
 
-def _look_up(settings: Settings, wish: DivergenceWish) -> None:
-    for text in (wish.before, wish.after):
+def _look_up(settings: Settings, params: DivergenceParams) -> None:
+    for text in (params.before, params.after):
         Runs(settings.runs).get(_parsed(text)[0])
 
 
 DIVERGENCE = Operation(
     "divergence",
-    DivergenceWish,
+    DivergenceParams,
     RunsDifference,
     divergence,
     Faces(

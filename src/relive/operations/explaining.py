@@ -41,7 +41,7 @@ from relive.replay.plan import Pace
 from relive.replay.replay_input import ReplayInput, case_of_incident
 from relive.store import Store
 
-__all__ = ["WHY", "WhyWish", "why"]
+__all__ = ["WHY", "WhyParams", "why"]
 
 _SELDOM, _SURE = 0.05, 0.95  # a rate of failure that more replays would show, and how surely
 _NAMES = {
@@ -51,7 +51,7 @@ _NAMES = {
 }
 
 
-class WhyWish(ReplayWithChanges):
+class WhyParams(ReplayWithChanges):
     """Which failure is explained, and what that may cost."""
 
     most: int = Field(
@@ -63,7 +63,7 @@ class WhyWish(ReplayWithChanges):
     pace: SentPace = Pace.FAST
 
 
-def why(settings: Settings, wish: WhyWish, progress: Progress) -> Explanation:
+def why(settings: Settings, params: WhyParams, progress: Progress) -> Explanation:
     """Search for the changes of a failure's recording with which it goes away; secrets are masked in what is told.
 
     Raises:
@@ -71,22 +71,22 @@ def why(settings: Settings, wish: WhyWish, progress: Progress) -> Explanation:
     """
     tend(settings, progress)
     store = Store(settings.store)
-    incident = Incidents(settings.incidents).get(wish.incident)
-    occurrence = incident.occurrence(first=wish.first)
+    incident = Incidents(settings.incidents).get(params.incident)
+    occurrence = incident.occurrence(first=params.first)
     case = case_of_incident(settings, store, incident, occurrence)
     mask = mask_for(settings, incident.service, incident.life)
     paths = LifePaths(settings.capsules / incident.service / incident.life)
-    bounds = Bounds(wish.most, wish.within)
+    bounds = Bounds(params.most, params.within)
 
     def case_from(commit: str) -> ReplayInput:
         earlier = occurrence.model_copy(update={"before": CommitId(commit)})
         return case_of_incident(settings, store, incident, earlier)
 
-    with progress.progress("replaying", wish.most) as done:
-        lab = lab_of(settings, store, wish, wish.pace, mask, bounds, done)
-        control = _control(lab, case, min(wish.times, wish.most), wish.most)
+    with progress.progress("replaying", params.most) as done:
+        lab = lab_of(settings, store, params, params.pace, mask, bounds, done)
+        control = _control(lab, case, min(params.times, params.most), params.most)
         search = Search(
-            lab, wish.times, progress.status, lambda scene, number: _answers_of(paths, scene, number)
+            lab, params.times, progress.status, lambda scene, number: _answers_of(paths, scene, number)
         )
         search.varies = is_now_and_then(control)
         good: Exchange | None = None
@@ -108,15 +108,15 @@ def why(settings: Settings, wish: WhyWish, progress: Progress) -> Explanation:
         why_not=_why_not(control, search),
         replays=bounds.replays,
         seconds=bounds.spent,
-        most_replays=wish.most,
-        most_seconds=wish.within,
+        most_replays=params.most,
+        most_seconds=params.within,
     )
     return mask.model(explanation.model_copy(update={"sentence": _sentence(explanation)}))
 
 
 WHY = Operation(
     "why",
-    WhyWish,
+    WhyParams,
     Explanation,
     why,
     Faces(

@@ -16,7 +16,7 @@ from relive.containers.archive.oci_image import export_image
 from relive.errors import UsageError
 from relive.model.commit import CommitId
 from relive.operations.named import look_up_commit_or_incident
-from relive.operations.operation import Effect, Face, Faces, Only, Operation, Result, Tool, Wish
+from relive.operations.operation import Effect, Face, Faces, Only, Operation, Params, Result, Tool
 from relive.operations.progress import Progress
 from relive.remotes.case_transfer import meant
 from relive.remotes.envelope import read_keys
@@ -25,7 +25,7 @@ from relive.remotes.exporting import export as write
 from relive.remotes.incident_records import packed
 from relive.store import Store
 
-__all__ = ["EXPORT", "ContentWish", "ExportWish", "ExportWritten", "Format", "export"]
+__all__ = ["EXPORT", "ContentParams", "ExportParams", "ExportWritten", "Format", "export"]
 
 
 class Format(StrEnum):
@@ -37,7 +37,7 @@ class Format(StrEnum):
     OCI = "oci"
 
 
-class ContentWish(Wish):
+class ContentParams(Params):
     """What is written, and how."""
 
     ref: str = Field(description="The commit (id, tag, NAME, NAME@{2 minutes ago}), or incident/NUMBER")
@@ -56,7 +56,7 @@ class ContentWish(Wish):
     )
 
 
-class ExportWish(ContentWish):
+class ExportParams(ContentParams):
     """Where it is written to, by who may name files of the host."""
 
     file: Path = Field(description="The file to write")
@@ -81,7 +81,7 @@ class ExportWritten(Result):
     incidents: list[int]
 
 
-def export(settings: Settings, wish: ExportWish, progress: Progress) -> ExportWritten:
+def export(settings: Settings, params: ExportParams, progress: Progress) -> ExportWritten:
     """Write a commit to one file, with all it needs; it is there whole and durable on return, or not at all.
 
     Raises:
@@ -89,30 +89,30 @@ def export(settings: Settings, wish: ExportWish, progress: Progress) -> ExportWr
         RefUnknown, RefAmbiguous, StoreError: the commit cannot be read.
         DiskFull: the file could not be written.
     """
-    if wish.key_file is not None and not wish.encrypt:
+    if params.key_file is not None and not params.encrypt:
         raise UsageError("--key-file is for --encrypt", remedy="add --encrypt, or leave --key-file out")
     store = Store(settings.store)
-    if wish.format is Format.RELIVE:
-        if wish.compress is not None:
+    if params.format is Format.RELIVE:
+        if params.compress is not None:
             raise UsageError(
                 "--compress is for checkpoint archives",
                 remedy="leave it out: what Relive keeps is compressed",
             )
-        keys = read_keys(wish.key_file or settings.export_keys) if wish.encrypt else None
-        written, numbers = _write_archive(settings, store, wish, keys, progress)
+        keys = read_keys(params.key_file or settings.export_keys) if params.encrypt else None
+        written, numbers = _write_archive(settings, store, params, keys, progress)
     else:
-        if wish.encrypt:
+        if params.encrypt:
             raise UsageError(
                 "a checkpoint archive is not encrypted",
                 cause="neither podman nor checkpointctl could read it",
                 remedy="encrypt the file yourself, or leave --format out",
             )
-        written, numbers = _write_checkpoint(settings, store, wish, progress), []
+        written, numbers = _write_checkpoint(settings, store, params, progress), []
     return ExportWritten(
         id=written.commit,
-        file=str(wish.file),
-        format=wish.format,
-        encrypted=wish.encrypt,
+        file=str(params.file),
+        format=params.format,
+        encrypted=params.encrypt,
         parts=written.parts,
         bytes=written.bytes,
         is_container=store.facts(written.commit).container is not None,
@@ -121,42 +121,42 @@ def export(settings: Settings, wish: ExportWish, progress: Progress) -> ExportWr
 
 
 def _write_archive(
-    settings: Settings, store: Store, wish: ExportWish, keys: MultiFernet | None, progress: Progress
+    settings: Settings, store: Store, params: ExportParams, keys: MultiFernet | None, progress: Progress
 ) -> tuple[Exported, list[int]]:
-    commit, incidents = meant(settings, store, wish.ref, incidents=wish.incidents)
+    commit, incidents = meant(settings, store, params.ref, incidents=params.incidents)
     with contextlib.ExitStack() as stack:
         ready = [stack.enter_context(packed(settings, store, one)) for one in incidents]
         written = write(
             store,
             commit,
-            wish.file,
+            params.file,
             keys=keys,
-            force=wish.force,
+            force=params.force,
             show=progress.transfer,
             incidents=ready,
         )
     return written, [one.number for one in incidents]
 
 
-def _write_checkpoint(settings: Settings, store: Store, wish: ExportWish, progress: Progress) -> Exported:
-    commit, _ = meant(settings, store, wish.ref, incidents=False)
-    if wish.format is Format.OCI:
-        packing = wish.compress or Compression.GZIP
-        return export_image(store, commit, wish.file, packing, force=wish.force, show=progress.transfer)
+def _write_checkpoint(settings: Settings, store: Store, params: ExportParams, progress: Progress) -> Exported:
+    commit, _ = meant(settings, store, params.ref, incidents=False)
+    if params.format is Format.OCI:
+        packing = params.compress or Compression.GZIP
+        return export_image(store, commit, params.file, packing, force=params.force, show=progress.transfer)
     return export_checkpoint(
         store,
         commit,
-        wish.file,
-        wish.compress or by_suffix(wish.file),
-        only_to_inspect=wish.format is Format.CHECKPOINTCTL,
-        force=wish.force,
+        params.file,
+        params.compress or by_suffix(params.file),
+        only_to_inspect=params.format is Format.CHECKPOINTCTL,
+        force=params.force,
         show=progress.transfer,
     )
 
 
 EXPORT = Operation(
     "export",
-    ExportWish,
+    ExportParams,
     ExportWritten,
     export,
     Faces(

@@ -11,7 +11,7 @@ from pydantic import Field
 from relive.config import Settings
 from relive.errors import NotFound, UsageError
 from relive.incidents.incidents import Incidents
-from relive.operations.operation import Effect, Face, Faces, Only, Operation, Result, Tool, Wish
+from relive.operations.operation import Effect, Face, Faces, Only, Operation, Params, Result, Tool
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # sqlglot takes 0.3 s to import: only who makes a fixture wai
     from relive.fixture.recorded import RecordedStatement
     from relive.fixture.rules import Fixture
 
-__all__ = ["FIXTURE", "Database", "FixtureMade", "FixtureWish", "QueryMade", "make_fixture"]
+__all__ = ["FIXTURE", "Database", "FixtureMade", "FixtureParams", "QueryMade", "make_fixture"]
 
 
 class Database(StrEnum):
@@ -31,7 +31,7 @@ class Database(StrEnum):
     POSTGRESQL = "postgresql"
 
 
-class FixtureWish(Wish):
+class FixtureParams(Params):
     """What a fixture is made of: exactly one of ``incident``, ``rules`` and ``check``."""
 
     incident: int | None = Field(default=None, ge=1, description="Number of the incident")
@@ -78,14 +78,14 @@ class FixtureMade(Result):
     files: list[str]
 
 
-def make_fixture(settings: Settings, wish: FixtureWish, progress: Progress) -> FixtureMade:
+def make_fixture(settings: Settings, params: FixtureParams, progress: Progress) -> FixtureMade:
     """Make a fixture, and run every recorded query in it.
 
     Raises:
         UsageError: what is asked for cannot be meant; FixtureInvalid: a rule file cannot be read.
         IncidentUnknown, NotFound: there is no query of which one could be made.
     """
-    if sum(one is not None for one in (wish.incident, wish.rules, wish.check)) != 1:
+    if sum(one is not None for one in (params.incident, params.rules, params.check)) != 1:
         raise UsageError(
             "a fixture is made of one thing",
             remedy="name an incident, or give --build FILE, or --check DIR",
@@ -99,25 +99,25 @@ def make_fixture(settings: Settings, wish: FixtureWish, progress: Progress) -> F
         read_file,
     )
 
-    engine = EngineName(wish.engine.value)
-    if wish.check is not None:
-        return _made(*check_directory(wish.check), [])
-    if wish.output is None:
+    engine = EngineName(params.engine.value)
+    if params.check is not None:
+        return _made(*check_directory(params.check), [])
+    if params.output is None:
         raise UsageError("where the fixture belongs is not said", remedy="add -o DIR")
-    if wish.rules is not None:
-        made = read_file(wish.rules)
+    if params.rules is not None:
+        made = read_file(params.rules)
         checked = checked_build(made, engine)
         made = _with_verdict(made, checked)
     else:
-        assert wish.incident is not None
-        recorded = _recorded(settings, wish.incident, wish.database, progress)
-        made, checked = from_recorded(recorded, engine, source=f"incident {wish.incident}")
-    return _made(made, checked, engine, build(made, wish.output, engine, force=wish.force))
+        assert params.incident is not None
+        recorded = _recorded(settings, params.incident, params.database, progress)
+        made, checked = from_recorded(recorded, engine, source=f"incident {params.incident}")
+    return _made(made, checked, engine, build(made, params.output, engine, force=params.force))
 
 
 FIXTURE = Operation(
     "fixture",
-    FixtureWish,
+    FixtureParams,
     FixtureMade,
     make_fixture,
     Faces(

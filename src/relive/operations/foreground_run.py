@@ -28,15 +28,22 @@ from relive.model.signals import parse_signal
 from relive.operations.foreground import Foreground
 from relive.operations.progress import Progress
 from relive.operations.respawning import tend_capsules
-from relive.operations.running import RunWish, ServiceWish, check_ports, replace_umask, report_start, spec_of
+from relive.operations.running import (
+    RunParams,
+    ServiceParams,
+    check_ports,
+    replace_umask,
+    report_start,
+    spec_of,
+)
 
-__all__ = ["ForegroundWish", "check_supervision", "run_in_foreground"]
+__all__ = ["ForegroundParams", "check_supervision", "run_in_foreground"]
 
 _EARLIER_LIMIT = 10.0  # [s] for the life before, whose command was killed, to end
 _EARLIER_POLL = 0.02  # [s]
 
 
-class ForegroundWish(ServiceWish):
+class ForegroundParams(ServiceParams):
     """As the CLI has it: what the process that asks does for the service while it runs."""
 
     supervised: bool | None = Field(
@@ -50,28 +57,28 @@ class ForegroundWish(ServiceWish):
     )
     detach: bool = Field(default=False, description="Return as soon as the service is ready; it runs on")
 
-    def detached(self, directory: Path, given: Supervision) -> RunWish:
+    def detached(self, directory: Path, given: Supervision) -> RunParams:
         """What is asked for with ``detach``."""
-        shared = {name: getattr(self, name) for name in ServiceWish.model_fields}
-        return RunWish(**shared, directory=directory, environment=given.environment)
+        shared = {name: getattr(self, name) for name in ServiceParams.model_fields}
+        return RunParams(**shared, directory=directory, environment=given.environment)
 
 
-def check_supervision(wish: ForegroundWish, given: Supervision) -> None:
+def check_supervision(params: ForegroundParams, given: Supervision) -> None:
     """Raises UsageError where what is asked for does not fit who started this process."""
-    if wish.detach and wish.supervised:
+    if params.detach and params.supervised:
         raise UsageError("--detach and --supervised exclude each other")
-    if given.is_unit and wish.memory is not None:
+    if given.is_unit and params.memory is not None:
         raise UsageError(
             "--memory cannot be used in a systemd unit",
             cause="systemd limits the memory of a unit's processes by a control group of its own",
             remedy="write MemoryMax= in the unit",
         )
-    check_ports(wish)
+    check_ports(params)
 
 
 def run_in_foreground(
     settings: Settings,
-    wish: ForegroundWish,
+    params: ForegroundParams,
     given: Supervision,
     directory: Path,
     output: Sequence[int],
@@ -88,9 +95,9 @@ def run_in_foreground(
         UsageError: what is asked for cannot be meant.
         CapsuleExists, CapsuleStartFailed, HostIncapable: it was not started.
     """
-    to_all = parse_signal(wish.signal_all) if wish.signal_all is not None else None
-    limits = tuple(parse_limit(text) for text in wish.limit)
-    spec = spec_of(settings, wish, directory, given.environment)
+    to_all = parse_signal(params.signal_all) if params.signal_all is not None else None
+    limits = tuple(parse_limit(text) for text in params.limit)
+    spec = spec_of(settings, params, directory, given.environment)
     tend_capsules(settings, only=spec.name if given.is_supervised else None)
     ours, line = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     handed = InheritedDescriptors(
@@ -108,7 +115,7 @@ def run_in_foreground(
         line=ours if given.is_supervised else None,
     )
     earlier = _earlier(settings, spec) if given.has_supervisor else None
-    relay = NotifyRelay(given.notify, wish.notify_access) if given.notify is not None else None
+    relay = NotifyRelay(given.notify, params.notify_access) if given.notify is not None else None
 
     def prepare(paths: LifePaths) -> None:
         if relay is not None:
@@ -125,7 +132,7 @@ def run_in_foreground(
         if earlier is not None:  # it said so to the command before
             relay.notify("READY=1")
     status = foreground.stay(
-        capsule, list(output), _ready_teller(relay, wish.ready, capsule), takes_over=earlier is not None
+        capsule, list(output), _ready_teller(relay, params.ready, capsule), takes_over=earlier is not None
     )
     if relay is not None:
         relay.close()

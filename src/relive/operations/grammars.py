@@ -1,4 +1,4 @@
-"""Fields of wishes that have a grammar of their own: what it does not know is refused when the wish is made, in each face alike.
+"""Fields of params that have a grammar of their own: what it does not know is refused when the params are made, in each face alike.
 
 A word that is let through until the work begins would be an error of a task that was taken on already, or of none at all.
 """
@@ -13,7 +13,7 @@ __all__ = ["each_written_as", "written_as"]
 
 
 def written_as(parse: Callable[[str], object]) -> AfterValidator:
-    """For a text, or None: ``Annotated[str, written_as(parse_speed)]``. What ``parse`` raises, making the wish raises."""
+    """For a text, or None: ``Annotated[str, written_as(parse_speed)]``. What ``parse`` raises, making the params raises."""
 
     def check(text: str | None) -> str | None:
         if text is not None:

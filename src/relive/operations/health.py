@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from relive.config import Settings
 from relive.doctor import Finding, examine, is_ready
-from relive.operations.operation import Effect, Faces, Operation, Result, Tool, Wish
+from relive.operations.operation import Effect, Faces, Operation, Params, Result, Tool
 from relive.operations.progress import Progress
 
-__all__ = ["DOCTOR", "DoctorWish", "Health", "doctor"]
+__all__ = ["DOCTOR", "DoctorParams", "Health", "doctor"]
 
 
-class DoctorWish(Wish):
+class DoctorParams(Params):
     """Nothing can be chosen."""
 
 
@@ -21,7 +21,7 @@ class Health(Result):
     findings: list[Finding]
 
 
-def doctor(settings: Settings, _wish: DoctorWish, _progress: Progress) -> Health:
+def doctor(settings: Settings, _params: DoctorParams, _progress: Progress) -> Health:
     """Find out what works on this host by trying it."""
     findings = examine(settings)
     return Health(ready=is_ready(findings), findings=findings)
@@ -29,7 +29,7 @@ def doctor(settings: Settings, _wish: DoctorWish, _progress: Progress) -> Health
 
 DOCTOR = Operation(
     "doctor",
-    DoctorWish,
+    DoctorParams,
     Health,
     doctor,
     Faces(

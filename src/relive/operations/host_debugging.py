@@ -22,7 +22,7 @@ from relive.kernel import procfs
 from relive.model.commit import CommitId
 from relive.model.incident import FailureKind, Incident
 from relive.model.text import printable
-from relive.operations.debugging import DebugWish, leave
+from relive.operations.debugging import DebugParams, leave
 from relive.operations.operation import Result
 from relive.operations.progress import Progress
 from relive.replay.debug.session import restored
@@ -91,14 +91,14 @@ def is_native(incident: Incident) -> bool:
 
 @contextlib.contextmanager
 def restored_at(
-    settings: Settings, wish: DebugWish, incident: Incident, progress: Progress
+    settings: Settings, params: DebugParams, incident: Incident, progress: Progress
 ) -> Iterator[Branch]:
     """A branch of the commit at an incident's moment; it is stopped at the end, or kept. Raises as ``session.restored``."""
     branch = restored(settings, Store(settings.store), incident)
     try:
         yield branch
     finally:
-        leave(progress, branch, keep=wish.keep)
+        leave(progress, branch, keep=params.keep)
 
 
 def stacks_of(incident: Incident, branch: Branch) -> Stacks:

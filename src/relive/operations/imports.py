@@ -18,7 +18,7 @@ from relive.containers.archive.importing import import_checkpoint
 from relive.errors import UsageError
 from relive.model.commit import CommitId, HostFacts
 from relive.model.token_scope import Scope
-from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool, Wish
+from relive.operations.operation import Effect, Faces, Operation, Params, Result, Route, Tool
 from relive.operations.progress import Progress
 from relive.remotes.archive import MARK, ArchiveReader, invalid
 from relive.remotes.envelope import Opener, is_sealed, read_keys
@@ -27,10 +27,10 @@ from relive.remotes.importing import ArchiveImport
 from relive.remotes.parallel import Show
 from relive.store import Store
 
-__all__ = ["IMPORT", "ImportDone", "ImportWish", "import_archive", "import_commit"]
+__all__ = ["IMPORT", "ImportDone", "ImportParams", "import_archive", "import_commit"]
 
 
-class ImportWish(Wish):
+class ImportParams(Params):
     """What is taken in."""
 
     file: Path = Field(
@@ -66,24 +66,24 @@ class ImportDone(Result):
     new_incidents: list[int]
 
 
-def import_commit(settings: Settings, wish: ImportWish, progress: Progress) -> ImportDone:
+def import_commit(settings: Settings, params: ImportParams, progress: Progress) -> ImportDone:
     """Take a commit in that was exported to a file, or a container's checkpoint archive; raises as ``import_archive``."""
     store = Store(settings.store)
     imported = import_archive(
         store,
-        wish.file,
+        params.file,
         host_facts(CriuTools(settings.tools_path).version),
-        keys=lambda: read_keys(wish.key_file or settings.export_keys),
-        force=wish.force,
+        keys=lambda: read_keys(params.key_file or settings.export_keys),
+        force=params.force,
         show=progress.transfer,
-        settings=settings if wish.incidents else None,
+        settings=settings if params.incidents else None,
     )
-    if wish.tag is not None:
-        store.tag(wish.tag, imported.commit, force=wish.force)
+    if params.tag is not None:
+        store.tag(params.tag, imported.commit, force=params.force)
     return ImportDone(
         id=imported.commit,
-        file=str(wish.file),
-        tag=wish.tag,
+        file=str(params.file),
+        tag=params.tag,
         is_new=imported.is_new,
         taken_parts=imported.parts,
         taken_bytes=imported.bytes,
@@ -95,7 +95,7 @@ def import_commit(settings: Settings, wish: ImportWish, progress: Progress) -> I
 
 IMPORT = Operation(
     "import",
-    ImportWish,
+    ImportParams,
     ImportDone,
     import_commit,
     Faces(

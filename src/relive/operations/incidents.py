@@ -8,14 +8,14 @@ from relive.config import Settings
 from relive.incidents.incidents import IncidentOrder, IncidentQuery, Incidents
 from relive.incidents.report.masking import Mask, masked_facts
 from relive.model.incident import FailureKind, IncidentFacts
-from relive.operations.operation import Result, Wish
+from relive.operations.operation import Params, Result
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
 
 __all__ = [
     "IncidentLine",
     "IncidentPage",
-    "IncidentsWish",
+    "IncidentsParams",
     "page_of_incidents",
 ]
 
@@ -34,7 +34,7 @@ class IncidentLine(IncidentFacts):
         )
 
 
-class IncidentsWish(Wish):
+class IncidentsParams(Params):
     """Which incidents; all that is given must hold."""
 
     service: str | None = Field(default=None, description="Only those of this service")
@@ -61,21 +61,21 @@ class IncidentPage(Result):
     next: str | None
 
 
-def page_of_incidents(settings: Settings, wish: IncidentsWish, progress: Progress) -> IncidentPage:
+def page_of_incidents(settings: Settings, params: IncidentsParams, progress: Progress) -> IncidentPage:
     """One page, secrets masked; see ``Incidents.page``. Raises UsageError."""
     tend(settings, progress)
     mask = Mask(settings.secret_patterns, settings.secret_names)
     incidents = Incidents(settings.incidents)
     query = IncidentQuery(
-        service=wish.service,
-        text=wish.search,
-        kind=wish.kind,
-        fingerprint=wish.fingerprint,
-        since_wall_ns=wish.since_wall_ns,
-        until_wall_ns=wish.until_wall_ns,
-        order=wish.order,
+        service=params.service,
+        text=params.search,
+        kind=params.kind,
+        fingerprint=params.fingerprint,
+        since_wall_ns=params.since_wall_ns,
+        until_wall_ns=params.until_wall_ns,
+        order=params.order,
     )
-    page = incidents.page(query, after=wish.after, limit=wish.limit)
+    page = incidents.page(query, after=params.after, limit=params.limit)
     exceptions = {one.number: one.exception for one in page.items}
     found = [masked_facts(one, mask) for one in incidents.read(exceptions)]
     lines = [IncidentLine.of(one, mask.sentence(exceptions[one.number])) for one in found]

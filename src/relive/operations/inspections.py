@@ -12,7 +12,7 @@ from relive.inspection.runtime_state import RuntimeState
 from relive.inspection.search import MemoryMatches
 from relive.inspection.state import CommitState
 from relive.operations.named import look_up_commit
-from relive.operations.operation import Effect, Face, Faces, Only, Operation, Tool, Wish
+from relive.operations.operation import Effect, Face, Faces, Only, Operation, Params, Tool
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
 from relive.store import Store
@@ -25,12 +25,12 @@ __all__ = [
     "RUNTIME",
     "RUNTIME_PROCESS",
     "STACKS",
-    "EvaluateWish",
-    "FindWish",
-    "InspectWish",
-    "ObjectsWish",
-    "RuntimeWish",
-    "StacksWish",
+    "EvaluateParams",
+    "FindParams",
+    "InspectParams",
+    "ObjectsParams",
+    "RuntimeParams",
+    "StacksParams",
     "evaluate",
     "find_in_memory",
     "inspect",
@@ -46,13 +46,13 @@ _WITH_A_LIMIT = (
 )
 
 
-class InspectWish(Wish):
+class InspectParams(Params):
     """Which commit is looked into."""
 
     ref: str = Field(max_length=400, description="A commit: id, tag, NAME, or NAME@{2 minutes ago}")
 
 
-def inspect(settings: Settings, wish: InspectWish, progress: Progress) -> CommitState:
+def inspect(settings: Settings, params: InspectParams, progress: Progress) -> CommitState:
     """Processes, threads, descriptors, memory and locks of a commit, without running it; secrets are masked.
 
     Raises:
@@ -63,7 +63,7 @@ def inspect(settings: Settings, wish: InspectWish, progress: Progress) -> Commit
 
     tend(settings, progress)
     store = Store(settings.store)
-    commit = store.resolve(wish.ref)
+    commit = store.resolve(params.ref)
     manifest = store.facts(commit)
     with store.open_memory(manifest) as memory:
         return read_state(memory, commit, manifest, Mask.configured(settings))
@@ -71,7 +71,7 @@ def inspect(settings: Settings, wish: InspectWish, progress: Progress) -> Commit
 
 INSPECT = Operation(
     "inspect",
-    InspectWish,
+    InspectParams,
     CommitState,
     inspect,
     Faces(
@@ -86,7 +86,7 @@ INSPECT = Operation(
 )
 
 
-class FindWish(InspectWish):
+class FindParams(InspectParams):
     """What is looked for in the memory of a commit."""
 
     pattern: str = Field(
@@ -97,23 +97,23 @@ class FindWish(InspectWish):
     most: int = Field(default=100, ge=1, le=10_000, description="At most so many matches")
 
 
-def find_in_memory(settings: Settings, wish: FindWish, progress: Progress) -> MemoryMatches:
+def find_in_memory(settings: Settings, params: FindParams, progress: Progress) -> MemoryMatches:
     """Where a pattern stands in the memory of a commit's processes, without running it; raises as ``inspect``, and UsageError."""
     from relive.inspection.patterns import parse_pattern
     from relive.inspection.reading import learn_secrets
     from relive.inspection.search import find
 
-    pattern = parse_pattern(wish.pattern)
+    pattern = parse_pattern(params.pattern)
     tend(settings, progress)
     store, mask = Store(settings.store), Mask.configured(settings)
-    with store.open_memory(store.facts(store.resolve(wish.ref))) as memory:
+    with store.open_memory(store.facts(store.resolve(params.ref))) as memory:
         learn_secrets(memory, mask)
-        return find(memory, pattern, mask, most=wish.most, limit=_SEARCH_LIMIT)
+        return find(memory, pattern, mask, most=params.most, limit=_SEARCH_LIMIT)
 
 
 FIND = Operation(
     "find-in-memory",
-    FindWish,
+    FindParams,
     MemoryMatches,
     find_in_memory,
     Faces(
@@ -128,7 +128,7 @@ FIND = Operation(
 )
 
 
-class StacksWish(InspectWish):
+class StacksParams(InspectParams):
     """Which Python process of a commit is asked."""
 
     process: int | None = Field(
@@ -140,7 +140,7 @@ class StacksWish(InspectWish):
     limit: float = Field(default=10.0, gt=0, le=300, description="Seconds after which it is given up")
 
 
-def python_stacks(settings: Settings, wish: StacksWish, progress: Progress) -> PythonStacks:
+def python_stacks(settings: Settings, params: StacksParams, progress: Progress) -> PythonStacks:
     """Stacks of all threads with locals, tasks of asyncio, and the service's own globals, asked in a branch that is thrown away.
 
     Raises:
@@ -151,13 +151,13 @@ def python_stacks(settings: Settings, wish: StacksWish, progress: Progress) -> P
 
     tend(settings, progress)
     store, mask = Store(settings.store), Mask.configured(settings)
-    with asked_branch(settings, store, store.resolve(wish.ref), wish.process, mask) as asked:
-        return asked.stacks(wish.limit)
+    with asked_branch(settings, store, store.resolve(params.ref), params.process, mask) as asked:
+        return asked.stacks(params.limit)
 
 
 STACKS = Operation(
     "python-stacks",
-    StacksWish,
+    StacksParams,
     PythonStacks,
     python_stacks,
     Faces(
@@ -173,26 +173,26 @@ STACKS = Operation(
 )
 
 
-class ObjectsWish(StacksWish):
+class ObjectsParams(StacksParams):
     """How much of what a Python process holds is told."""
 
     limit: float = Field(default=30.0, gt=0, le=300, description="Seconds for each question in the branch")
     most: int = Field(default=20, ge=1, le=1000, description="At most so many types, and so many objects")
 
 
-def python_objects(settings: Settings, wish: ObjectsWish, progress: Progress) -> PythonObjects:
+def python_objects(settings: Settings, params: ObjectsParams, progress: Progress) -> PythonObjects:
     """The types and objects that take most memory, and who holds them; garbage is collected first. Raises as ``python_stacks``."""
     from relive.inspection.python.branches import asked_branch
 
     tend(settings, progress)
     store, mask = Store(settings.store), Mask.configured(settings)
-    with asked_branch(settings, store, store.resolve(wish.ref), wish.process, mask) as asked:
-        return asked.largest(most=wish.most, limit=wish.limit)
+    with asked_branch(settings, store, store.resolve(params.ref), params.process, mask) as asked:
+        return asked.largest(most=params.most, limit=params.limit)
 
 
 OBJECTS = Operation(
     "python-objects",
-    ObjectsWish,
+    ObjectsParams,
     PythonObjects,
     python_objects,
     Faces(
@@ -209,7 +209,7 @@ OBJECTS = Operation(
 )
 
 
-class RuntimeWish(StacksWish):
+class RuntimeParams(StacksParams):
     """Which process of a commit is asked about itself."""
 
     process: int | None = Field(default=None, ge=1, le=1 << 22, description=RUNTIME_PROCESS)
@@ -217,7 +217,7 @@ class RuntimeWish(StacksWish):
     most: int = Field(default=20, ge=1, le=1000, description="Of Java: at most so many classes")
 
 
-def runtime_state(settings: Settings, wish: RuntimeWish, progress: Progress) -> RuntimeState:
+def runtime_state(settings: Settings, params: RuntimeParams, progress: Progress) -> RuntimeState:
     """What the runtime of a process says of itself, whichever it is, in a branch that is thrown away; secrets are masked.
 
     Of Python what ``python_stacks`` tells; of Node.js the stack with locals, heap, what the event loop waits for, and the values of
@@ -232,13 +232,13 @@ def runtime_state(settings: Settings, wish: RuntimeWish, progress: Progress) -> 
 
     tend(settings, progress)
     store, mask = Store(settings.store), Mask.configured(settings)
-    with questioned_branch(settings, store, store.resolve(wish.ref), mask) as asked:
-        return state_of(asked, wish.process, mask, most=wish.most, limit=wish.limit)
+    with questioned_branch(settings, store, store.resolve(params.ref), mask) as asked:
+        return state_of(asked, params.process, mask, most=params.most, limit=params.limit)
 
 
 RUNTIME = Operation(
     "runtime-state",
-    RuntimeWish,
+    RuntimeParams,
     RuntimeState,
     runtime_state,
     Faces(
@@ -255,7 +255,7 @@ RUNTIME = Operation(
 )
 
 
-class EvaluateWish(StacksWish):
+class EvaluateParams(StacksParams):
     """Which expression is evaluated."""
 
     process: int | None = Field(default=None, ge=1, le=1 << 22, description=RUNTIME_PROCESS)
@@ -279,7 +279,7 @@ class EvaluateWish(StacksWish):
     )
 
 
-def evaluate(settings: Settings, wish: EvaluateWish, progress: Progress) -> Evaluated:
+def evaluate(settings: Settings, params: EvaluateParams, progress: Progress) -> Evaluated:
     """Evaluate an expression in the process as it was, in a sealed branch that is removed in any case; raises as ``python_stacks``.
 
     An expression that raises, hangs or kills its process is an outcome, and harms nobody: what it changed goes with the branch.
@@ -289,23 +289,23 @@ def evaluate(settings: Settings, wish: EvaluateWish, progress: Progress) -> Eval
 
     tend(settings, progress)
     store, mask = Store(settings.store), Mask.configured(settings)
-    with questioned_branch(settings, store, store.resolve(wish.ref), mask) as asked:
+    with questioned_branch(settings, store, store.resolve(params.ref), mask) as asked:
         return evaluate_in(
             asked,
-            wish.process,
+            params.process,
             mask,
-            expression=wish.expression,
-            module=wish.module,
-            depth=wish.depth,
-            most=wish.most,
-            referrers=wish.referrers,
-            limit=wish.limit,
+            expression=params.expression,
+            module=params.module,
+            depth=params.depth,
+            most=params.most,
+            referrers=params.referrers,
+            limit=params.limit,
         )
 
 
 EVALUATE = Operation(
     "evaluate",
-    EvaluateWish,
+    EvaluateParams,
     Evaluated,
     evaluate,
     Faces(

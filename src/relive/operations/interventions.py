@@ -27,7 +27,7 @@ from relive.model.token_scope import Scope
 from relive.operations.grammars import each_written_as
 from relive.operations.named import look_up_incident
 from relive.operations.operation import Effect as ToolEffect
-from relive.operations.operation import Faces, Operation, Route, Tool, Wish
+from relive.operations.operation import Faces, Operation, Params, Route, Tool
 from relive.operations.policies import (
     IgnoredDifferences,
     MissPolicies,
@@ -48,13 +48,13 @@ from relive.replay.replay_input import ReplayInput, case_of_incident
 from relive.store import Store
 from relive.store.index import StoredCommit
 
-__all__ = ["WHAT_IF", "ReplayWithChanges", "WhatIfWish", "commits_before", "lab_of", "what_if"]
+__all__ = ["WHAT_IF", "ReplayWithChanges", "WhatIfParams", "commits_before", "lab_of", "what_if"]
 
 _MOST_LISTED = 500
 _NO_BOUND = 1e9  # [s] one experiment has as many replays as are asked for
 
 
-class ReplayWithChanges(Wish):
+class ReplayWithChanges(Params):
     """How replays are made that are compared with each other."""
 
     incident: int = Field(ge=1, description="Number of the incident")
@@ -67,7 +67,7 @@ class ReplayWithChanges(Wish):
     limit: RequestLimit = None
 
 
-class WhatIfWish(ReplayWithChanges):
+class WhatIfParams(ReplayWithChanges):
     """What is changed; without any change it is listed what can be."""
 
     answer: Annotated[list[str], each_written_as(parse_answer)] = Field(
@@ -97,7 +97,7 @@ class WhatIfWish(ReplayWithChanges):
     pace: SentPace = Pace.RECORDED
 
 
-def what_if(settings: Settings, wish: WhatIfWish, progress: Progress) -> Experiment:
+def what_if(settings: Settings, params: WhatIfParams, progress: Progress) -> Experiment:
     """Replay a failure unchanged and with changes of its recording; secrets are masked in what is told.
 
     Raises:
@@ -105,37 +105,37 @@ def what_if(settings: Settings, wish: WhatIfWish, progress: Progress) -> Experim
         UsageError: what is asked for cannot be meant.
         IncidentUnknown, RefUnknown, RecordingError, StoreError: there is nothing that could be replayed.
     """
-    changes = _changes(wish)
+    changes = _changes(params)
     tend(settings, progress)
     store = Store(settings.store)
-    incident = Incidents(settings.incidents).get(wish.incident)
+    incident = Incidents(settings.incidents).get(params.incident)
     mask = mask_for(settings, incident.service, incident.life)
-    case = _case(settings, store, incident, incident.occurrence(first=wish.first), wish.commit, changes)
+    case = _case(settings, store, incident, incident.occurrence(first=params.first), params.commit, changes)
     steps = steps_of(case)
     result = Experiment(
         incident=incident.number, service=incident.service, failing=request_words(case), commit=case.commit
     )
-    if not changes and not wish.env:
+    if not changes and not params.env:
         listed = changeables(case, steps)
         return mask.model(
             result.model_copy(update={"changeable": listed[:_MOST_LISTED], "changeable_count": len(listed)})
         )
     if changes:
         changed = change_case(case, changes, steps)
-        runs = 2 * wish.times
+        runs = 2 * params.times
         with progress.progress("replaying", runs) as done:
-            lab = lab_of(settings, store, wish, wish.pace, mask, Bounds(runs, _NO_BOUND), done)
-            control = lab.unchanged(case, wish.times)
-            tested = lab.test(case, changed, changes, control, wish.times, steps)
+            lab = lab_of(settings, store, params, params.pace, mask, Bounds(runs, _NO_BOUND), done)
+            control = lab.unchanged(case, params.times)
+            tested = lab.test(case, changed, changes, control, params.times, steps)
         result = result.model_copy(update={"tested": tested})
-    if wish.env:
-        result = result.model_copy(update={"afresh": _afresh(settings, wish, case, progress)})
+    if params.env:
+        result = result.model_copy(update={"afresh": _afresh(settings, params, case, progress)})
     return mask.model(result)
 
 
 WHAT_IF = Operation(
     "what-if",
-    WhatIfWish,
+    WhatIfParams,
     Experiment,
     what_if,
     Faces(
@@ -161,21 +161,21 @@ WHAT_IF = Operation(
 def lab_of(
     settings: Settings,
     store: Store,
-    wish: ReplayWithChanges,
+    params: ReplayWithChanges,
     pace: Pace,
     mask: Mask,
     bounds: Bounds,
     done: Callable[[int], None],
 ) -> Lab:
-    """Where replays of a wish are made."""
-    wishes = ReplayOptions(
-        ignore=tuple(check_ignore(text) for text in wish.ignore),
-        on_miss=dict(parse_stub_policy(text) for text in wish.on_miss),
-        limit=wish.limit,
+    """Where replays of given params are made."""
+    options = ReplayOptions(
+        ignore=tuple(check_ignore(text) for text in params.ignore),
+        on_miss=dict(parse_stub_policy(text) for text in params.on_miss),
+        limit=params.limit,
         pace=pace,
         sees=lambda root: mask.learn_environment(procfs.environment_of(root)),
     )
-    return Lab(settings, store, wishes, bounds, lambda run: mask.model(masked_run(run, mask)), done)
+    return Lab(settings, store, options, bounds, lambda run: mask.model(masked_run(run, mask)), done)
 
 
 def commits_before(store: Store, incident: Incident, before: StoredCommit) -> list[StoredCommit]:
@@ -187,12 +187,12 @@ def commits_before(store: Store, incident: Incident, before: StoredCommit) -> li
     ]
 
 
-def _changes(wish: WhatIfWish) -> list[Change]:
-    found: list[Change] = [parse_answer(text) for text in wish.answer]
-    found += [Without(number) for number in dict.fromkeys(wish.without)]
-    orders: list[Reordered] = [parse_pair("swap", text) for text in wish.swap]
-    orders += [parse_pair("apart", text) for text in wish.apart]
-    orders += [parse_pair("together", text) for text in wish.together]
+def _changes(params: WhatIfParams) -> list[Change]:
+    found: list[Change] = [parse_answer(text) for text in params.answer]
+    found += [Without(number) for number in dict.fromkeys(params.without)]
+    orders: list[Reordered] = [parse_pair("swap", text) for text in params.swap]
+    orders += [parse_pair("apart", text) for text in params.apart]
+    orders += [parse_pair("together", text) for text in params.together]
     return [*found, *orders]
 
 
@@ -259,11 +259,11 @@ def _early_enough(
     return found
 
 
-def _afresh(settings: Settings, wish: WhatIfWish, case: ReplayInput, progress: Progress) -> Tested:
+def _afresh(settings: Settings, params: WhatIfParams, case: ReplayInput, progress: Progress) -> Tested:
     """Another environment, in processes that are started anew; the control is a fresh start with the recorded one."""
     refuse_container(case)
-    fresh = FreshTrial(incident=wish.incident, times=wish.times, limit=wish.limit)
-    control, changed = try_fresh_process(settings, fresh, wish.env, [], progress)
+    fresh = FreshTrial(incident=params.incident, times=params.times, limit=params.limit)
+    control, changed = try_fresh_process(settings, fresh, params.env, [], progress)
     effect, why = effect_of(control.runs, changed.runs, [])
     if effect is Effect.CANNOT_TELL and not any(run.fails for run in control.runs):
         why = "a fresh start does not fail with the recorded environment either: the failure is of the state"
@@ -274,7 +274,7 @@ def _afresh(settings: Settings, wish: WhatIfWish, case: ReplayInput, progress: P
             recorded="as recorded",
             instead="as given",
         )
-        for one in wish.env
+        for one in params.env
     ]
     return Tested(
         changes=result,

@@ -27,7 +27,7 @@ from relive.incidents.incidents import Incidents
 from relive.incidents.report.masking import Mask
 from relive.incidents.report.outcomes import masked_run
 from relive.intervention.related import related_requests
-from relive.intervention.schedules import Schedule, parse_delay, wished_schedule
+from relive.intervention.schedules import Schedule, given_schedule, parse_delay
 from relive.intervention.varying import varied_case, varying
 from relive.kernel import procfs
 from relive.kernel.atomic_write import Durability, replace_file
@@ -39,10 +39,10 @@ from relive.model.token_scope import Scope
 from relive.model.trial import TAG_PREFIX, Swapped
 from relive.operations.grammars import each_written_as, written_as
 from relive.operations.named import look_up_incident
-from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool, Wish
+from relive.operations.operation import Effect, Faces, Operation, Params, Result, Route, Tool
 from relive.operations.policies import MissPolicies, SentPace, check_ignore, parse_stub_policy
 from relive.operations.progress import Progress
-from relive.operations.remotes import PullWish, PushWish, pull, push
+from relive.operations.remotes import PullParams, PushParams, pull, push
 from relive.operations.targets import tend
 from relive.remotes.case_transfer import incident_id
 from relive.remotes.compatibility import refuse_unfit
@@ -61,12 +61,12 @@ from relive.trial.kept import (
 )
 from relive.trial.lives import TrialLife, live_once, with_files_here
 
-__all__ = ["KEEP", "KEPT", "KeepWish", "Kept", "KeptRun", "KeptRuns", "KeptWish", "keep", "run_kept"]
+__all__ = ["KEEP", "KEPT", "KeepParams", "Kept", "KeptParams", "KeptRun", "KeptRuns", "keep", "run_kept"]
 
 _ON_THE_HOST = frozenset({Scope.HOST})
 
 
-class KeepWish(Wish):
+class KeepParams(Params):
     """What is kept, and what is expected of it."""
 
     incident: int = Field(ge=1, description="Number of the incident")
@@ -131,7 +131,7 @@ class Kept(Result):
     code: list[str]
 
 
-class KeptWish(Wish):
+class KeptParams(Params):
     """Which kept state is run: exactly one of ``file`` and ``content``."""
 
     file: Path | None = Field(default=None, description="The file that `relive keep` wrote")
@@ -165,7 +165,7 @@ class KeptRuns(Result):
     runs: list[KeptRun]
 
 
-def keep(settings: Settings, wish: KeepWish, progress: Progress) -> Kept:
+def keep(settings: Settings, params: KeepParams, progress: Progress) -> Kept:
     """Keep the state before a failure and its request as a test, after one look at whether the test fails now.
 
     Raises:
@@ -173,16 +173,16 @@ def keep(settings: Settings, wish: KeepWish, progress: Progress) -> Kept:
         IncidentUnknown, RefUnknown, RecordingError: there is nothing that could be replayed.
         RestoreFailed, HostIncapable: it cannot be run here, so nothing was kept.
     """
-    expectation = parse_expectation(wish.expect)
+    expectation = parse_expectation(params.expect)
     tend(settings, progress)
     store, mask = Store(settings.store), Mask.configured(settings)
-    incident = Incidents(settings.incidents).get(wish.incident)
-    name = wish.name or f"{incident.service}-{incident.number}"
-    commit, request = _moment(incident, first=wish.first)
-    if wish.commit is not None:
-        commit = store.resolve(wish.commit)
+    incident = Incidents(settings.incidents).get(params.incident)
+    name = params.name or f"{incident.service}-{incident.number}"
+    commit, request = _moment(incident, first=params.first)
+    if params.commit is not None:
+        commit = store.resolve(params.commit)
     case = case_of_request(settings, store, commit, request)
-    code = _code(settings, incident, wish)
+    code = _code(settings, incident, params)
     state = KeptState(
         name=name,
         service=incident.service,
@@ -193,22 +193,22 @@ def keep(settings: Settings, wish: KeepWish, progress: Progress) -> Kept:
         incident=incident_id(store, incident),
         expect=expectation.text,
         code=code,
-        remote=wish.remote,
-        times=wish.times,
-        pace=wish.pace,
-        on_miss=wish.on_miss,
-        seed=wish.seed,
-        delay=wish.delay,
+        remote=params.remote,
+        times=params.times,
+        pace=params.pace,
+        on_miss=params.on_miss,
+        seed=params.seed,
+        delay=params.delay,
     )
-    target = wish.output / f"{name}{SUFFIX}" if wish.output is not None else None
-    if target is not None and target.exists() and not wish.force:
+    target = params.output / f"{name}{SUFFIX}" if params.output is not None else None
+    if target is not None and target.exists() and not params.force:
         raise UsageError(f"{target} exists", remedy="give another --name, or --force to replace it")
     tag = TAG_PREFIX + name
-    store.check_tag(tag, commit, force=wish.force or store.tags().get(tag) == commit)
+    store.check_tag(tag, commit, force=params.force or store.tags().get(tag) == commit)
     progress.status(f"Running request {request} from commit {commit[:10]} with the code that was committed.")
     (first,) = _lives(settings, store, case, state.model_copy(update={"times": 1, "code": []}), [], mask)
-    if wish.remote is not None:
-        push(settings, PushWish(remote=wish.remote, ref=commit), progress)
+    if params.remote is not None:
+        push(settings, PushParams(remote=params.remote, ref=commit), progress)
     content = written_kept(state)
     if target is not None:
         _write(target, content)
@@ -227,7 +227,7 @@ def keep(settings: Settings, wish: KeepWish, progress: Progress) -> Kept:
 
 KEEP = Operation(
     "keep",
-    KeepWish,
+    KeepParams,
     Kept,
     keep,
     Faces(
@@ -249,7 +249,7 @@ KEEP = Operation(
 )
 
 
-def run_kept(settings: Settings, wish: KeptWish, progress: Progress) -> KeptRuns:
+def run_kept(settings: Settings, params: KeptParams, progress: Progress) -> KeptRuns:
     """Run a kept state: restore it, give it the code that is here, send the request, and compare with what is expected.
 
     Raises:
@@ -258,15 +258,15 @@ def run_kept(settings: Settings, wish: KeptWish, progress: Progress) -> KeptRuns
         RefUnknown, ExchangeError: its commit is not here and could not be fetched. RecordingError: nor its request.
         RestoreFailed: the commit did not come to life, or could not be given the code.
     """
-    state, beside = _wanted(wish)
+    state, beside = _wanted(params)
     _refuse_host(settings)
     tend(settings, progress)
     store, mask = Store(settings.store), Mask.configured(settings)
-    commit, was_pulled = _commit(settings, store, state, progress, may_pull=wish.pull)
+    commit, was_pulled = _commit(settings, store, state, progress, may_pull=params.pull)
     refuse_unfit(store.facts(commit).host, host_facts(CriuTools(settings.tools_path).version))
     request = state.request if state.request is not None else _request_of(settings, commit)
     case = case_of_request(settings, store, commit, request)
-    places = [] if wish.as_committed else code_places(state, beside)
+    places = [] if params.as_committed else code_places(state, beside)
     with progress.progress("running", state.times) as done:
         runs = []
         for one in _lives(settings, store, case, state, places, mask):
@@ -285,7 +285,7 @@ def run_kept(settings: Settings, wish: KeptWish, progress: Progress) -> KeptRuns
 
 KEPT = Operation(
     "kept",
-    KeptWish,
+    KeptParams,
     KeptRuns,
     run_kept,
     Faces(
@@ -341,7 +341,7 @@ def _lives(
 
 def _schedule(state: KeptState, near: frozenset[str]) -> Schedule | None:
     try:
-        return wished_schedule(state.seed, state.delay, near)
+        return given_schedule(state.seed, state.delay, near)
     except UsageError as error:
         raise KeptInvalid(
             f"{state.name} is no kept state", cause=f"{error.message}: {error.cause}"
@@ -390,12 +390,12 @@ def _asked(case: ReplayInput, mask: Mask) -> str:
     return f"{exchange.method} {mask.target(exchange.target)}"[:200]
 
 
-def _code(settings: Settings, incident: Incident, wish: KeepWish) -> list[CodePlace]:
+def _code(settings: Settings, incident: Incident, params: KeepParams) -> list[CodePlace]:
     """As asked for; else the service's repository, where the file will lie in it."""
-    beside = (wish.output or Path()).resolve()
-    if wish.code:
+    beside = (params.output or Path()).resolve()
+    if params.code:
         found = []
-        for text in wish.code:
+        for text in params.code:
             at, equals, here = text.partition("=")
             if not at.startswith("/") or (equals and not here):
                 raise UsageError(
@@ -426,14 +426,14 @@ def _top(settings: Settings, incident: Incident) -> Path | None:
     return None
 
 
-def _wanted(wish: KeptWish) -> tuple[KeptState, Path]:
+def _wanted(params: KeptParams) -> tuple[KeptState, Path]:
     """The state, and the directory that its places are relative to."""
-    if (wish.file is None) == (wish.content is None):
+    if (params.file is None) == (params.content is None):
         raise UsageError("which kept state?", remedy="name the file that `relive keep` wrote")
-    if wish.file is not None:
-        return read_kept(wish.file), (wish.directory or wish.file.resolve().parent)
-    assert wish.content is not None
-    return parse_kept(wish.content, "the text"), wish.directory or Path.cwd()
+    if params.file is not None:
+        return read_kept(params.file), (params.directory or params.file.resolve().parent)
+    assert params.content is not None
+    return parse_kept(params.content, "the text"), params.directory or Path.cwd()
 
 
 def _refuse_host(settings: Settings) -> None:
@@ -460,7 +460,7 @@ def _commit(
         if not may_pull:
             raise
     tag = TAG_PREFIX + state.name
-    pulled = pull(settings, PullWish(remote=state.remote, ref=state.commit, tag=tag, force=False), progress)
+    pulled = pull(settings, PullParams(remote=state.remote, ref=state.commit, tag=tag, force=False), progress)
     return pulled.id, True
 
 

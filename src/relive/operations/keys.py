@@ -1,7 +1,7 @@
 """The keys of this host: which signs commits, which signers it trusts, which keys seal what is committed.
 
-No secret is in a wish or a result: wishes may be kept with tasks and stand in logs. A key that somebody brings along is read from a
-file, and only the CLI may name one.
+No secret is in params or results: params may be kept with tasks and stand in logs. A key that somebody brings along is read
+from a file, and only the CLI may name one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from relive.config import STORE_KEY, Settings, given_store_keys
 from relive.errors import KeyMissing, UsageError
 from relive.maintenance.signers import change_signer
 from relive.model.token_scope import Scope
-from relive.operations.operation import Effect, Face, Faces, Only, Operation, Result, Route, Tool, Wish
+from relive.operations.operation import Effect, Face, Faces, Only, Operation, Params, Result, Route, Tool
 from relive.operations.progress import Progress
 from relive.store import Store
 from relive.store.keyring import OWN_BEFORE, Keyring
@@ -31,14 +31,14 @@ __all__ = [
     "KEY_TRUST",
     "Key",
     "KeyKind",
-    "KeyListWish",
+    "KeyListParams",
     "Keys",
     "SignerChanged",
-    "SignerWish",
+    "SignerParams",
     "StoreKey",
-    "StoreKeyFileWish",
-    "StoreKeyWish",
-    "TrustWish",
+    "StoreKeyFileParams",
+    "StoreKeyParams",
+    "TrustParams",
     "Trusted",
     "list_keys",
     "make_store_key",
@@ -52,11 +52,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _ON_THE_HOST = frozenset({Scope.HOST})
 
 
-class StoreKeyWish(Wish):
+class StoreKeyParams(Params):
     """A key that seals is made by this host."""
 
 
-class StoreKeyFileWish(StoreKeyWish):
+class StoreKeyFileParams(StoreKeyParams):
     """As the CLI has it: the key may be brought along."""
 
     source: Path | None = Field(
@@ -71,7 +71,7 @@ class StoreKey(Result):
     store_key: str
 
 
-def make_store_key(settings: Settings, wish: StoreKeyWish, _progress: Progress) -> StoreKey:
+def make_store_key(settings: Settings, params: StoreKeyParams, _progress: Progress) -> StoreKey:
     """Make the key that seals what is committed from now on, or take one from a file.
 
     Raises:
@@ -80,7 +80,7 @@ def make_store_key(settings: Settings, wish: StoreKeyWish, _progress: Progress) 
     """
     store = Store(settings.store)
     keyring = store.internals.keyring
-    brought = _brought(wish)
+    brought = _brought(params)
     if brought is not None:
         keyring.adopt_store_key(brought)
     elif not keyring.is_given and keyring.store_key() is not None:
@@ -96,21 +96,21 @@ def make_store_key(settings: Settings, wish: StoreKeyWish, _progress: Progress) 
     return _noted(store)
 
 
-def rotate_store_key(settings: Settings, wish: StoreKeyWish, _progress: Progress) -> StoreKey:
+def rotate_store_key(settings: Settings, params: StoreKeyParams, _progress: Progress) -> StoreKey:
     """Seal with another key from now on; what was sealed before stays readable. Raises UsageError, KeyMissing."""
     store = Store(settings.store)
-    store.internals.keyring.rotate_store_key(_brought(wish))
+    store.internals.keyring.rotate_store_key(_brought(params))
     return _noted(store)
 
 
-def _brought(wish: StoreKeyWish) -> bytes | None:
-    if not isinstance(wish, StoreKeyFileWish) or wish.source is None:
+def _brought(params: StoreKeyParams) -> bytes | None:
+    if not isinstance(params, StoreKeyFileParams) or params.source is None:
         return None
-    source = Path("/dev/stdin") if str(wish.source) == "-" else wish.source
+    source = Path("/dev/stdin") if str(params.source) == "-" else params.source
     try:
         return source.read_bytes()
     except OSError as error:
-        raise UsageError(f"--from: {wish.source} cannot be read", cause=error.strerror) from error
+        raise UsageError(f"--from: {params.source} cannot be read", cause=error.strerror) from error
 
 
 def _noted(store: Store) -> StoreKey:
@@ -122,7 +122,7 @@ def _noted(store: Store) -> StoreKey:
 
 KEY_NEW = Operation(
     "key-new",
-    StoreKeyWish,
+    StoreKeyParams,
     StoreKey,
     make_store_key,
     Faces(
@@ -149,7 +149,7 @@ KEY_NEW = Operation(
 )
 KEY_ROTATE = Operation(
     "key-rotate",
-    StoreKeyWish,
+    StoreKeyParams,
     StoreKey,
     rotate_store_key,
     Faces(
@@ -176,7 +176,7 @@ KEY_ROTATE = Operation(
 )
 
 
-class SignerWish(Wish):
+class SignerParams(Params):
     """What becomes of the key that signed until now."""
 
     disown: bool = Field(
@@ -192,15 +192,15 @@ class SignerChanged(Result):
     signed_anew: int
 
 
-def rotate_signing_key(settings: Settings, wish: SignerWish, _progress: Progress) -> SignerChanged:
+def rotate_signing_key(settings: Settings, params: SignerParams, _progress: Progress) -> SignerChanged:
     """Sign with another key from now on; raises StoreError."""
-    fresh, count = change_signer(Store(settings.store), disown=wish.disown)
+    fresh, count = change_signer(Store(settings.store), disown=params.disown)
     return SignerChanged(signer=fresh.hex(), signed_anew=count)
 
 
 KEY_ROTATE_SIGNING = Operation(
     "key-rotate-signing",
-    SignerWish,
+    SignerParams,
     SignerChanged,
     rotate_signing_key,
     Faces(
@@ -235,7 +235,7 @@ class Key(Result):
     key: str
 
 
-class KeyListWish(Wish):
+class KeyListParams(Params):
     """Nothing can be chosen."""
 
 
@@ -246,7 +246,7 @@ class Keys(Result):
     is_sealed: bool
 
 
-def list_keys(settings: Settings, _wish: KeyListWish, _progress: Progress) -> Keys:
+def list_keys(settings: Settings, _params: KeyListParams, _progress: Progress) -> Keys:
     """This host's signer, the signers it trusts, and the names of its store keys; no secret. Raises StoreError."""
     store = Store(settings.store)
     keyring = store.internals.keyring
@@ -269,7 +269,7 @@ def list_keys(settings: Settings, _wish: KeyListWish, _progress: Progress) -> Ke
 
 KEY_LIST = Operation(
     "key-list",
-    KeyListWish,
+    KeyListParams,
     Keys,
     list_keys,
     Faces(
@@ -286,7 +286,7 @@ KEY_LIST = Operation(
 )
 
 
-class TrustWish(Wish):
+class TrustParams(Params):
     """Whose commits are accepted."""
 
     public_key: str = Field(description="The signer of another host: 64 hexadecimal digits")
@@ -300,16 +300,16 @@ class Trusted(Result):
     key: str
 
 
-def trust_signer(settings: Settings, wish: TrustWish, _progress: Progress) -> Trusted:
+def trust_signer(settings: Settings, params: TrustParams, _progress: Progress) -> Trusted:
     """Accept commits that another host has signed; raises UsageError."""
-    if not _PUBLIC.fullmatch(wish.public_key):
+    if not _PUBLIC.fullmatch(params.public_key):
         raise UsageError(
-            f"{wish.public_key!r} is no public key",
+            f"{params.public_key!r} is no public key",
             cause="it is neither 64 hexadecimal digits nor a file that holds them",
             remedy="run `relive key list` on the other host and give the signer's line",
         )
-    key = wish.public_key.lower()
-    name = wish.name if wish.name is not None else key[:10]
+    key = params.public_key.lower()
+    name = params.name if params.name is not None else key[:10]
     if not _NAME.fullmatch(name) or name.startswith(OWN_BEFORE):
         raise UsageError(
             f"{name!r} cannot be a signer's name",
@@ -324,7 +324,7 @@ def trust_signer(settings: Settings, wish: TrustWish, _progress: Progress) -> Tr
 
 KEY_TRUST = Operation(
     "key-trust",
-    TrustWish,
+    TrustParams,
     Trusted,
     trust_signer,
     Faces(

@@ -21,7 +21,7 @@ from relive.inspection.growth import (
 )
 from relive.model.commit import CommitId, Manifest
 from relive.model.token_scope import Scope
-from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool, Wish
+from relive.operations.operation import Effect, Faces, Operation, Params, Result, Route, Tool
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
 from relive.store import Store
@@ -29,7 +29,7 @@ from relive.store import Store
 if TYPE_CHECKING:
     from relive.inspection.python.branches import AskedBranch
 
-__all__ = ["LEAKS", "Leaks", "LeaksWish", "LeakyCommit", "leaks"]
+__all__ = ["LEAKS", "Leaks", "LeaksParams", "LeakyCommit", "leaks"]
 
 _MOST_COLLECTIONS = 20_000
 _MOST_ENTRIES = 20_000
@@ -39,7 +39,7 @@ _ASKED = 5  # of them, those of which entries or holders are asked
 _KEPT = 3
 
 
-class LeaksWish(Wish):
+class LeaksParams(Params):
     """Which commits are compared."""
 
     refs: list[str] = Field(
@@ -82,7 +82,7 @@ class Leaks(Result):
     left_out: int
 
 
-def leaks(settings: Settings, wish: LeaksWish, progress: Progress) -> Leaks:
+def leaks(settings: Settings, params: LeaksParams, progress: Progress) -> Leaks:
     """Tell what a Python process had more of in each commit than in the one before; secrets are masked.
 
     What only grew need be no leak: a cache that fills does so, too. Garbage is collected before objects are counted.
@@ -95,16 +95,16 @@ def leaks(settings: Settings, wish: LeaksWish, progress: Progress) -> Leaks:
 
     tend(settings, progress)
     store, mask = Store(settings.store), Mask.configured(settings)
-    commits = [store.resolve(ref) for ref in wish.refs]
+    commits = [store.resolve(ref) for ref in params.refs]
     facts = [store.facts(commit) for commit in commits]
     _refuse_strangers([one.target.name for one in facts])
     _refuse_disorder([one.taken_wall_ns for one in facts])
     with contextlib.ExitStack() as branches:
         asked = [
-            branches.enter_context(asked_branch(settings, store, commit, wish.process, mask))
+            branches.enter_context(asked_branch(settings, store, commit, params.process, mask))
             for commit in commits
         ]
-        found = [one.census(most=_MOST_COLLECTIONS, limit=wish.limit) for one in asked]
+        found = [one.census(most=_MOST_COLLECTIONS, limit=params.limit) for one in asked]
         types, collections = grown_types(found), grown_collections(found)
         return Leaks(
             service=facts[-1].target.name,
@@ -118,21 +118,21 @@ def leaks(settings: Settings, wish: LeaksWish, progress: Progress) -> Leaks:
                 )
                 for commit, fact, census in zip(commits, facts, found, strict=True)
             ],
-            types=_with_holders(asked, types, wish.limit, one_process=_is_one_life(facts)),
-            collections=_with_entries(asked, collections, wish.limit),
+            types=_with_holders(asked, types, params.limit, one_process=_is_one_life(facts)),
+            collections=_with_entries(asked, collections, params.limit),
             left_out=max(0, len(types) - _TOLD) + max(0, len(collections) - _TOLD),
         )
 
 
-def _look_up(settings: Settings, wish: LeaksWish) -> None:
+def _look_up(settings: Settings, params: LeaksParams) -> None:
     store = Store(settings.store)
-    for ref in wish.refs:
+    for ref in params.refs:
         store.resolve(ref)
 
 
 LEAKS = Operation(
     "leaks",
-    LeaksWish,
+    LeaksParams,
     Leaks,
     leaks,
     Faces(

@@ -18,7 +18,7 @@ from relive.model.stepping import Logged, LoggedHit, LoggedRun, LoggedValue
 from relive.model.token_scope import Scope
 from relive.operations.grammars import written_as
 from relive.operations.named import look_up_incident
-from relive.operations.operation import Effect, Faces, Operation, Route, Tool, Wish
+from relive.operations.operation import Effect, Faces, Operation, Params, Route, Tool
 from relive.operations.policies import (
     IgnoredDifferences,
     MissPolicies,
@@ -39,11 +39,11 @@ from relive.store import Store
 __all__ = [
     "EXPRESSION_MOST",
     "LOGPOINT",
-    "LogpointWish",
+    "LogpointParams",
     "ReplayFollowed",
     "logpoint",
     "parse_place",
-    "wishes_of",
+    "replay_options_of",
 ]
 
 _PLACE = re.compile(r"(?P<file>.*[^/]):(?P<line>[1-9]\d{0,8})", re.DOTALL)
@@ -60,7 +60,7 @@ def parse_place(text: str) -> tuple[str, int]:
     return found["file"], int(found["line"])
 
 
-class ReplayFollowed(Wish):
+class ReplayFollowed(Params):
     """How a failure is replayed that is followed line by line."""
 
     incident: int = Field(ge=1, description="Number of the incident")
@@ -71,7 +71,7 @@ class ReplayFollowed(Wish):
     limit: RequestLimit = None
 
 
-class LogpointWish(ReplayFollowed):
+class LogpointParams(ReplayFollowed):
     """Which values are wanted, and where."""
 
     at: Annotated[str, written_as(parse_place)] = Field(
@@ -95,18 +95,18 @@ class LogpointWish(ReplayFollowed):
     most: int = Field(default=1000, ge=1, le=20_000, description="So many times of each replay are kept")
 
 
-def wishes_of(wish: ReplayFollowed, mask: Mask) -> ReplayOptions:
+def replay_options_of(params: ReplayFollowed, mask: Mask) -> ReplayOptions:
     """How it is replayed; the mask learns the secrets of each branch."""
     return ReplayOptions(
-        ignore=tuple(check_ignore(text) for text in wish.ignore),
-        on_miss=dict(parse_stub_policy(text) for text in wish.on_miss),
-        limit=wish.limit,
-        pace=wish.pace,
+        ignore=tuple(check_ignore(text) for text in params.ignore),
+        on_miss=dict(parse_stub_policy(text) for text in params.on_miss),
+        limit=params.limit,
+        pace=params.pace,
         sees=lambda root: mask.learn_environment(procfs.environment_of(root)),
     )
 
 
-def logpoint(settings: Settings, wish: LogpointWish, progress: Progress) -> Logged:
+def logpoint(settings: Settings, params: LogpointParams, progress: Progress) -> Logged:
     """Replay a failure with expressions at a line; secrets are masked in what is told.
 
     Raises:
@@ -114,21 +114,21 @@ def logpoint(settings: Settings, wish: LogpointWish, progress: Progress) -> Logg
         IncidentUnknown, RefUnknown, RecordingError, StoreError, UsageError: there is nothing that could be replayed.
         RestoreFailed: a branch could not be followed.
     """
-    file, line = parse_place(wish.at)
+    file, line = parse_place(params.at)
     tend(settings, progress)
     store = Store(settings.store)
-    incident = Incidents(settings.incidents).get(wish.incident)
-    case = case_of_incident(settings, store, incident, incident.occurrence(first=wish.first))
+    incident = Incidents(settings.incidents).get(params.incident)
+    case = case_of_incident(settings, store, incident, incident.occurrence(first=params.first))
     mask = mask_for(settings, incident.service, incident.life)
-    point = Point(file, line, tuple(wish.expression), wish.when)
+    point = Point(file, line, tuple(params.expression), params.when)
     runs: list[LoggedRun] = []
     place, has_requests = None, False
-    with progress.progress("replaying", wish.times) as done:
-        for number in range(1, wish.times + 1):
+    with progress.progress("replaying", params.times) as done:
+        for number in range(1, params.times + 1):
             with replay_followed(
-                settings, store, case, wishes_of(wish, mask), [point], most=wish.most
+                settings, store, case, replay_options_of(params, mask), [point], most=params.most
             ) as followed:
-                runs.append(_logged_run(number, case, wish, followed, mask))
+                runs.append(_logged_run(number, case, params, followed, mask))
                 has_requests = has_requests or bool(followed.requests.exchanges)
                 if followed.following is not None and place is None:
                     place = followed.following.points[0]
@@ -142,8 +142,8 @@ def logpoint(settings: Settings, wish: LogpointWish, progress: Progress) -> Logg
             file=place.file if place is not None else file,
             line=line,
             source=place.source if place is not None else "",
-            expressions=wish.expression,
-            when=wish.when,
+            expressions=params.expression,
+            when=params.when,
             has_requests=has_requests,
             runs=runs,
         )
@@ -152,7 +152,7 @@ def logpoint(settings: Settings, wish: LogpointWish, progress: Progress) -> Logg
 
 LOGPOINT = Operation(
     "logpoint",
-    LogpointWish,
+    LogpointParams,
     Logged,
     logpoint,
     Faces(
@@ -176,7 +176,7 @@ LOGPOINT = Operation(
 
 
 def _logged_run(
-    number: int, case: ReplayInput, wish: LogpointWish, followed: FollowedReplay, mask: Mask
+    number: int, case: ReplayInput, params: LogpointParams, followed: FollowedReplay, mask: Mask
 ) -> LoggedRun:
     fails, result = result_words(followed.run)
     following, requests = followed.following, followed.requests
@@ -184,7 +184,7 @@ def _logged_run(
         return LoggedRun(number=number, fails=fails, result=result, hits=[])
     records, is_cut = following.hits()
     subject = case.exchange.number if case.exchange is not None else None
-    if not wish.all_requests and requests.exchanges and subject is not None:
+    if not params.all_requests and requests.exchanges and subject is not None:
         records = [one for one in records if requests.number(one.pid, one.request) == subject]
     return LoggedRun(
         number=number,

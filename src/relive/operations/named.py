@@ -1,4 +1,4 @@
-"""Whether what a wish names is there: looked up before a process is started for it, so that a misspelt name is refused at once.
+"""Whether what the params name is there: looked up before a process is started for it, so that a misspelt name is refused at once.
 
 These read only, and may be called in any thread. The operation itself looks again.
 """
@@ -25,20 +25,20 @@ class _OfIncident(Protocol):
     def incident(self) -> int: ...
 
 
-def look_up_commit(settings: Settings, wish: _OfCommit) -> None:
+def look_up_commit(settings: Settings, params: _OfCommit) -> None:
     """Raises RefUnknown, RefAmbiguous, StoreError."""
-    Store(settings.store).resolve(wish.ref)
+    Store(settings.store).resolve(params.ref)
 
 
-def look_up_incident(settings: Settings, wish: _OfIncident) -> None:
+def look_up_incident(settings: Settings, params: _OfIncident) -> None:
     """Raises IncidentUnknown."""
-    Incidents(settings.incidents).get(wish.incident)
+    Incidents(settings.incidents).get(params.incident)
 
 
-def look_up_commit_or_incident(settings: Settings, wish: _OfCommit) -> None:
+def look_up_commit_or_incident(settings: Settings, params: _OfCommit) -> None:
     """Of a ``ref`` that may be ``incident/NUMBER``; raises as the others."""
-    word, _, number = wish.ref.partition("/")
+    word, _, number = params.ref.partition("/")
     if word == "incident" and is_number(number):
         Incidents(settings.incidents).get(int(number))
     else:
-        look_up_commit(settings, wish)
+        look_up_commit(settings, params)

@@ -9,7 +9,7 @@ from pydantic import Field
 from relive.config import Settings
 from relive.errors import UsageError
 from relive.model.capsule import CaptureWay, EgressWay, Policy, parse_every
-from relive.operations.operation import Wish
+from relive.operations.operation import Params
 
 __all__ = [
     "CAPTURE",
@@ -17,7 +17,7 @@ __all__ = [
     "EVERY",
     "LISTEN",
     "RECORD_EGRESS",
-    "ObservedWish",
+    "ObservedParams",
     "choose_egress",
     "policy_of",
 ]
@@ -35,7 +35,7 @@ RECORD_EGRESS = "Record at its border what the service asks of others, in any la
 EGRESS = "How that is recorded: through a recorder, or from copies of the packets, beside their way"
 
 
-class ObservedWish(Wish):
+class ObservedParams(Params):
     """How a service is observed."""
 
     name: str | None = Field(default=None, description="What it is called; default: its own name")
@@ -94,10 +94,10 @@ def choose_egress(
     return EgressChoice(True, way or EgressWay.THROUGH, egress_if_possible=False)
 
 
-def policy_of(settings: Settings, wish: ObservedWish) -> Policy:
+def policy_of(settings: Settings, params: ObservedParams) -> Policy:
     """When it is committed; raises UsageError."""
-    return parse_every(wish.every).limited(
-        settings.pause_limit if wish.pause_limit is None else wish.pause_limit,
-        settings.pause_share if wish.pause_share is None else wish.pause_share,
-        settings.budget if wish.budget is None else wish.budget,
+    return parse_every(params.every).limited(
+        settings.pause_limit if params.pause_limit is None else params.pause_limit,
+        settings.pause_share if params.pause_share is None else params.pause_share,
+        settings.budget if params.budget is None else params.budget,
     )

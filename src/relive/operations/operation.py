@@ -1,10 +1,10 @@
 """An operation as a value: its name, what is asked, what comes back, the function that does it, and which faces have it.
 
-CLI, REST and MCP follow from it: options of a command are the fields of the wish (``relive.cli.wish_options``), so are the body of
-a ``Route`` (``relive.server.routers.derived``) and the arguments of a ``Tool`` (``relive.mcp.acting``). Where a face does not have
-it, the reason stands in its place; ``relive.operations.faces`` lists all.
+CLI, REST and MCP follow from it: options of a command are the fields of the params (``relive.cli.params_options``), so are the body
+of a ``Route`` (``relive.server.routers.derived``) and the arguments of a ``Tool`` (``relive.mcp.acting``). Where a face does not
+have it, the reason stands in its place; ``relive.operations.faces`` lists all.
 
-Long lists come in pages, everywhere in the same way: the wish has ``after``, a cursor behind which the page begins in the list's
+Long lists come in pages, everywhere in the same way: the params have ``after``, a cursor behind which the page begins in the list's
 order (without it, the list's begin), and the page has ``next``, the cursor for the page that follows, None where there is none.
 """
 
@@ -29,14 +29,14 @@ __all__ = [
     "Faces",
     "Only",
     "Operation",
+    "Params",
     "Result",
     "Route",
     "Tool",
-    "Wish",
     "named_target",
 ]
 
-# Fields of wishes that say what something is done to, for the audit log. Never one that may hold a secret.
+# Fields of params that say what something is done to, for the audit log. Never one that may hold a secret.
 _TARGETS = (
     "target",
     "ref",
@@ -60,7 +60,7 @@ _TARGETS = (
 )
 
 
-class Wish(BaseModel):
+class Params(BaseModel):
     """Base of what is asked: immutable, and a misspelt name is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -73,7 +73,7 @@ class Result(BaseModel):
 
 
 def named_target(given: Mapping[str, Any]) -> str | None:
-    """What a wish of these fields is about, as the audit log has it; None where nothing is named."""
+    """What params with these fields are about, as the audit log has it; None where nothing is named."""
     named = [f"{name}={given[name]}" for name in _TARGETS if given.get(name) not in (None, [], "")]
     return " ".join(named) or None
 
@@ -95,7 +95,7 @@ class Absent:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A route of the server: its body is the wish (for GET the query), its answer the result.
+    """A route of the server: its body is the params (for GET the query), its answer the result.
 
     Attributes:
         summary: its first line in the API's page.
@@ -116,13 +116,13 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool of MCP: its arguments are the fields of the wish; ``about`` is read by an agent.
+    """A tool of MCP: its arguments are the fields of the params; ``about`` is read by an agent.
 
     Attributes:
         is_for_host: it acts on the host as the server's user, and is there only where that is asked for.
         is_acting: what it makes or changes stays: commits, branches, files. There only where that is asked for; the others
             look, and go back to what was recorded, in branches that are gone when they answer.
-        acting_fields: fields of the wish that only one of those takes which act.
+        acting_fields: fields of the params that only one of those takes which act.
         name: where it is not the operation's with underscores.
     """
 
@@ -167,7 +167,7 @@ class Faces:
     only: tuple[Only, ...] = ()
 
 
-W = TypeVar("W", bound=Wish)
+W = TypeVar("W", bound=Params)
 R = TypeVar("R", bound=BaseModel)
 
 
@@ -178,13 +178,13 @@ class Operation(Generic[W, R]):
     Attributes:
         name: in kebab-case, unique.
         run: raises ReliveError; to be called in a process with one thread.
-        look_up: raises what ``run`` would where something that the wish names is not there; in any thread, and at once. None: it
+        look_up: raises what ``run`` would where something that the params name is not there; in any thread, and at once. None: it
             names nothing, or nothing that could be looked up so.
-        converse: as ``run``, and while it goes on it is told what to do next. None: all is told by the wish.
+        converse: as ``run``, and while it goes on it is told what to do next. None: all is told by the params.
     """
 
     name: str
-    wish: type[W]
+    params: type[W]
     result: type[R]
     run: Callable[[Settings, W, Progress], R]
     faces: Faces

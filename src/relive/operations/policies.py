@@ -1,6 +1,6 @@
 """What may differ in a replay, and what shall become of calls without a recorded answer, as texts say it.
 
-The types at the end are those of the fields by which wishes of replays ask for it, with their text and bounds.
+The types at the end are those of the fields by which options of replays ask for it, with their text and bounds.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from relive.errors import NotFound
 from relive.incidents.report.masking import Mask, mask_for
 from relive.incidents.report.proxied import Proxied, masked_exchange
 from relive.model.capsule import LifePaths
-from relive.operations.operation import Result, Wish
+from relive.operations.operation import Params, Result
 from relive.recording.events import EventKind
 from relive.recording.exchanges import Exchange, ExchangeEnd, Exchanges
 from relive.recording.reader import Recording as Events
@@ -22,7 +22,7 @@ __all__ = [
     "LifeRecording",
     "RecordedRequest",
     "RequestPage",
-    "RequestsWish",
+    "RequestsParams",
     "list_recordings",
     "list_requests",
     "show_request",
@@ -58,7 +58,7 @@ class RecordedRequest(Result):
     seconds: float | None
 
 
-class RequestsWish(Wish):
+class RequestsParams(Params):
     """Which requests."""
 
     after: int = Field(
@@ -94,12 +94,12 @@ def list_recordings(settings: Settings, service: str | None = None) -> list[Life
     ]
 
 
-def list_requests(settings: Settings, service: str, life: str, wish: RequestsWish) -> RequestPage:
+def list_requests(settings: Settings, service: str, life: str, params: RequestsParams) -> RequestPage:
     """One page of a life's requests; raises NotFound, RecordingError."""
     mask = mask_for(settings, service, life)
-    found = _begun_after(settings, service, life, wish)
-    items = [_line(one, mask) for one in found[: wish.limit]]
-    return RequestPage(items=items, next=items[-1].sequence if len(found) > wish.limit else None)
+    found = _begun_after(settings, service, life, params)
+    items = [_line(one, mask) for one in found[: params.limit]]
+    return RequestPage(items=items, next=items[-1].sequence if len(found) > params.limit else None)
 
 
 def show_request(settings: Settings, service: str, life: str, number: int) -> Proxied:
@@ -109,17 +109,17 @@ def show_request(settings: Settings, service: str, life: str, number: int) -> Pr
     return mask.model(masked_exchange(Exchanges(recording).by_number(number), mask))
 
 
-def _begun_after(settings: Settings, service: str, life: str, wish: RequestsWish) -> list[Exchange]:
+def _begun_after(settings: Settings, service: str, life: str, params: RequestsParams) -> list[Exchange]:
     """The next requests, one more than the page holds, in the order in which they began."""
     recording = Events(_paths(settings, service, life).recording)
-    last = wish.after
-    missing = wish.limit + 1
-    for event in recording.events(after=wish.after):
+    last = params.after
+    missing = params.limit + 1
+    for event in recording.events(after=params.after):
         if event.kind is EventKind.REQUEST_STARTED:
             last, missing = event.seq, missing - 1
             if not missing:
                 break
-    return Exchanges(recording).begun_in(wish.after, last)
+    return Exchanges(recording).begun_in(params.after, last)
 
 
 def _line(one: Exchange, mask: Mask) -> RecordedRequest:

@@ -10,7 +10,7 @@ from relive.config import Settings
 from relive.model.commit import CommitId
 from relive.model.token_scope import Scope
 from relive.operations.named import look_up_commit_or_incident
-from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool, Wish
+from relive.operations.operation import Effect, Faces, Operation, Params, Result, Route, Tool
 from relive.operations.progress import Progress
 from relive.remotes.case_transfer import commits_of, meant
 from relive.remotes.pull import pull as fetch
@@ -20,13 +20,13 @@ from relive.remotes.remote import open_remote
 from relive.remotes.remote_incidents import fetch_incident, push_incident, records_of
 from relive.store import Store
 
-__all__ = ["PULL", "PUSH", "PullWish", "Pulled", "PushWish", "Pushed", "pull", "push"]
+__all__ = ["PULL", "PUSH", "PullParams", "Pulled", "PushParams", "Pushed", "pull", "push"]
 
 _REMOTE = "s3://BUCKET/PREFIX or file:///PATH"
 _ON_THE_HOST = frozenset({Scope.HOST})
 
 
-class PushWish(Wish):
+class PushParams(Params):
     """What is sent, and where to."""
 
     remote: str = Field(description=_REMOTE)
@@ -59,7 +59,7 @@ class Pushed(Result):
     sent_incidents: list[int]
 
 
-def push(settings: Settings, wish: PushWish, progress: Progress) -> Pushed:
+def push(settings: Settings, params: PushParams, progress: Progress) -> Pushed:
     """Send a commit, of which only what the remote does not have travels; after a break it goes on where it ended.
 
     Raises:
@@ -68,16 +68,16 @@ def push(settings: Settings, wish: PushWish, progress: Progress) -> Pushed:
         ExchangeError: the remote did not take it.
     """
     store = Store(settings.store)
-    commit_id, wanted = meant(settings, store, wish.ref, incidents=wish.incidents)
-    tag = wish.ref if wish.ref in store.tags() else None
-    target = open_remote(wish.remote, make=True)
-    sent = send(store, target, commit_id, tag=tag, force=wish.force, show=progress.transfer)
+    commit_id, wanted = meant(settings, store, params.ref, incidents=params.incidents)
+    tag = params.ref if params.ref in store.tags() else None
+    target = open_remote(params.remote, make=True)
+    sent = send(store, target, commit_id, tag=tag, force=params.force, show=progress.transfer)
     for commit in {commit: None for one in wanted for commit in commits_of(store, one)}:
         send(store, target, commit, tag=None, force=False, show=progress.transfer)
     pushed = [one.number for one in wanted if push_incident(settings, store, target, one, progress.transfer)]
     return Pushed(
         id=sent.commit,
-        remote=wish.remote,
+        remote=params.remote,
         tag=tag,
         is_new=sent.is_new,
         sent_parts=sent.parts,
@@ -90,7 +90,7 @@ def push(settings: Settings, wish: PushWish, progress: Progress) -> Pushed:
 
 PUSH = Operation(
     "push",
-    PushWish,
+    PushParams,
     Pushed,
     push,
     Faces(
@@ -104,7 +104,7 @@ PUSH = Operation(
 )
 
 
-class PullWish(Wish):
+class PullParams(Params):
     """What is fetched, and where from."""
 
     remote: str = Field(description=_REMOTE)
@@ -140,7 +140,7 @@ class Pulled(Result):
     new_incidents: list[int]
 
 
-def pull(settings: Settings, wish: PullWish, progress: Progress) -> Pulled:
+def pull(settings: Settings, params: PullParams, progress: Progress) -> Pulled:
     """Fetch a commit, of which only what is not here travels; after a break it goes on where it ended.
 
     Raises:
@@ -150,22 +150,22 @@ def pull(settings: Settings, wish: PullWish, progress: Progress) -> Pulled:
         ExchangeError, DiskFull, StoreError: it could not be fetched.
     """
     store = Store(settings.store)
-    source = open_remote(wish.remote, make=False)
-    found = resolve_remote_reference(source, wish.ref)
+    source = open_remote(params.remote, make=False)
+    found = resolve_remote_reference(source, params.ref)
     here = host_facts(CriuTools(settings.tools_path).version)
-    name = wish.tag if wish.tag is not None else found.tag
+    name = params.tag if params.tag is not None else found.tag
     if name is not None:
-        store.check_tag(name, found.commit, force=wish.force)
-    came = fetch(store, source, found.commit, here, force=wish.force, show=progress.transfer)
-    records = records_of(source, store.internals.keyring, found.commit) if wish.incidents else []
+        store.check_tag(name, found.commit, force=params.force)
+    came = fetch(store, source, found.commit, here, force=params.force, show=progress.transfer)
+    records = records_of(source, store.internals.keyring, found.commit) if params.incidents else []
     for commit in {commit: None for one in records for commit in one.commits if commit != found.commit}:
-        fetch(store, source, commit, here, force=wish.force, show=progress.transfer)
+        fetch(store, source, commit, here, force=params.force, show=progress.transfer)
     taken = [fetch_incident(settings, store, source, one, progress.transfer) for one in records]
     if name is not None:
         store.tag(name, came.commit, force=True)
     return Pulled(
         id=came.commit,
-        remote=wish.remote,
+        remote=params.remote,
         tag=name,
         is_new=came.is_new,
         fetched_parts=came.parts,
@@ -178,7 +178,7 @@ def pull(settings: Settings, wish: PullWish, progress: Progress) -> Pulled:
 
 PULL = Operation(
     "pull",
-    PullWish,
+    PullParams,
     Pulled,
     pull,
     Faces(

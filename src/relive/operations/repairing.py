@@ -10,15 +10,15 @@ from relive.maintenance.repair import Repaired as Found
 from relive.maintenance.repair import repair as repair_store
 from relive.maintenance.verify import verify
 from relive.model.token_scope import Scope
-from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool, Wish
+from relive.operations.operation import Effect, Faces, Operation, Params, Result, Route, Tool
 from relive.operations.progress import Progress
 from relive.remotes.healing import open_source
 from relive.store import Store
 
-__all__ = ["REPAIR", "RepairWish", "Repaired", "repair"]
+__all__ = ["REPAIR", "RepairParams", "Repaired", "repair"]
 
 
-class RepairWish(Wish):
+class RepairParams(Params):
     """What is repaired, and from where."""
 
     refs: list[str] = Field(
@@ -47,7 +47,7 @@ class Repaired(Result):
     left: list[Problem]
 
 
-def repair(settings: Settings, wish: RepairWish, progress: Progress) -> Repaired:
+def repair(settings: Settings, params: RepairParams, progress: Progress) -> Repaired:
     """Read every byte, fetch what is damaged or missing, and make anew what is derived.
 
     Raises:
@@ -55,10 +55,10 @@ def repair(settings: Settings, wish: RepairWish, progress: Progress) -> Repaired
         DiskFull, StoreError, ExchangeError: it could not go on; what was fetched before is in place.
     """
     store = Store(settings.store)
-    commits = [store.resolve(ref) for ref in wish.refs] if wish.refs else None
+    commits = [store.resolve(ref) for ref in params.refs] if params.refs else None
     renewed = store.renew_derived()
-    if wish.source is not None:
-        found = repair_store(store, open_source(wish.source), commits, progress=progress.progress)
+    if params.source is not None:
+        found = repair_store(store, open_source(params.source), commits, progress=progress.progress)
     else:
         found = Found([], verify(store, commits, data=True, progress=progress.progress).problems)
     return Repaired(
@@ -70,7 +70,7 @@ def repair(settings: Settings, wish: RepairWish, progress: Progress) -> Repaired
 
 REPAIR = Operation(
     "repair",
-    RepairWish,
+    RepairParams,
     Repaired,
     repair,
     Faces(

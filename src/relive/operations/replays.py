@@ -17,7 +17,7 @@ from relive.incidents.report.masking import Mask
 from relive.incidents.report.outcomes import masked_replay, masked_run
 from relive.incidents.report.proxied import masked_exchange
 from relive.intervention.related import related_requests
-from relive.intervention.schedules import parse_delay, wished_schedule
+from relive.intervention.schedules import given_schedule, parse_delay
 from relive.intervention.varying import varied_case, varying
 from relive.kernel import procfs
 from relive.model.branch import Clock
@@ -31,11 +31,11 @@ from relive.operations.changing_state import (
     SET_TEXT,
     WRITE_TEXT,
     change_words,
-    changed_as_wished,
+    changed_as_asked,
     parse_file,
 )
 from relive.operations.grammars import each_written_as, written_as
-from relive.operations.operation import Effect, Faces, Operation, Tool, Wish
+from relive.operations.operation import Effect, Faces, Operation, Params, Tool
 from relive.operations.policies import MissPolicies, RequestLimit, SentPace, check_ignore, parse_stub_policy
 from relive.operations.progress import Progress
 from relive.operations.resuming import Unfinished, digest
@@ -51,7 +51,7 @@ from relive.store import Store
 
 __all__ = [
     "REPLAY",
-    "ReplayWish",
+    "ReplayParams",
     "ReplayedMoment",
     "case_of_moment",
     "look_up_moment",
@@ -60,7 +60,7 @@ __all__ = [
 ]
 
 
-class ReplayedMoment(Wish):
+class ReplayedMoment(Params):
     """What is replayed."""
 
     what: str = Field(description="An incident's number, or a commit (then with request)")
@@ -70,7 +70,7 @@ class ReplayedMoment(Wish):
     first: bool = Field(default=False, description="The first time the incident was seen, not the latest")
 
 
-class ReplayWish(ReplayedMoment):
+class ReplayParams(ReplayedMoment):
     """And how."""
 
     times: int = Field(default=1, ge=1, le=10_000, description="How often, each in a branch of its own")
@@ -123,7 +123,7 @@ class ReplayWish(ReplayedMoment):
     )
 
 
-def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
+def replay(settings: Settings, params: ReplayParams, progress: Progress) -> Replay:
     """Restore the commit before a failure, send the recorded requests again, and judge; secrets are masked in what is told.
 
     The one that carries ``settings.mark`` already is given as it is; runs under that mark of one that was broken off count.
@@ -136,35 +136,35 @@ def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
     if kept is not None:
         return kept
     mask = Mask(settings.secret_patterns, settings.secret_names)
-    wishes = ReplayOptions(
-        times=wish.times,
-        jobs=wish.jobs or os.cpu_count() or 1,
-        pace=wish.pace,
-        clock=wish.clock,
-        ignore=tuple(check_ignore(text) for text in wish.ignore),
-        limit=wish.limit,
-        lazily=wish.lazy,
-        anew=wish.anew,
-        calls=wish.calls,
-        on_miss=dict(parse_stub_policy(text) for text in wish.on_miss),
-        speed=parse_speed(wish.speed),
+    options = ReplayOptions(
+        times=params.times,
+        jobs=params.jobs or os.cpu_count() or 1,
+        pace=params.pace,
+        clock=params.clock,
+        ignore=tuple(check_ignore(text) for text in params.ignore),
+        limit=params.limit,
+        lazily=params.lazy,
+        anew=params.anew,
+        calls=params.calls,
+        on_miss=dict(parse_stub_policy(text) for text in params.on_miss),
+        speed=parse_speed(params.speed),
         sees=lambda root: mask.learn_environment(procfs.environment_of(root)),
-        changes=changed_as_wished(wish.set, wish.write, wish.module, progress),
+        changes=changed_as_asked(params.set, params.write, params.module, progress),
     )
-    if wish.measure:
+    if params.measure:
         from relive.trial.measuring import BranchMeter, require_strace  # few replays need it
 
         require_strace()
-        wishes = replace(wishes, measures=BranchMeter)
+        options = replace(options, measures=BranchMeter)
     tend(settings, progress)
     store = Store(settings.store)
     unfinished = Unfinished(settings, Run)
-    moment = _moment(settings, store, wish, unfinished.about)
+    moment = _moment(settings, store, params, unfinished.about)
     case = _case(settings, store, moment)
-    schedule = wished_schedule(wish.seed, wish.delay, related_requests(case))
+    schedule = given_schedule(params.seed, params.delay, related_requests(case))
     if schedule is not None:
         case, _ = varied_case(case, schedule)
-        wishes = replace(wishes, changes=varying(schedule, wishes.changes))
+        options = replace(options, changes=varying(schedule, options.changes))
     moment = moment.model_copy(update={"recorded": digest(case.recorded)})
     had = unfinished.begin(moment.model_dump_json())
     if case.exchange is not None:
@@ -174,10 +174,10 @@ def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
     def save(run: Run) -> None:
         unfinished.save(mask.model(masked_run(run, mask)))
 
-    with progress.progress("replaying", wish.times) as done:
-        replaying = run_replay(settings, store, case, wishes, done, had=had, ended=save)
+    with progress.progress("replaying", params.times) as done:
+        replaying = run_replay(settings, store, case, options, done, had=had, ended=save)
         result = asyncio.run(replaying)
-    changed = change_words(wish.set, wish.write)
+    changed = change_words(params.set, params.write)
     changed += [f"schedule: {schedule.words}"] if schedule is not None else []
     result = result.model_copy(update={"changed": changed})
     result = mask.model(masked_replay(result, mask))
@@ -186,18 +186,18 @@ def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
     return result
 
 
-def look_up_moment(settings: Settings, wish: ReplayedMoment) -> None:
+def look_up_moment(settings: Settings, params: ReplayedMoment) -> None:
     """Raises what a replay would where there is no such incident or commit."""
-    number = wish.what.removeprefix("incident/")
-    if wish.request is not None:
-        Store(settings.store).resolve(wish.what)
+    number = params.what.removeprefix("incident/")
+    if params.request is not None:
+        Store(settings.store).resolve(params.what)
     elif is_number(number):
         Incidents(settings.incidents).get(int(number))
 
 
 REPLAY = Operation(
     "replay",
-    ReplayWish,
+    ReplayParams,
     Replay,
     replay,
     Faces(
@@ -214,16 +214,16 @@ REPLAY = Operation(
 
 
 class _Moment(Value):
-    """What all runs of a replay are of. The wish alone does not say it: incidents are seen again, and refs move.
+    """What all runs of a replay are of. The params alone does not say it: incidents are seen again, and refs move.
 
     Attributes:
-        wish: its digest.
+        params: its digest.
         incident, occurrence: which time it was seen; None where a request is replayed.
         commit, request: from which commit; None where an incident is replayed.
         recorded: digest of the outcome that runs are compared with; None before that was read.
     """
 
-    wish: str
+    params: str
     incident: int | None = None
     occurrence: Occurrence | None = None
     commit: CommitId | None = None
@@ -231,27 +231,27 @@ class _Moment(Value):
     recorded: str | None = None
 
 
-def _moment(settings: Settings, store: Store, wish: ReplayedMoment, earlier: str | None) -> _Moment:
+def _moment(settings: Settings, store: Store, params: ReplayedMoment, earlier: str | None) -> _Moment:
     """What is replayed: as an earlier attempt found it, of which runs are kept, or else as it is now."""
     if earlier is not None:
         found = _Moment.model_validate_json(earlier)
-        if found.wish == digest(wish):
+        if found.params == digest(params):
             return found
-    number = wish.what.removeprefix("incident/")
-    if is_number(number) and wish.request is None:
+    number = params.what.removeprefix("incident/")
+    if is_number(number) and params.request is None:
         incident = Incidents(settings.incidents).get(int(number))
-        occurrence = incident.occurrence(first=wish.first)
-        return _Moment(wish=digest(wish), incident=incident.number, occurrence=occurrence)
-    if wish.request is None:
+        occurrence = incident.occurrence(first=params.first)
+        return _Moment(params=digest(params), incident=incident.number, occurrence=occurrence)
+    if params.request is None:
         raise UsageError(
             "which request?", remedy="name an incident, or write `relive replay REF --request N`"
         )
-    return _Moment(wish=digest(wish), commit=store.resolve(wish.what), request=wish.request)
+    return _Moment(params=digest(params), commit=store.resolve(params.what), request=params.request)
 
 
-def case_of_moment(settings: Settings, store: Store, wish: ReplayedMoment) -> ReplayInput:
+def case_of_moment(settings: Settings, store: Store, params: ReplayedMoment) -> ReplayInput:
     """What is replayed, as it is now; raises UsageError, IncidentUnknown, RefUnknown, RecordingError."""
-    return _case(settings, store, _moment(settings, store, wish, None))
+    return _case(settings, store, _moment(settings, store, params, None))
 
 
 def _case(settings: Settings, store: Store, moment: _Moment) -> ReplayInput:

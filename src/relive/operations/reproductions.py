@@ -18,7 +18,7 @@ from relive.model.incident import Incident
 from relive.model.reproduction import Attempt, Reproduction, ReproductionKind
 from relive.model.text import is_number
 from relive.operations.grammars import each_written_as
-from relive.operations.operation import Effect, Face, Faces, Only, Operation, Tool, Wish
+from relive.operations.operation import Effect, Face, Faces, Only, Operation, Params, Tool
 from relive.operations.policies import check_ignore, parse_policy
 from relive.operations.progress import Progress
 from relive.operations.resuming import Unfinished, digest
@@ -29,7 +29,7 @@ from relive.replay.fresh.reproduce import What, prepare
 from relive.replay.fresh.reproduce import reproduce as run_reproduction
 from relive.store import Store
 
-__all__ = ["REPRODUCE", "FreshWish", "ReproduceWish", "reproduce", "reproduction_status"]
+__all__ = ["REPRODUCE", "FreshParams", "ReproduceParams", "reproduce", "reproduction_status"]
 
 
 def _database(text: str) -> tuple[str, Path]:
@@ -39,7 +39,7 @@ def _database(text: str) -> tuple[str, Path]:
     return path, Path(file)
 
 
-class FreshWish(Wish):
+class FreshParams(Params):
     """As what a service is started afresh, and what may differ."""
 
     command: list[str] = Field(
@@ -76,7 +76,7 @@ class FreshWish(Wish):
     )
 
 
-class ReproduceWish(FreshWish):
+class ReproduceParams(FreshParams):
     """What is reproduced, by who may name files of the host."""
 
     incident: str = Field(description="An incident's number, or the path of an error package")
@@ -86,7 +86,7 @@ class ReproduceWish(FreshWish):
     )
 
 
-def reproduce(settings: Settings, wish: ReproduceWish, progress: Progress) -> Reproduction:
+def reproduce(settings: Settings, params: ReproduceParams, progress: Progress) -> Reproduction:
     """From what was recorded of the failure: start the service afresh, send the request, judge; secrets are masked in what is told.
 
     The one that carries ``settings.mark`` already is given as it is; attempts under that mark of one that was broken off count.
@@ -98,23 +98,23 @@ def reproduce(settings: Settings, wish: ReproduceWish, progress: Progress) -> Re
     kept = marked_run(settings, Reproduction)
     if kept is not None:
         return kept
-    directory, number = _incident(wish.incident)
-    supplied = read_variables(wish.env_file) if wish.env_file is not None else {}
-    supplied |= dict(parse_variable(text) for text in wish.env)
+    directory, number = _incident(params.incident)
+    supplied = read_variables(params.env_file) if params.env_file is not None else {}
+    supplied |= dict(parse_variable(text) for text in params.env)
     what = What(
         incident=number,
         directory=directory,
-        command=tuple(wish.command),
-        checkout=wish.checkout,
+        command=tuple(params.command),
+        checkout=params.checkout,
         environment=supplied,
-        port=wish.port,
-        times=wish.times,
+        port=params.port,
+        times=params.times,
     )
-    wishes = ReproduceOptions(
-        ignore=tuple(check_ignore(text, inside_only=True) for text in wish.ignore),
-        limit=wish.limit,
-        on_miss=dict(parse_policy(text) for text in wish.on_miss),
-        databases=dict(_database(text) for text in wish.database),
+    options = ReproduceOptions(
+        ignore=tuple(check_ignore(text, inside_only=True) for text in params.ignore),
+        limit=params.limit,
+        on_miss=dict(parse_policy(text) for text in params.on_miss),
+        databases=dict(_database(text) for text in params.database),
     )
     mask = Mask(settings.secret_patterns, settings.secret_names)
     mask.learn_environment(supplied)  # the recorded environment holds placeholders
@@ -123,17 +123,17 @@ def reproduce(settings: Settings, wish: ReproduceWish, progress: Progress) -> Re
     def masked(attempt: Attempt) -> Attempt:
         return mask.model(masked_attempt(attempt, mask))
 
-    with progress.progress("reproducing", wish.times) as done:
+    with progress.progress("reproducing", params.times) as done:
         prepared = prepare(settings, what, lambda incident: _committed_environment(settings, incident))
         mask.learn_command(prepared.whole.command)
         mask.learn_environment(prepared.plan.environment)  # that of a service that lives holds its secrets
         result = run_reproduction(
             settings,
             prepared,
-            wishes,
+            options,
             lambda text: progress.status(mask.sentence(text)),
             done,
-            had=unfinished.begin(digest(wish, prepared.whole)),
+            had=unfinished.begin(digest(params, prepared.whole)),
             ended=lambda attempt: unfinished.save(masked(attempt)),
         )
     result = mask.model(result.model_copy(update={"attempts": list(map(masked, result.attempts))}))
@@ -142,15 +142,15 @@ def reproduce(settings: Settings, wish: ReproduceWish, progress: Progress) -> Re
     return result
 
 
-def _look_up(settings: Settings, wish: ReproduceWish) -> None:
-    directory, number = _incident(wish.incident)
+def _look_up(settings: Settings, params: ReproduceParams) -> None:
+    directory, number = _incident(params.incident)
     if directory is None:
         Incidents(settings.incidents).get(number)
 
 
 REPRODUCE = Operation(
     "reproduce",
-    ReproduceWish,
+    ReproduceParams,
     Reproduction,
     reproduce,
     Faces(

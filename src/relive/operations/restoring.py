@@ -18,12 +18,12 @@ from relive.operations.changing_state import (
     MODULE_TEXT,
     SET_TEXT,
     WRITE_TEXT,
-    changed_as_wished,
+    changed_as_asked,
     parse_file,
 )
 from relive.operations.grammars import each_written_as, written_as
 from relive.operations.named import look_up_commit
-from relive.operations.operation import Effect, Faces, Operation, Tool, Wish
+from relive.operations.operation import Effect, Faces, Operation, Params, Tool
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
 from relive.protocols.egress_window import read_egress
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from relive.checkpoint.criu_template import CriuTemplate
     from relive.replay.stubs.lifecycle import StubLifecycle
 
-__all__ = ["RESTORE", "BranchWish", "RestoreWish", "bring_to_life", "report_differences", "restore"]
+__all__ = ["RESTORE", "BranchParams", "RestoreParams", "bring_to_life", "report_differences", "restore"]
 
 _STATUS_LIMIT = 2.0  # [s]
 _TOLD = 5  # of files that are not as committed
 
 
-class BranchWish(Wish):
+class BranchParams(Params):
     """What comes back, and how."""
 
     ref: str = Field(description="A commit: id, tag, NAME, or NAME@{2 minutes ago}")
@@ -65,7 +65,7 @@ class BranchWish(Wish):
     )
 
 
-class RestoreWish(BranchWish):
+class RestoreParams(BranchParams):
     """As one branch."""
 
     publish: Annotated[list[str], each_written_as(parse_publication)] = Field(
@@ -79,7 +79,7 @@ class RestoreWish(BranchWish):
     keep_as: str | None = Field(default=None, max_length=200, description=KEEP_TEXT)
 
 
-def restore(settings: Settings, wish: RestoreWish, progress: Progress) -> BranchFacts:
+def restore(settings: Settings, params: RestoreParams, progress: Progress) -> BranchFacts:
     """Bring a commit to life as a branch, in a sealed sandbox.
 
     Raises:
@@ -88,20 +88,20 @@ def restore(settings: Settings, wish: RestoreWish, progress: Progress) -> Branch
         RestoreFailed: the branch did not come to life; nothing is left of it.
         CommitFailed: it could not be kept; nothing is left of it.
     """
-    wanted = [parse_publication(text) for text in wish.publish]
+    wanted = [parse_publication(text) for text in params.publish]
     tend(settings, progress)
     store = Store(settings.store)
-    commit = store.resolve(wish.ref)
-    if wish.keep_as is not None:
-        store.check_tag(wish.keep_as, None, force=False)
-    branch = bring_to_life(settings, store, commit, wish)
+    commit = store.resolve(params.ref)
+    if params.keep_as is not None:
+        store.check_tag(params.keep_as, None, force=False)
+    branch = bring_to_life(settings, store, commit, params)
     kept = None
     try:
-        changed_as_wished(wish.set, wish.write, wish.module, progress)(branch)
+        changed_as_asked(params.set, params.write, params.module, progress)(branch)
         for host, host_port, port in wanted:
             publish(branch, host, host_port, port)
-        if wish.keep_as is not None:
-            kept = _kept(settings, store, branch, wish.keep_as, progress)
+        if params.keep_as is not None:
+            kept = _kept(settings, store, branch, params.keep_as, progress)
     except BaseException:
         branch.stop()
         raise
@@ -123,7 +123,7 @@ def bring_to_life(
     settings: Settings,
     store: Store,
     commit: CommitId,
-    wish: BranchWish,
+    params: BranchParams,
     name: str | None = None,
     template: CriuTemplate | None = None,
     *,
@@ -138,27 +138,27 @@ def bring_to_life(
     """
     from relive.containers.restore.restoring import restore as restore_branch
 
-    pace = parse_speed(wish.speed)
+    pace = parse_speed(params.speed)
     manifest = store.manifest(commit)
-    stage = _stage(settings, manifest, pace) if wish.stubs else None
+    stage = _stage(settings, manifest, pace) if params.stubs else None
     branch = restore_branch(
         settings,
         store,
         commit,
         RestoreRequest(
-            clock=wish.clock,
+            clock=params.clock,
             name=name,
-            lazily=wish.lazy,
+            lazily=params.lazy,
             outside=stage.outside if stage is not None else None,
-            clients=wish.clients,
+            clients=params.clients,
             template=template,
             is_owned=is_owned,
             rewinds=rewinds,
         ),
     )
     try:
-        if not wish.stubs or wish.speed != "1":  # a rollback has to know
-            asked = {"wants_stubs": wish.stubs, "speed": wish.speed}
+        if not params.stubs or params.speed != "1":  # a rollback has to know
+            asked = {"wants_stubs": params.stubs, "speed": params.speed}
             branch.facts = branch.facts.model_copy(update=asked)
             branch.save()
         if stage is not None and stage.plan is not None:
@@ -211,7 +211,7 @@ def _age(manifest: Manifest, pending: int) -> str:
 
 RESTORE = Operation(
     "restore",
-    RestoreWish,
+    RestoreParams,
     BranchFacts,
     restore,
     Faces(

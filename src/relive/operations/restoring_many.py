@@ -23,7 +23,7 @@ from relive.operations.forked_workers import in_forked_workers
 from relive.operations.named import look_up_commit
 from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool
 from relive.operations.progress import Progress
-from relive.operations.restoring import BranchWish, bring_to_life, report_differences
+from relive.operations.restoring import BranchParams, bring_to_life, report_differences
 from relive.operations.targets import tend
 from relive.sandbox.branch import find_branch, list_branches
 from relive.store import Store
@@ -34,7 +34,7 @@ __all__ = [
     "BranchError",
     "ManyRestored",
     "OneOfMany",
-    "RestoreManyWish",
+    "RestoreManyParams",
     "restore_many",
 ]
 
@@ -42,7 +42,7 @@ MOST = 1000  # branches
 _JOBS_FOR_EACH_CPU = 2  # a restore waits for the kernel almost half of its time (control groups, namespaces)
 
 
-class RestoreManyWish(BranchWish):
+class RestoreManyParams(BranchParams):
     """As how many branches."""
 
     count: int = Field(ge=1, le=MOST, description="How many branches of it, side by side")
@@ -81,7 +81,7 @@ class ManyRestored(Result):
     seconds: float
 
 
-def restore_many(settings: Settings, wish: RestoreManyWish, progress: Progress) -> ManyRestored:
+def restore_many(settings: Settings, params: RestoreManyParams, progress: Progress) -> ManyRestored:
     """Bring a commit to life several times. One that fails does not fail the others.
 
     The first comes alone: what has to be read, made and checked for all of them is made for it. Each of the others comes only
@@ -92,15 +92,15 @@ def restore_many(settings: Settings, wish: RestoreManyWish, progress: Progress) 
     """
     tend(settings, progress)
     store = Store(settings.store)
-    commit = store.resolve(wish.ref)
+    commit = store.resolve(params.ref)
     manifest = store.manifest(commit)
     began = time.monotonic()
     found: list[OneOfMany] = []
     settings = settings.model_copy(update={"mark": settings.mark or secrets.token_hex(16)})
     try:
         with (
-            progress.progress("restoring", wish.count) as done,
-            contextlib.closing(_all(settings, store, commit, manifest, wish, progress)) as made,
+            progress.progress("restoring", params.count) as done,
+            contextlib.closing(_all(settings, store, commit, manifest, params, progress)) as made,
         ):
             for one in made:
                 found.append(one)
@@ -124,29 +124,29 @@ def _all(
     store: Store,
     commit: CommitId,
     manifest: Manifest,
-    wish: RestoreManyWish,
+    params: RestoreManyParams,
     progress: Progress,
 ) -> Generator[OneOfMany, None, None]:
     name = manifest.target.name
-    jobs = wish.jobs or _JOBS_FOR_EACH_CPU * (os.cpu_count() or 1)
+    jobs = params.jobs or _JOBS_FOR_EACH_CPU * (os.cpu_count() or 1)
     memory = memory_of(manifest)
-    first = _one(settings, store, commit, wish, name, 1)
+    first = _one(settings, store, commit, params, name, 1)
     yield first
     store.close()  # its database is nothing for forked processes, which open their own
     with contextlib.ExitStack() as stack:
-        template = _template(settings, first, wish, progress, stack)
-        yield from _others(settings, commit, wish, name, memory, jobs, template)
+        template = _template(settings, first, params, progress, stack)
+        yield from _others(settings, commit, params, name, memory, jobs, template)
 
 
 def _template(
     settings: Settings,
     first: OneOfMany,
-    wish: RestoreManyWish,
+    params: RestoreManyParams,
     progress: Progress,
     stack: contextlib.ExitStack,
 ) -> CriuTemplate | None:
     """What shares the memory of the commit among all others; None where there are none, or it comes lazily, or for want of it."""
-    if first.branch is None or wish.lazy or wish.count == 1:
+    if first.branch is None or params.lazy or params.count == 1:
         return None
     images = settings.branches / first.branch.id / "images"
     try:
@@ -159,7 +159,7 @@ def _template(
 def _others(
     settings: Settings,
     commit: CommitId,
-    wish: RestoreManyWish,
+    params: RestoreManyParams,
     name: str,
     memory: int,
     jobs: int,
@@ -172,12 +172,12 @@ def _others(
             own.append(Store(settings.store))
         if (free := free_for_branches()) < memory * jobs:  # all workers look at the same moment
             return _failed(number, _too_little(number, memory, max(free, 0))).model_dump_json()
-        return _one(settings, own[0], commit, wish, name, number, template).model_dump_json()
+        return _one(settings, own[0], commit, params, name, number, template).model_dump_json()
 
     def stop_branch(line: str) -> None:
         _stop_branch(settings, OneOfMany.model_validate_json(line))
 
-    with contextlib.closing(in_forked_workers(range(2, wish.count + 1), jobs, work, stop_branch)) as made:
+    with contextlib.closing(in_forked_workers(range(2, params.count + 1), jobs, work, stop_branch)) as made:
         for number, line in made:
             yield OneOfMany.model_validate_json(line) if line is not None else _killed(number)
 
@@ -186,13 +186,13 @@ def _one(
     settings: Settings,
     store: Store,
     commit: CommitId,
-    wish: RestoreManyWish,
+    params: RestoreManyParams,
     name: str,
     number: int,
     template: CriuTemplate | None = None,
 ) -> OneOfMany:
     try:
-        branch = bring_to_life(settings, store, commit, wish, f"{name}-{number}", template)
+        branch = bring_to_life(settings, store, commit, params, f"{name}-{number}", template)
     except ReliveError as error:
         return _failed(number, error)
     except OSError as error:
@@ -240,7 +240,7 @@ def _stop_branch(settings: Settings, one: OneOfMany) -> None:
 
 RESTORE_MANY = Operation(
     "restore-many",
-    RestoreManyWish,
+    RestoreManyParams,
     ManyRestored,
     restore_many,
     Faces(

@@ -10,14 +10,14 @@ from relive.maintenance.retention import Retention
 from relive.maintenance.thinning import doomed, thin
 from relive.model.token_scope import Scope
 from relive.operations.commits import Commit
-from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool, Wish
+from relive.operations.operation import Effect, Faces, Operation, Params, Result, Route, Tool
 from relive.operations.progress import Progress
 from relive.store import Store
 
-__all__ = ["RETAIN", "RetainWish", "Retained", "retain"]
+__all__ = ["RETAIN", "RetainParams", "Retained", "retain"]
 
 
-class RetainWish(Wish):
+class RetainParams(Params):
     """Which commits stay; the newest, tagged ones and those of incidents always do."""
 
     service: str | None = Field(default=None, description="Only commits of this target; else of all")
@@ -54,41 +54,41 @@ class Retained(Result):
     dropped: list[Commit]
 
 
-def retain(settings: Settings, wish: RetainWish, progress: Progress) -> Retained:
+def retain(settings: Settings, params: RetainParams, progress: Progress) -> Retained:
     """Drop old commits, keeping the newest and one of each of so many minutes, hours, days, months; raises StoreError."""
     store, incidents = Store(settings.store), Incidents(settings.incidents)
-    retention = _retention(settings, wish)
-    lines = {line.id: line for line in store.log(wish.service)}
+    retention = _retention(settings, params)
+    lines = {line.id: line for line in store.log(params.service)}
     names = list(dict.fromkeys(line.name for line in lines.values()))
-    act = doomed if wish.dry_run else thin
+    act = doomed if params.dry_run else thin
     dropped = []
     with progress.progress("dropping", len(names)) as done:
         for number, name in enumerate(names, 1):
             dropped += [lines[one] for one in act(store, name, retention, incidents) if one in lines]
             done(number)
     return Retained(
-        dry_run=wish.dry_run,
+        dry_run=params.dry_run,
         kept=len(lines) - len(dropped),
         dropped=[Commit.of(line, []) for line in dropped],
     )
 
 
-def _retention(settings: Settings, wish: RetainWish) -> Retention:
-    """As the wish says, and where it says nothing, the configuration."""
+def _retention(settings: Settings, params: RetainParams) -> Retention:
+    """As the params say, and where they say nothing, the configuration."""
     configured = Retention.configured(settings)
     return Retention(
-        wish.keep if wish.keep is not None else configured.newest,
-        wish.minutes if wish.minutes is not None else configured.minutes,
-        wish.hours if wish.hours is not None else configured.hours,
-        wish.days if wish.days is not None else configured.days,
-        wish.months if wish.months is not None else configured.months,
-        wish.before_incident if wish.before_incident is not None else configured.before_incident,
+        params.keep if params.keep is not None else configured.newest,
+        params.minutes if params.minutes is not None else configured.minutes,
+        params.hours if params.hours is not None else configured.hours,
+        params.days if params.days is not None else configured.days,
+        params.months if params.months is not None else configured.months,
+        params.before_incident if params.before_incident is not None else configured.before_incident,
     )
 
 
 RETAIN = Operation(
     "retain",
-    RetainWish,
+    RetainParams,
     Retained,
     retain,
     Faces(

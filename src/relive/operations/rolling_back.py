@@ -27,19 +27,19 @@ from relive.model.branch import BranchFacts, Publication
 from relive.model.commit import CommitId
 from relive.model.quantities import duration
 from relive.model.token_scope import Scope
-from relive.operations.operation import Effect, Faces, Operation, Route, Tool, Wish
+from relive.operations.operation import Effect, Faces, Operation, Params, Route, Tool
 from relive.operations.progress import Progress
-from relive.operations.restoring import BranchWish, bring_to_life, report_differences
+from relive.operations.restoring import BranchParams, bring_to_life, report_differences
 from relive.operations.targets import tend
 from relive.sandbox.branch import Branch, find_branch
 from relive.sandbox.publish import publish
 from relive.sandbox.rewinder import CannotRewind, put_back
 from relive.store import Store
 
-__all__ = ["ROLLBACK", "RollbackWish", "rollback"]
+__all__ = ["ROLLBACK", "RollbackParams", "rollback"]
 
 
-class RollbackWish(Wish):
+class RollbackParams(Params):
     """Which branch, and to which state."""
 
     branch: str = Field(description="The branch's id, or a unique beginning of it")
@@ -48,7 +48,7 @@ class RollbackWish(Wish):
     )
 
 
-def rollback(settings: Settings, wish: RollbackWish, progress: Progress) -> BranchFacts:
+def rollback(settings: Settings, params: RollbackParams, progress: Progress) -> BranchFacts:
     """Put a branch back to its commit, or to another one of the same life, with its id, name, ports, clock and options.
 
     One that has ended comes to life again. All that happened in it is gone, also what it said and what was set in it.
@@ -61,8 +61,8 @@ def rollback(settings: Settings, wish: RollbackWish, progress: Progress) -> Bran
     """
     tend(settings, progress)
     store = Store(settings.store)
-    old = find_branch(settings, wish.branch)
-    commit = _commit_of(store, old, wish)
+    old = find_branch(settings, params.branch)
+    commit = _commit_of(store, old, params)
     with _alone(settings, old):
         if in_place := _put_back(old, commit, progress):
             return in_place
@@ -97,7 +97,7 @@ def _put_back(branch: Branch, commit: CommitId, progress: Progress) -> BranchFac
     return branch.facts.model_copy(update={"restore_us": took})
 
 
-def _commit_of(store: Store, branch: Branch, wish: RollbackWish) -> CommitId:
+def _commit_of(store: Store, branch: Branch, params: RollbackParams) -> CommitId:
     """The one that is asked for; raises UsageError when the branch cannot become it."""
     facts = branch.facts
     if facts.is_owned:
@@ -106,14 +106,14 @@ def _commit_of(store: Store, branch: Branch, wish: RollbackWish) -> CommitId:
             cause="it belongs to a replay, a debugger or another command that is at work in it",
             remedy="let that end first",
         )
-    if wish.ref is None:
+    if params.ref is None:
         return store.resolve(facts.commit)
-    commit = store.resolve(wish.ref)
+    commit = store.resolve(params.ref)
     if commit != facts.commit and not _are_of_one_life(store, commit, facts.commit):
         raise UsageError(
-            f"the branch {facts.id} cannot be rolled back to {wish.ref!r}",
+            f"the branch {facts.id} cannot be rolled back to {params.ref!r}",
             cause="that commit is of another life, or of another service",
-            remedy=f"`relive restore {wish.ref}` brings it to life as a branch of its own",
+            remedy=f"`relive restore {params.ref}` brings it to life as a branch of its own",
         )
     return commit
 
@@ -123,9 +123,9 @@ def _are_of_one_life(store: Store, one: CommitId, other: CommitId) -> bool:
     return first.life is not None and (first.name, first.life) == (second.name, second.life)
 
 
-def _as_restored(branch: Branch, commit: CommitId) -> BranchWish:
+def _as_restored(branch: Branch, commit: CommitId) -> BranchParams:
     facts = branch.facts
-    return BranchWish(
+    return BranchParams(
         ref=commit,
         clock=facts.clock,
         clients=facts.clients,
@@ -186,15 +186,15 @@ def _publish(branch: Branch, ports: Sequence[Publication]) -> None:
         publish(branch, one.host, one.host_port, one.port)
 
 
-def _look_up(settings: Settings, wish: RollbackWish) -> None:
-    find_branch(settings, wish.branch)
-    if wish.ref is not None:
-        Store(settings.store).resolve(wish.ref)
+def _look_up(settings: Settings, params: RollbackParams) -> None:
+    find_branch(settings, params.branch)
+    if params.ref is not None:
+        Store(settings.store).resolve(params.ref)
 
 
 ROLLBACK = Operation(
     "rollback",
-    RollbackWish,
+    RollbackParams,
     BranchFacts,
     rollback,
     Faces(

@@ -36,7 +36,7 @@ from relive.model.watched import check_pattern
 from relive.operations.observing import (
     EGRESS,
     RECORD_EGRESS,
-    ObservedWish,
+    ObservedParams,
     choose_egress,
     policy_of,
 )
@@ -48,9 +48,9 @@ from relive.proxies.ingress.hindrance import packets_hindrance
 
 __all__ = [
     "RUN",
-    "RunWish",
+    "RunParams",
     "Running",
-    "ServiceWish",
+    "ServiceParams",
     "check_ports",
     "replace_umask",
     "report_start",
@@ -66,7 +66,7 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-class ServiceWish(ObservedWish):
+class ServiceParams(ObservedParams):
     """What is started, and how it is observed."""
 
     command: list[str] = Field(
@@ -123,7 +123,7 @@ class ServiceWish(ObservedWish):
     )
 
 
-class RunWish(ServiceWish):
+class RunParams(ServiceParams):
     """As who has no terminal asks for it; it runs as with --detach. The CLI hands its own directory and environment on."""
 
     directory: Path = Field(default=Path("/"), description="Where the service runs")
@@ -141,7 +141,7 @@ class Running(Result):
     replay_lacks: str | None
 
 
-def run(settings: Settings, wish: RunWish, progress: Progress) -> Running:
+def run(settings: Settings, params: RunParams, progress: Progress) -> Running:
     """Start a service that runs on by itself, and wait until it is ready unless that is not wanted.
 
     The calling process's umask becomes the service's, and is 022 afterwards.
@@ -151,63 +151,65 @@ def run(settings: Settings, wish: RunWish, progress: Progress) -> Running:
         CapsuleExists, CapsuleStartFailed, HostIncapable: it was not started.
         CapsuleNotReady: it was, and runs on, but was not ready in time.
     """
-    check_ports(wish)
-    spec = spec_of(settings, wish, wish.directory, wish.environment)
-    limits = tuple(parse_limit(text) for text in wish.limit)
+    check_ports(params)
+    spec = spec_of(settings, params, params.directory, params.environment)
+    limits = tuple(parse_limit(text) for text in params.limit)
     tend_capsules(settings)
-    capsule = _run_apart(settings, spec, InheritedDescriptors(umask=replace_umask(), limits=limits), wish)
+    capsule = _run_apart(settings, spec, InheritedDescriptors(umask=replace_umask(), limits=limits), params)
     lacks = report_start(progress, capsule)
     return Running(name=spec.name, life=capsule.facts.life, pid=capsule.lead, replay_lacks=lacks)
 
 
-def check_ports(wish: ServiceWish) -> None:
+def check_ports(params: ServiceParams) -> None:
     """Raises UsageError where what is said of ports cannot be meant."""
-    if wish.listen is None:
-        for given, option in ((wish.upstream, "--upstream"), (wish.capture, "--capture")):
+    if params.listen is None:
+        for given, option in ((params.upstream, "--upstream"), (params.capture, "--capture")):
             if given is not None:
                 raise UsageError(f"{option} needs --listen", remedy="say at which ADDR:PORT clients connect")
-        if wish.ready is Ready.LISTENING:
+        if params.ready is Ready.LISTENING:
             raise UsageError("--ready listening needs --listen", remedy="give the service's own ADDR:PORT")
     else:
-        _way(wish, lambda: None)
-    choose_egress(wish.record_egress, wish.egress)
+        _way(params, lambda: None)
+    choose_egress(params.record_egress, params.egress)
 
 
-def _way(wish: ServiceWish, hindrance: Callable[[], str | None]) -> RecordingWay:
-    holds = parse_every(wish.every).each_request
-    return choose_way(wish.capture, has_upstream=wish.upstream is not None, holds=holds, hindrance=hindrance)
+def _way(params: ServiceParams, hindrance: Callable[[], str | None]) -> RecordingWay:
+    holds = parse_every(params.every).each_request
+    return choose_way(
+        params.capture, has_upstream=params.upstream is not None, holds=holds, hindrance=hindrance
+    )
 
 
 def spec_of(
-    settings: Settings, wish: ServiceWish, directory: Path, environment: Mapping[str, str]
+    settings: Settings, params: ServiceParams, directory: Path, environment: Mapping[str, str]
 ) -> CapsuleSpec:
-    """The capsule that is wished; raises UsageError."""
+    """The capsule that is asked; raises UsageError."""
     way, listen, upstream = RecordingWay(CaptureWay.PROXY), None, None
-    if wish.listen is not None:
-        way = _way(wish, lambda: packets_hindrance(settings.tools_path))
-        listen, upstream = _places(wish.listen, wish.upstream, way)
+    if params.listen is not None:
+        way = _way(params, lambda: packets_hindrance(settings.tools_path))
+        listen, upstream = _places(params.listen, params.upstream, way)
     return CapsuleSpec(
-        name=check_name(wish.name or Path(wish.command[0]).name),
-        command=wish.command,
+        name=check_name(params.name or Path(params.command[0]).name),
+        command=params.command,
         directory=str(directory),
         environment=dict(environment),
-        policy=policy_of(settings, wish),
+        policy=policy_of(settings, params),
         listen=listen,
         upstream=upstream,
         capture=way.capture,
         stands_in=way.stands_in,
         hindrance=way.hindrance,
-        hang_after=wish.hang_after,
-        memory=_parse_size(wish.memory) if wish.memory else None,
-        user=wish.user,
-        inside=wish.recorder,
-        **choose_egress(wish.record_egress, wish.egress, is_sealed=_is_sealed(settings))._asdict(),
-        tls=wish.tls,
-        files=wish.files,
-        data=parse_data(wish.data),
-        stop_signal=parse_signal(wish.stop_signal) if wish.stop_signal is not None else None,
-        daemons=wish.daemons,
-        patterns=[check_pattern(one) for one in wish.log_pattern],
+        hang_after=params.hang_after,
+        memory=_parse_size(params.memory) if params.memory else None,
+        user=params.user,
+        inside=params.recorder,
+        **choose_egress(params.record_egress, params.egress, is_sealed=_is_sealed(settings))._asdict(),
+        tls=params.tls,
+        files=params.files,
+        data=parse_data(params.data),
+        stop_signal=parse_signal(params.stop_signal) if params.stop_signal is not None else None,
+        daemons=params.daemons,
+        patterns=[check_pattern(one) for one in params.log_pattern],
     )
 
 
@@ -269,12 +271,12 @@ def report_start(progress: Progress, capsule: Capsule) -> str | None:
 
 
 def _run_apart(
-    settings: Settings, spec: CapsuleSpec, handed: InheritedDescriptors, wish: ServiceWish
+    settings: Settings, spec: CapsuleSpec, handed: InheritedDescriptors, params: ServiceParams
 ) -> Capsule:
     """Start a service that runs on without this process, and wait until it is ready, if that is wanted."""
     relay = None
-    if wish.ready is Ready.SERVICE and wish.wait:
-        relay = NotifyRelay(None, wish.notify_access)
+    if params.ready is Ready.SERVICE and params.wait:
+        relay = NotifyRelay(None, params.notify_access)
         spec = spec.model_copy(
             update={"environment": spec.environment | {"NOTIFY_SOCKET": str(INNER_SOCKET)}}
         )
@@ -287,9 +289,9 @@ def _run_apart(
         capsule = launch(settings, spec, handed, prepare)
         if relay is not None:
             relay.begin(capsule.facts.root)
-        if wish.wait:
+        if params.wait:
             is_ready = relay.is_ready if relay is not None else Event()
-            await_ready(capsule, wish.ready, is_ready, wish.ready_limit)
+            await_ready(capsule, params.ready, is_ready, params.ready_limit)
     finally:
         if relay is not None:
             relay.close()
@@ -306,7 +308,7 @@ def _parse_size(text: str) -> int:
 
 RUN = Operation(
     "run",
-    RunWish,
+    RunParams,
     Running,
     run,
     Faces(

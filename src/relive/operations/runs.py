@@ -13,7 +13,7 @@ from relive.incidents.report.masking import mask_for
 from relive.incidents.runs import RunRow, Runs
 from relive.model.outcome import Replay
 from relive.model.reproduction import Reproduction
-from relive.operations.operation import Result, Wish
+from relive.operations.operation import Params, Result
 from relive.replay.outline import OTHER, outline
 
 __all__ = [
@@ -21,7 +21,7 @@ __all__ = [
     "RunPage",
     "RunRecord",
     "RunVerdict",
-    "RunsWish",
+    "RunsParams",
     "list_runs",
     "marked_run",
     "save_replay",
@@ -64,7 +64,7 @@ class RunDetail(RunRecord):
     reproduction: Reproduction | None = None
 
 
-class RunsWish(Wish):
+class RunsParams(Params):
     """Which runs."""
 
     service: str | None = Field(default=None, description="Only those of this service")
@@ -82,13 +82,13 @@ class RunPage(Result):
     next: int | None
 
 
-def list_runs(settings: Settings, wish: RunsWish) -> RunPage:
+def list_runs(settings: Settings, params: RunsParams) -> RunPage:
     """One page of them."""
     rows = Runs(settings.runs).page(
-        service=wish.service, incident=wish.incident, after=wish.after, limit=wish.limit + 1
+        service=params.service, incident=params.incident, after=params.after, limit=params.limit + 1
     )
-    items = [RunRecord.of(row) for row in rows[: wish.limit]]
-    return RunPage(items=items, next=items[-1].number if len(rows) > wish.limit else None)
+    items = [RunRecord.of(row) for row in rows[: params.limit]]
+    return RunPage(items=items, next=items[-1].number if len(rows) > params.limit else None)
 
 
 def show_run(settings: Settings, number: int) -> RunDetail:

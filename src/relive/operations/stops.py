@@ -11,14 +11,14 @@ from relive.model.signals import parse_signal
 from relive.model.token_scope import Scope
 from relive.operations.branches import Stopped
 from relive.operations.branches import stop as stop_named
-from relive.operations.operation import Effect, Faces, Operation, Route, Tool, Wish
+from relive.operations.operation import Effect, Faces, Operation, Params, Route, Tool
 from relive.operations.progress import Progress
 from relive.watching.life import living_watches
 
-__all__ = ["STOP", "StopWish", "stop"]
+__all__ = ["STOP", "StopParams", "stop"]
 
 
-class StopWish(Wish):
+class StopParams(Params):
     """What ends, and how."""
 
     names: list[str] = Field(
@@ -43,21 +43,21 @@ class StopWish(Wish):
     )
 
 
-def stop(settings: Settings, wish: StopWish, progress: Progress) -> Stopped:
+def stop(settings: Settings, params: StopParams, progress: Progress) -> Stopped:
     """End them; raises UsageError, and as ``branches.stop``."""
-    number = parse_signal(wish.signal) if wish.signal is not None else None
+    number = parse_signal(params.signal) if params.signal is not None else None
     capsules = [one.facts.spec.name for one in living_capsules(settings)]
     watches = [one.target for one in living_watches(settings)]
-    names = [*wish.names, *(capsules if wish.capsules else []), *(watches if wish.watches else [])]
+    names = [*params.names, *(capsules if params.capsules else []), *(watches if params.watches else [])]
     done = stop_named(
         settings,
         list(dict.fromkeys(names)),
         progress,
-        every_branch=wish.all_branches,
+        every_branch=params.all_branches,
         number=number,
-        limit=wish.timeout,
+        limit=params.timeout,
     )
-    if wish.all_branches:
+    if params.all_branches:
         _report_left(progress, "capsule", set(capsules) - set(names))
         _report_left(progress, "watch", set(watches) - set(names))
     return done
@@ -72,7 +72,7 @@ def _report_left(progress: Progress, what: str, left: set[str]) -> None:
 
 STOP = Operation(
     "stop",
-    StopWish,
+    StopParams,
     Stopped,
     stop,
     Faces(

@@ -14,7 +14,7 @@ from relive.maintenance.problems import Kind, Problem, Report
 from relive.model.commit import CommitId
 from relive.model.token_scope import Scope
 from relive.model.trial import TAG_PREFIX
-from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool, Wish
+from relive.operations.operation import Effect, Faces, Operation, Params, Result, Route, Tool
 from relive.operations.progress import Progress
 from relive.store import Store
 
@@ -26,11 +26,11 @@ __all__ = [
     "STATS",
     "VERIFY",
     "Garbage",
-    "GcWish",
-    "StatsWish",
+    "GcParams",
+    "StatsParams",
     "StorageStats",
     "Verification",
-    "VerifyWish",
+    "VerifyParams",
     "gc",
     "stats",
     "verify",
@@ -76,11 +76,11 @@ class StorageStats(Result):
         return cls.model_validate(asdict(found))
 
 
-class StatsWish(Wish):
+class StatsParams(Params):
     """Nothing can be chosen."""
 
 
-def stats(settings: Settings, _wish: StatsWish, progress: Progress) -> StorageStats:
+def stats(settings: Settings, _params: StatsParams, progress: Progress) -> StorageStats:
     """How much commits bring back, what they take, and what takes the room; raises StoreError."""
     from relive.maintenance.stats import measure
 
@@ -89,7 +89,7 @@ def stats(settings: Settings, _wish: StatsWish, progress: Progress) -> StorageSt
 
 STATS = Operation(
     "store-stats",
-    StatsWish,
+    StatsParams,
     StorageStats,
     stats,
     Faces(
@@ -116,7 +116,7 @@ class Verification(Result):
         return cls.model_validate({**asdict(report), "spoiled": report.spoiled})
 
 
-class VerifyWish(Wish):
+class VerifyParams(Params):
     """What is checked."""
 
     refs: list[str] = Field(
@@ -126,23 +126,23 @@ class VerifyWish(Wish):
     data: bool = Field(default=False, description="Read every byte, not only what leads to it")
 
 
-def verify(settings: Settings, wish: VerifyWish, progress: Progress) -> Verification:
+def verify(settings: Settings, params: VerifyParams, progress: Progress) -> Verification:
     """Check signatures, hashes, and that all is there that commits need; raises RefUnknown, RefAmbiguous, StoreError."""
     from relive.maintenance.incident_check import incident_problems, recording_problems
     from relive.maintenance.verify import verify as verify_store
 
     store = Store(settings.store)
-    commits = [store.resolve(ref) for ref in wish.refs] if wish.refs else None
-    report = verify_store(store, commits, data=wish.data, progress=progress.progress)
+    commits = [store.resolve(ref) for ref in params.refs] if params.refs else None
+    report = verify_store(store, commits, data=params.data, progress=progress.progress)
     if commits is None:
         report.problems.extend(incident_problems(settings.incidents))
-        report.problems.extend(recording_problems(settings.capsules) if wish.data else ())
+        report.problems.extend(recording_problems(settings.capsules) if params.data else ())
     return Verification.of(report)
 
 
 VERIFY = Operation(
     "verify",
-    VerifyWish,
+    VerifyParams,
     Verification,
     verify,
     Faces(
@@ -194,7 +194,7 @@ class Garbage(Result):
         )
 
 
-class GcWish(Wish):
+class GcParams(Params):
     """How much may go."""
 
     grace: float = Field(
@@ -205,18 +205,18 @@ class GcWish(Wish):
     dry_run: bool = Field(default=False, description="Only say what would go and what that would free")
 
 
-def gc(settings: Settings, wish: GcWish, progress: Progress) -> Garbage:
+def gc(settings: Settings, params: GcParams, progress: Progress) -> Garbage:
     """Free what no commit needs, or say what could be freed; never drops a commit. Raises StoreError."""
-    act = foresee if wish.dry_run else collect
+    act = foresee if params.dry_run else collect
     store = Store(settings.store)
-    found = act(store, grace=wish.grace, progress=progress.progress)
+    found = act(store, grace=params.grace, progress=progress.progress)
     kept = [name for name in store.tags() if name.startswith(TAG_PREFIX)]
-    return Garbage.of(found, dry_run=wish.dry_run, kept=kept)
+    return Garbage.of(found, dry_run=params.dry_run, kept=kept)
 
 
 GC = Operation(
     "gc",
-    GcWish,
+    GcParams,
     Garbage,
     gc,
     Faces(

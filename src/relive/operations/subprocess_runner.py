@@ -1,6 +1,6 @@
 """An operation done in a process of its own, for faces that have threads.
 
-CRIU and namespaces want a process with one thread, and a server must outlive what goes wrong in them. The process gets its wish
+CRIU and namespaces want a process with one thread, and a server must outlive what goes wrong in them. The process gets its params
 as one JSON line on standard input, and writes JSON lines:
 
     {"begun": WHAT, "total": N, "unit": "steps" | "bytes"}, {"done": N}, {"told": TEXT}, {"shown": VIEW},
@@ -33,12 +33,12 @@ from relive.config import Settings, store_key_variable
 from relive.errors import Cancelled, ReliveError
 from relive.forkserver.starting import StartedProcess, start_module
 from relive.kernel.children import wait_or_kill
-from relive.operations.operation import Operation, Wish
+from relive.operations.operation import Operation, Params
 from relive.operations.progress import Progress, Silent
 
 __all__ = ["Talk", "perform_apart"]
 
-W = TypeVar("W", bound=Wish)
+W = TypeVar("W", bound=Params)
 R = TypeVar("R", bound=BaseModel)
 _NOTHING = Silent()
 _TAIL = 4096  # [bytes] of what its process said last
@@ -56,7 +56,7 @@ class Talk:
 def perform_apart(
     operation: Operation[W, R],
     settings: Settings,
-    wish: W,
+    params: W,
     progress: Progress = _NOTHING,
     *,
     cancel: threading.Event | None = None,
@@ -77,7 +77,7 @@ def perform_apart(
         ReliveError: as the operation does, of the same class; Cancelled.
     """
     if is_first and operation.look_up is not None:
-        operation.look_up(settings, wish)
+        operation.look_up(settings, params)
     with tempfile.TemporaryFile() as said:
         with (
             _started(operation.name, settings, said.fileno(), talk) as apart,
@@ -85,7 +85,7 @@ def perform_apart(
         ):
             try:
                 started(apart.process.pid)
-                last = _talk(apart, wish, progress, talk)
+                last = _talk(apart, params, progress, talk)
             except BaseException:  # of who listens, say that it was cancelled
                 _end(apart.process)
                 raise
@@ -162,10 +162,10 @@ def _environment(settings: Settings) -> dict[str, str]:
     return {**os.environ, **named, **store_key_variable()}
 
 
-def _talk(process: _Apart, wish: Wish, progress: Progress, talk: Talk | None) -> dict[str, Any]:
-    """Say what is wished, and render what is said until the last word; empty where there was none."""
+def _talk(process: _Apart, params: Params, progress: Progress, talk: Talk | None) -> dict[str, Any]:
+    """Say what is asked, and render what is said until the last word; empty where there was none."""
     try:
-        process.stdin.write(wish.model_dump_json().encode() + b"\n")
+        process.stdin.write(params.model_dump_json().encode() + b"\n")
         process.stdin.flush()
     except BrokenPipeError:  # it has ended, and said why
         with contextlib.suppress(BrokenPipeError):  # what is in the buffer is tried once more

@@ -8,12 +8,12 @@ from pydantic import Field
 
 from relive.config import Settings
 from relive.model.commit import CommitId
-from relive.operations.operation import Result, Wish
+from relive.operations.operation import Params, Result
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
 from relive.store import Store
 
-__all__ = ["CommittedTarget", "CommittedTargetPage", "CommittedTargetsWish", "page_of_committed_targets"]
+__all__ = ["CommittedTarget", "CommittedTargetPage", "CommittedTargetsParams", "page_of_committed_targets"]
 
 
 class CommittedTarget(Result):
@@ -29,7 +29,7 @@ class CommittedTarget(Result):
     median_pause_us: int
 
 
-class CommittedTargetsWish(Wish):
+class CommittedTargetsParams(Params):
     """Which targets."""
 
     after: int = Field(default=0, ge=0, description="`next` of the page before")
@@ -44,13 +44,13 @@ class CommittedTargetPage(Result):
 
 
 def page_of_committed_targets(
-    settings: Settings, wish: CommittedTargetsWish, progress: Progress
+    settings: Settings, params: CommittedTargetsParams, progress: Progress
 ) -> CommittedTargetPage:
     """One page; raises StoreError."""
     tend(settings, progress)
     lines = Store(settings.store).targets()
-    end = wish.after + wish.limit
+    end = params.after + params.limit
     return CommittedTargetPage(
-        items=[CommittedTarget(**asdict(one)) for one in lines[wish.after : end]],
+        items=[CommittedTarget(**asdict(one)) for one in lines[params.after : end]],
         next=end if end < len(lines) else None,
     )

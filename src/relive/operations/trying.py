@@ -24,12 +24,12 @@ from relive.operations.changing_state import (
     SET_TEXT,
     WRITE_TEXT,
     change_words,
-    changed_as_wished,
+    changed_as_asked,
     parse_file,
 )
 from relive.operations.grammars import each_written_as
 from relive.operations.named import look_up_incident
-from relive.operations.operation import Effect, Faces, Operation, Route, Tool, Wish
+from relive.operations.operation import Effect, Faces, Operation, Params, Route, Tool
 from relive.operations.policies import (
     IgnoredDifferences,
     MissPolicies,
@@ -39,7 +39,7 @@ from relive.operations.policies import (
     parse_stub_policy,
 )
 from relive.operations.progress import Progress
-from relive.operations.reproductions import ReproduceWish, reproduce
+from relive.operations.reproductions import ReproduceParams, reproduce
 from relive.operations.targets import tend
 from relive.replay.branch_supply import lasting_branches
 from relive.replay.fresh.environment import parse_variable
@@ -69,7 +69,7 @@ __all__ = [
     "NONE",
     "TRY",
     "FreshTrial",
-    "TryWish",
+    "TryParams",
     "has_worked",
     "refuse_container",
     "try_fixes",
@@ -86,7 +86,7 @@ _FRESH_WORDS = {
 }
 
 
-class TryWish(Wish):
+class TryParams(Params):
     """Which fixes are tried, on what."""
 
     incident: int = Field(ge=1, description="Number of the incident")
@@ -129,45 +129,47 @@ class TryWish(Wish):
     module: str | None = Field(default=None, max_length=400, description=MODULE_TEXT)
 
 
-def try_fixes(settings: Settings, wish: TryWish, progress: Progress) -> Trial:
+def try_fixes(settings: Settings, params: TryParams, progress: Progress) -> Trial:
     """Run the unchanged code and each fix in branches of the state before a failure; secrets are masked in what is told.
 
-    A patch that does not apply is refused in its row; of a wish with one fix only, it is an error.
+    A patch that does not apply is refused in its row; of params with one fix only, it is an error.
 
     Raises:
         UsageError: what is asked for cannot be meant. PatchUnfit: a patch is none, or the only one does not apply.
         IncidentUnknown, RefUnknown, RecordingError, StoreError: there is nothing that could be replayed.
         RestoreFailed: a branch could not be given other code.
     """
-    patches = _patches(wish.fix)
+    patches = _patches(params.fix)
     tend(settings, progress)
     store, mask = Store(settings.store), Mask.configured(settings)
-    incident = Incidents(settings.incidents).get(wish.incident)
-    occurrence = incident.occurrence(first=wish.first)
+    incident = Incidents(settings.incidents).get(params.incident)
+    occurrence = incident.occurrence(first=params.first)
     case = case_of_incident(settings, store, incident, occurrence)
-    wishes = ReplayOptions(
-        ignore=tuple(check_ignore(text) for text in wish.ignore),
-        on_miss=dict(parse_stub_policy(text) for text in wish.on_miss),
-        limit=wish.limit,
-        pace=wish.pace,
+    options = ReplayOptions(
+        ignore=tuple(check_ignore(text) for text in params.ignore),
+        on_miss=dict(parse_stub_policy(text) for text in params.on_miss),
+        limit=params.limit,
+        pace=params.pace,
         sees=lambda root: mask.learn_environment(procfs.environment_of(root)),
     )
-    if wish.env or wish.tree:
+    if params.env or params.tree:
         refuse_container(case)
-    near = neighbours_of(settings, store, incident, occurrence, case, wish.around) if wish.around else None
+    near = (
+        neighbours_of(settings, store, incident, occurrence, case, params.around) if params.around else None
+    )
     with lasting_branches(settings, store) as supply:
         context = TrialContext(
             settings,
             store,
             case,
-            replace(wishes, supply=supply),
+            replace(options, supply=supply),
             progress.status,
             lambda run: mask.model(masked_run(run, mask)),
         )
-        fixes = _in_branches(context, wish, patches, near, progress)
+        fixes = _in_branches(context, params, patches, near, progress)
     unchanged = fixes[0]
-    fresh = FreshTrial(wish.incident, wish.times, wish.limit)
-    fixes += try_fresh_process(settings, fresh, wish.env, wish.tree, progress)
+    fresh = FreshTrial(params.incident, params.times, params.limit)
+    fixes += try_fresh_process(settings, fresh, params.env, params.tree, progress)
     return mask.model(
         Trial(
             incident=incident.number,
@@ -192,22 +194,24 @@ def try_fixes(settings: Settings, wish: TryWish, progress: Progress) -> Trial:
 
 def _in_branches(
     context: TrialContext,
-    wish: TryWish,
+    params: TryParams,
     patches: Sequence[tuple[str, str]],
     near: Neighbours | None,
     progress: Progress,
 ) -> list[FixTried]:
     """The unchanged code first."""
-    unchanged, _ = try_unchanged(context, max(_BASELINE, wish.times))
+    unchanged, _ = try_unchanged(context, max(_BASELINE, params.times))
     failed, ran = _failed(unchanged), _ran(unchanged)
     if near is not None:
         near, unchanged = _with_usual(context, near, unchanged)
     fixes = [unchanged]
-    changes = [(name, "patch", patching(patch, wish.root)) for name, patch in patches]
-    changes += _of_state(wish, progress)
-    is_only = len(changes) == 1 and not wish.env and not wish.tree
+    changes = [(name, "patch", patching(patch, params.root)) for name, patch in patches]
+    changes += _of_state(params, progress)
+    is_only = len(changes) == 1 and not params.env and not params.tree
     for name, kind, change in changes:
-        tried = try_fix(context, name, change, wish.times, kind=kind, failed=failed, ran=ran, is_only=is_only)
+        tried = try_fix(
+            context, name, change, params.times, kind=kind, failed=failed, ran=ran, is_only=is_only
+        )
         if tried.refused is None and near is not None:
             _, breaks = compared(context, near, change)
             tried = tried.model_copy(update={"neighbours": len(near.asked), "breaks": breaks})
@@ -225,7 +229,7 @@ def _ran(tried: FixTried) -> int:
 
 TRY = Operation(
     "try",
-    TryWish,
+    TryParams,
     Trial,
     try_fixes,
     Faces(
@@ -266,12 +270,12 @@ def _patches(fixes: Sequence[str]) -> list[tuple[str, str]]:
     return found
 
 
-def _of_state(wish: TryWish, progress: Progress) -> list[tuple[str, str, Change]]:
+def _of_state(params: TryParams, progress: Progress) -> list[tuple[str, str, Change]]:
     """The other state that is tried, as all others are: (name, kind, change) of none or one."""
-    words = change_words(wish.set, wish.write)
+    words = change_words(params.set, params.write)
     if not words:
         return []
-    make = changed_as_wished(wish.set, wish.write, wish.module, progress)
+    make = changed_as_asked(params.set, params.write, params.module, progress)
 
     def change(branch: Branch) -> Swapped:
         make(branch)
@@ -309,7 +313,7 @@ def refuse_container(case: ReplayInput) -> None:
 
 
 def try_fresh_process(
-    settings: Settings, wish: FreshTrial, env: Sequence[str], trees: Sequence[str], progress: Progress
+    settings: Settings, params: FreshTrial, env: Sequence[str], trees: Sequence[str], progress: Progress
 ) -> list[FixTried]:
     """Processes that are started anew: as recorded, for comparison, then with another environment, then with other trees."""
     if not env and not trees:
@@ -323,12 +327,12 @@ def try_fresh_process(
     found: list[FixTried] = []
     failed = ran = 0
     for name, options in variants:
-        asked = {"incident": str(wish.incident), "times": wish.times, **options}
-        if wish.limit is not None:
-            asked["limit"] = wish.limit
+        asked = {"incident": str(params.incident), "times": params.times, **options}
+        if params.limit is not None:
+            asked["limit"] = params.limit
         # Without the mark of a task: it stands for all of this, and each of these would be taken for the one before.
         reproduction = reproduce(
-            settings.model_copy(update={"mark": None}), ReproduceWish.model_validate(asked), progress
+            settings.model_copy(update={"mark": None}), ReproduceParams.model_validate(asked), progress
         )
         tried = FixTried(name=name, kind="fresh", runs=[_fresh_run(one) for one in reproduction.attempts])
         if not found:

@@ -18,20 +18,20 @@ from relive.model.capsule import CaptureWay, EgressWay, check_name, parse_addres
 from relive.model.limits import KINDS
 from relive.model.token_scope import Scope
 from relive.operations.observing import CAPTURE, EGRESS, EVERY, LISTEN, RECORD_EGRESS, choose_egress
-from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool, Wish
+from relive.operations.operation import Effect, Faces, Operation, Params, Result, Route, Tool
 from relive.operations.progress import Progress
 from relive.operations.recording_way import choose_way
 from relive.units.dropin import DropInOptions, capsule_name, drop_in, is_untouched, remarks
 from relive.units.systemctl import load_unit, reload_and_restart, unit_name
 from relive.units.unitfile import read_service
 
-__all__ = ["ADOPT", "RELEASE", "AdoptWish", "ReleaseWish", "UnitChange", "adopt", "release"]
+__all__ = ["ADOPT", "RELEASE", "AdoptParams", "ReleaseParams", "UnitChange", "adopt", "release"]
 
 _UNITS = Path("/etc/systemd/system")
 _DROP_IN = "50-relive.conf"
 
 
-class UnitWish(Wish):
+class UnitParams(Params):
     """Which unit, and how far to go."""
 
     unit: str = Field(description="The unit, such as shop or shop@1.service")
@@ -40,7 +40,7 @@ class UnitWish(Wish):
     dry_run: bool = Field(default=False, description="Only tell what would be done")
 
 
-class AdoptWish(UnitWish):
+class AdoptParams(UnitParams):
     """What a unit's service is to run with."""
 
     name: str | None = Field(default=None, description="Name of the capsule; default: the unit's")
@@ -58,7 +58,7 @@ class AdoptWish(UnitWish):
     unconfined: bool = Field(default=False, description="Let the service run without the unit's sandboxing")
 
 
-class ReleaseWish(UnitWish):
+class ReleaseParams(UnitParams):
     """Which unit runs its service without Relive again."""
 
 
@@ -81,7 +81,7 @@ class UnitChange(Result):
     next: list[str]
 
 
-def adopt(settings: Settings, wish: AdoptWish, _progress: Progress) -> UnitChange:
+def adopt(settings: Settings, params: AdoptParams, _progress: Progress) -> UnitChange:
     """Write the drop-in.
 
     Raises:
@@ -90,8 +90,8 @@ def adopt(settings: Settings, wish: AdoptWish, _progress: Progress) -> UnitChang
         UnitUnfit: its service cannot be run so, or somebody edited the drop-in.
         UsageError: an option has no meaning.
     """
-    _check_ports(wish)
-    unit = unit_name(wish.unit)
+    _check_ports(params)
+    unit = unit_name(params.unit)
     path = _path(unit)
     loaded = load_unit(unit)
     present = _present(path)
@@ -106,43 +106,45 @@ def adopt(settings: Settings, wish: AdoptWish, _progress: Progress) -> UnitChang
     wanted = DropInOptions(
         _program(),
         _variables(settings),
-        wish.name or capsule_name(unit),
-        _options(wish),
-        wish.unconfined,
+        params.name or capsule_name(unit),
+        _options(params),
+        params.unconfined,
         limits,
     )
     check_name(wanted.name)
     text = drop_in(unit, service, loaded, wanted)
-    _check_untouched(unit, path, present, force=wish.force)
-    if not wish.dry_run and text != present:
+    _check_untouched(unit, path, present, force=params.force)
+    if not params.dry_run and text != present:
         _write(path, text)
-    return _change(unit, path, present, text, remarks(service), restart=wish.restart, dry_run=wish.dry_run)
+    return _change(
+        unit, path, present, text, remarks(service), restart=params.restart, dry_run=params.dry_run
+    )
 
 
-def release(_settings: Settings, wish: ReleaseWish, _progress: Progress) -> UnitChange:
+def release(_settings: Settings, params: ReleaseParams, _progress: Progress) -> UnitChange:
     """Remove the drop-in; raises as ``adopt``, but not for a unit that is gone."""
-    unit = unit_name(wish.unit)
+    unit = unit_name(params.unit)
     path = _path(unit)
     present = _present(path)
-    _check_untouched(unit, path, present, force=wish.force)
-    if not wish.dry_run and present is not None:
+    _check_untouched(unit, path, present, force=params.force)
+    if not params.dry_run and present is not None:
         with _permission(path):
             path.unlink()
         with contextlib.suppress(OSError):  # somebody else's drop-ins are there
             path.parent.rmdir()
-    return _change(unit, path, present, None, [], restart=wish.restart, dry_run=wish.dry_run)
+    return _change(unit, path, present, None, [], restart=params.restart, dry_run=params.dry_run)
 
 
-def _check_ports(wish: AdoptWish) -> None:
-    if wish.listen is None:
-        for given, option in ((wish.upstream, "--upstream"), (wish.capture, "--capture")):
+def _check_ports(params: AdoptParams) -> None:
+    if params.listen is None:
+        for given, option in ((params.upstream, "--upstream"), (params.capture, "--capture")):
             if given is not None:
                 raise UsageError(f"{option} needs --listen", remedy="say at which ADDR:PORT clients connect")
         return
     choose_way(
-        wish.capture,
-        has_upstream=wish.upstream is not None,
-        holds=parse_every(wish.every).each_request,
+        params.capture,
+        has_upstream=params.upstream is not None,
+        holds=parse_every(params.every).each_request,
         hindrance=lambda: None,  # that is asked at each start
     )
 
@@ -190,16 +192,16 @@ def _variables(settings: Settings) -> dict[str, str]:
     return found
 
 
-def _options(wish: AdoptWish) -> list[str]:
-    parse_every(wish.every)
-    options = ["--every", wish.every]
-    for name, value in (("--listen", wish.listen), ("--upstream", wish.upstream)):
+def _options(params: AdoptParams) -> list[str]:
+    parse_every(params.every)
+    options = ["--every", params.every]
+    for name, value in (("--listen", params.listen), ("--upstream", params.upstream)):
         if value is not None:
             parse_address(value)
             options += [name, value]
-    if wish.capture is not None:
-        options += ["--capture", wish.capture.value]
-    choice = choose_egress(wish.record_egress, wish.egress)
+    if params.capture is not None:
+        options += ["--capture", params.capture.value]
+    choice = choose_egress(params.record_egress, params.egress)
     if not choice.record_egress:
         return [*options, "--no-record-egress"]
     return options if choice.egress_if_possible else [*options, "--record-egress", "--egress", choice.egress]
@@ -251,7 +253,7 @@ def _change(
 
 ADOPT = Operation(
     "adopt",
-    AdoptWish,
+    AdoptParams,
     UnitChange,
     adopt,
     Faces(
@@ -271,7 +273,7 @@ ADOPT = Operation(
 )
 RELEASE = Operation(
     "release",
-    ReleaseWish,
+    ReleaseParams,
     UnitChange,
     release,
     Faces(

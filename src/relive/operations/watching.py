@@ -13,7 +13,7 @@ from relive.kernel import procfs
 from relive.model.capsule import CaptureWay, check_name, parse_address
 from relive.model.token_scope import Scope
 from relive.model.watched import WatchSpec, check_pattern
-from relive.operations.observing import ObservedWish, policy_of
+from relive.operations.observing import ObservedParams, policy_of
 from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool
 from relive.operations.progress import Progress
 from relive.operations.recording_way import RecordingWay, choose_way, told_hindrance
@@ -28,12 +28,12 @@ from relive.watching.processes.port import listening_place, place_of, taken_addr
 from relive.watching.processes.running import is_python
 from relive.watching.state import ContainerState
 
-__all__ = ["WATCH", "CreationOptions", "WatchWish", "Watching", "options_for", "watch"]
+__all__ = ["WATCH", "CreationOptions", "WatchParams", "Watching", "options_for", "watch"]
 
 _SERVICES = ("pid", "unit")
 
 
-class WatchWish(ObservedWish):
+class WatchParams(ObservedParams):
     """What is watched, and for what."""
 
     target: str = Field(description="What runs: podman:NAME, docker:NAME, pid:NUMBER or unit:NAME")
@@ -83,7 +83,7 @@ class Watching(Result):
     missing: list[str]
 
 
-def watch(settings: Settings, wish: WatchWish, progress: Progress) -> Watching:
+def watch(settings: Settings, params: WatchParams, progress: Progress) -> Watching:
     """Watch a container or service, which runs on whatever becomes of the watch.
 
     Raises:
@@ -93,12 +93,14 @@ def watch(settings: Settings, wish: WatchWish, progress: Progress) -> Watching:
         PermissionMissing: the caller is not root.
         ToolMissing, HostIncapable, CapsuleStartFailed: as they say.
     """
-    engine, name = engine_of(wish.target, called=check_name(wish.name) if wish.name is not None else None)
+    engine, name = engine_of(
+        params.target, called=check_name(params.name) if params.name is not None else None
+    )
     if engine.name not in _SERVICES:
-        _refuse_for_containers(wish)
+        _refuse_for_containers(params)
     if os.geteuid() != 0:
         raise PermissionMissing(
-            f"watching {wish.target} needs root",
+            f"watching {params.target} needs root",
             cause=f"this is uid {os.geteuid()}, and only root may trace, commit and record what others run",
             remedy="run it with sudo; root's podman has containers of its own",
         )
@@ -106,42 +108,44 @@ def watch(settings: Settings, wish: WatchWish, progress: Progress) -> Watching:
     state = engine.inspect(name)
     if engine.name in _SERVICES:
         _check_service(settings, state)
-    if wish.upstream is not None and wish.listen is None:
+    if params.upstream is not None and params.listen is None:
         raise UsageError("--upstream is for --listen", remedy="give both, or neither")
-    if wish.record is not None and wish.listen is not None:
+    if params.record is not None and params.listen is not None:
         raise UsageError("--record and --listen are two ways to one recording", remedy="give one of them")
-    policy = policy_of(settings, wish)
-    if wish.listen is None and wish.record is None and policy.each_request:
+    policy = policy_of(settings, params)
+    if params.listen is None and params.record is None and policy.each_request:
         raise UsageError(
             "--every request is for --listen or --record",
             remedy="give --listen or --record, or another --every",
         )
-    if wish.record is None and (wish.capture is CaptureWay.BESIDE or (wish.capture and wish.listen is None)):
-        raise UsageError(f"--capture {wish.capture} needs --record", remedy="give the service's own port")
+    if params.record is None and (
+        params.capture is CaptureWay.BESIDE or (params.capture and params.listen is None)
+    ):
+        raise UsageError(f"--capture {params.capture} needs --record", remedy="give the service's own port")
     way = choose_way(
-        wish.capture,
-        has_upstream=wish.record is None,
+        params.capture,
+        has_upstream=params.record is None,
         holds=policy.each_request,
         hindrance=lambda: packets_hindrance(settings.tools_path),
     )
-    listen, upstream = _places(wish, state, way)
+    listen, upstream = _places(params, state, way)
     spec = WatchSpec(
         policy=policy,
         listen=listen,
         upstream=upstream,
-        hang_after=wish.hang_after,
-        patterns=[check_pattern(one) for one in wish.log_pattern],
-        signals=wish.signals,
-        health=wish.health,
+        hang_after=params.hang_after,
+        patterns=[check_pattern(one) for one in params.log_pattern],
+        signals=params.signals,
+        health=params.health,
         capture=way.capture,
         stands_in=way.stands_in,
         hindrance=way.hindrance,
-        health_url=check_url(wish.health_url) if wish.health_url is not None else None,
-        log_files=[str(_there(path, "--log")) for path in wish.log],
-        files=[str(_there(path, "--files")) for path in wish.files],
+        health_url=check_url(params.health_url) if params.health_url is not None else None,
+        log_files=[str(_there(path, "--log")) for path in params.log],
+        files=[str(_there(path, "--files")) for path in params.files],
     )
     if engine.name in _SERVICES:  # what it logs to is known by now
-        state = engine_of(wish.target, spec, called=wish.name)[0].inspect(name)
+        state = engine_of(params.target, spec, called=params.name)[0].inspect(name)
     begun = begin_watch(settings, engine, state, spec)
     missing = []
     if listen is None:
@@ -169,19 +173,19 @@ def watch(settings: Settings, wish: WatchWish, progress: Progress) -> Watching:
 
 
 def _places(
-    wish: WatchWish, state: ContainerState, way: RecordingWay
+    params: WatchParams, state: ContainerState, way: RecordingWay
 ) -> tuple[tuple[str, int] | None, tuple[str, int] | None]:
     """Where clients connect, and where the service listens; raises as ``watch``."""
-    if wish.listen is not None:
-        upstream = parse_address(wish.upstream) if wish.upstream is not None else upstream_of(state)
-        return parse_address(wish.listen), upstream
-    if wish.record is None:
+    if params.listen is not None:
+        upstream = parse_address(params.upstream) if params.upstream is not None else upstream_of(state)
+        return parse_address(params.listen), upstream
+    if params.record is None:
         return None, None
     is_service = state.target is not None
     if way.capture is CaptureWay.BESIDE:
         if not is_service and not state.is_running:  # it will listen where it will have its network
-            return ("0.0.0.0", wish.record), ("0.0.0.0", wish.record)
-        place = listening_place(state, wish.record)
+            return ("0.0.0.0", params.record), ("0.0.0.0", params.record)
+        place = listening_place(state, params.record)
         return place, place
     if not is_service:
         raise UsageError(
@@ -189,11 +193,11 @@ def _places(
             cause=way.hindrance or "--capture proxy and --every request need one",
             remedy="use --listen ADDR:PORT, and point clients there",
         )
-    return taken_address(state, wish.record), place_of(state, wish.record)
+    return taken_address(state, params.record), place_of(state, params.record)
 
 
-def _refuse_for_containers(wish: WatchWish) -> None:
-    if wish.name is not None or wish.log or wish.health_url is not None or wish.files:
+def _refuse_for_containers(params: WatchParams) -> None:
+    if params.name is not None or params.log or params.health_url is not None or params.files:
         raise UsageError(
             "--name, --log, --health-url and --files are for pid: and unit: targets",
             cause="a container has a name, a log, a health check and its files",
@@ -240,7 +244,7 @@ def _flag(engine: str) -> str:
 
 WATCH = Operation(
     "watch",
-    WatchWish,
+    WatchParams,
     Watching,
     watch,
     Faces(

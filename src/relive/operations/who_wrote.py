@@ -18,7 +18,7 @@ from relive.model.incident import Incident
 from relive.model.stepping import Place, ValueWrite, Written
 from relive.model.token_scope import Scope
 from relive.operations.interventions import commits_before
-from relive.operations.logpoints import EXPRESSION_MOST, ReplayFollowed, wishes_of
+from relive.operations.logpoints import EXPRESSION_MOST, ReplayFollowed, replay_options_of
 from relive.operations.named import look_up_incident
 from relive.operations.operation import Effect, Faces, Operation, Route, Tool
 from relive.operations.progress import Progress
@@ -28,7 +28,7 @@ from relive.stepping.following import PlaceRecord, WatchedExpression, WriteRecor
 from relive.stepping.replaying import FollowedReplay, Requests, replay_followed, result_words, trouble_of
 from relive.store import Store
 
-__all__ = ["WHO_WROTE", "WhoWroteWish", "who_wrote"]
+__all__ = ["WHO_WROTE", "WhoWroteParams", "who_wrote"]
 
 _WRITES_MOST = 20_000
 _ELSEWHERE = (
@@ -37,7 +37,7 @@ _ELSEWHERE = (
 _OF_ONE = "the value of one process only: it is not known which of several worked for the failing request"
 
 
-class WhoWroteWish(ReplayFollowed):
+class WhoWroteParams(ReplayFollowed):
     """Which value is asked about."""
 
     expression: str = Field(
@@ -54,7 +54,7 @@ class WhoWroteWish(ReplayFollowed):
     )
 
 
-def who_wrote(settings: Settings, wish: WhoWroteWish, progress: Progress) -> Written:
+def who_wrote(settings: Settings, params: WhoWroteParams, progress: Progress) -> Written:
     """Replay a failure while a value is watched; secrets are masked in what is told.
 
     Raises:
@@ -64,15 +64,15 @@ def who_wrote(settings: Settings, wish: WhoWroteWish, progress: Progress) -> Wri
     """
     tend(settings, progress)
     store = Store(settings.store)
-    incident = Incidents(settings.incidents).get(wish.incident)
-    case = case_of_incident(settings, store, incident, incident.occurrence(first=wish.first))
+    incident = Incidents(settings.incidents).get(params.incident)
+    case = case_of_incident(settings, store, incident, incident.occurrence(first=params.first))
     mask = mask_for(settings, incident.service, incident.life)
     tried: list[CommitId] = []
     found: Written | None = None
-    with progress.progress("replaying", wish.most) as done:
-        for one in _cases(settings, store, incident, case, wish):
+    with progress.progress("replaying", params.most) as done:
+        for one in _cases(settings, store, incident, case, params):
             try:
-                replayed = _replayed(settings, store, incident, one, wish, mask)
+                replayed = _replayed(settings, store, incident, one, params, mask)
             except (PlaceUnfit, RestoreFailed):
                 if found is None:
                     raise
@@ -81,7 +81,7 @@ def who_wrote(settings: Settings, wish: WhoWroteWish, progress: Progress) -> Wri
             if found is None or replayed.fails is not None:  # one that could not be run says nothing
                 found = replayed
             done(len(tried))
-            if found.writes or len(tried) >= wish.most:
+            if found.writes or len(tried) >= params.most:
                 break
     assert found is not None
     found = found.model_copy(update={"tried": tried})
@@ -90,7 +90,7 @@ def who_wrote(settings: Settings, wish: WhoWroteWish, progress: Progress) -> Wri
 
 WHO_WROTE = Operation(
     "who-wrote",
-    WhoWroteWish,
+    WhoWroteParams,
     Written,
     who_wrote,
     Faces(
@@ -113,10 +113,10 @@ WHO_WROTE = Operation(
 
 
 def _cases(
-    settings: Settings, store: Store, incident: Incident, case: ReplayInput, wish: WhoWroteWish
+    settings: Settings, store: Store, incident: Incident, case: ReplayInput, params: WhoWroteParams
 ) -> Iterator[ReplayInput]:
     """From the commit before the failure, then from 1, 2, 4, ... further back, and from the first."""
-    occurrence = incident.occurrence(first=wish.first)
+    occurrence = incident.occurrence(first=params.first)
 
     def case_from(commit: str) -> ReplayInput:
         earlier = occurrence.model_copy(update={"before": CommitId(commit)})
@@ -129,16 +129,21 @@ def _cases(
 
 
 def _replayed(
-    settings: Settings, store: Store, incident: Incident, case: ReplayInput, wish: WhoWroteWish, mask: Mask
+    settings: Settings,
+    store: Store,
+    incident: Incident,
+    case: ReplayInput,
+    params: WhoWroteParams,
+    mask: Mask,
 ) -> Written:
-    watch = WatchedExpression(wish.expression, wish.module)
-    wishes = wishes_of(wish, mask)
-    with replay_followed(settings, store, case, wishes, [], watch, most=_WRITES_MOST) as followed:
-        return _written(incident, case, wish, followed, mask)
+    watch = WatchedExpression(params.expression, params.module)
+    options = replay_options_of(params, mask)
+    with replay_followed(settings, store, case, options, [], watch, most=_WRITES_MOST) as followed:
+        return _written(incident, case, params, followed, mask)
 
 
 def _written(
-    incident: Incident, case: ReplayInput, wish: WhoWroteWish, followed: FollowedReplay, mask: Mask
+    incident: Incident, case: ReplayInput, params: WhoWroteParams, followed: FollowedReplay, mask: Mask
 ) -> Written:
     fails, result = result_words(followed.run)
     records: list[WriteRecord] = []
@@ -150,25 +155,25 @@ def _written(
         process = requests.process if requests.process in known else next(iter(known), None)
         if process is not None:  # each worker has a value of its own
             records = [one for one in records if one.pid == process]
-            first = masked_text(mask, wish.expression, known[process])
+            first = masked_text(mask, params.expression, known[process])
         if is_cut:
             trouble = f"it was written more than {_WRITES_MOST} times, of which only the first were kept"
         elif requests.is_elsewhere:
             trouble = trouble or _ELSEWHERE
         elif len(known) > 1 and requests.process is None:
             trouble = trouble or _OF_ONE
-    writes = [_write(one, wish.expression, requests, mask) for one in records]
+    writes = [_write(one, params.expression, requests, mask) for one in records]
     return Written(
         incident=incident.number,
         service=incident.service,
         failing=request_words(case),
-        expression=wish.expression,
+        expression=params.expression,
         commit=case.commit,
         tried=[],
         first=first,
         last=writes[-1].after if writes else first,
-        writes=writes[-wish.last :],
-        writes_left_out=max(0, len(writes) - wish.last),
+        writes=writes[-params.last :],
+        writes_left_out=max(0, len(writes) - params.last),
         fails=fails,
         result=result,
         trouble=trouble,

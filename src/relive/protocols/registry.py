@@ -78,16 +78,16 @@ def protocol_of(dialogue: Dialogue) -> Protocol:
 
 def _policy(kind: str, on_miss: Mapping[str, str]) -> str:
     allowed = POLICIES[kind]
-    wished = on_miss.get(kind)
-    if wished is None:
+    asked = on_miss.get(kind)
+    if asked is None:
         general = on_miss.get("*", allowed[0])
         return general if general in allowed else allowed[0]
-    if wished in ("fail", "pass"):
+    if asked in ("fail", "pass"):
         return allowed[0]
-    if wished not in allowed:
+    if asked not in allowed:
         raise UsageError(
-            f"--on-miss cannot be {kind}={wished}",
+            f"--on-miss cannot be {kind}={asked}",
             cause=f"a {kind} that was not recorded can be met with: {', '.join(allowed)}",
             remedy=f"write --on-miss {kind}={allowed[0]}, or leave it out",
         )
-    return wished
+    return asked

@@ -27,11 +27,11 @@ def inside_policy(on_miss: Mapping[str, str], *, has_border: bool) -> dict[str, 
     """What becomes of a call to which the recorder inside has no answer: kind of event, or "*", to "fail" or "pass".
 
     Args:
-        on_miss: as the user wishes, in words of the recorder inside or of stubs; the latter mean that stubs shall be asked.
+        on_miss: as the user asks, in words of the recorder inside or of stubs; the latter mean that stubs shall be asked.
         has_border: stubs answer in the branch from what was recorded at the border.
     """
-    wished = {kind: word if word in ("fail", "pass") else "pass" for kind, word in on_miss.items()}
+    asked = {kind: word if word in ("fail", "pass") else "pass" for kind, word in on_miss.items()}
     default = dict.fromkeys((kind.value for kind in BORDER_KINDS), "pass") if has_border else {}
-    if "*" in wished:
+    if "*" in asked:
         default = {}
-    return {"*": "fail", **default, **wished}
+    return {"*": "fail", **default, **asked}

@@ -106,25 +106,25 @@ class ReplayOptions:
     supply: BranchSupply | None = None
 
 
-def answers_for(case: ReplayInput, wishes: ReplayOptions) -> AnswerFiles | None:
+def answers_for(case: ReplayInput, options: ReplayOptions) -> AnswerFiles | None:
     """What a branch of the case is answered with; None where nothing is to be, or was recorded inside."""
-    if case.window is None or wishes.calls is not Calls.RECORDED:
+    if case.window is None or options.calls is not Calls.RECORDED:
         return None
-    policy = inside_policy(wishes.on_miss, has_border=case.stubs is not None)
-    return AnswerFiles(case.window, case.manifest.taken_monotonic_ns, policy, wishes.clock)
+    policy = inside_policy(options.on_miss, has_border=case.stubs is not None)
+    return AnswerFiles(case.window, case.manifest.taken_monotonic_ns, policy, options.clock)
 
 
 async def replay(
     settings: Settings,
     store: Store,
     case: ReplayInput,
-    wishes: ReplayOptions,
+    options: ReplayOptions,
     progress: Callable[[int], None] = lambda _done: None,
     *,
     had: Collection[Run] = (),
     ended: Callable[[Run], None] = lambda _run: None,
 ) -> Replay:
-    """Run the case as often as wished.
+    """Run the case as often as asked.
 
     A branch that cannot be restored gives a run with the verdict "failed to restore" and does not end the others.
     Call it from a process with one thread.
@@ -134,13 +134,13 @@ async def replay(
         had: runs that were done before; they count, and only the others are made.
         ended: called with each run that was made as soon as it has ended; what it raises ends the replay.
     """
-    slots = asyncio.Semaphore(max(1, wishes.jobs))
-    answers = answers_for(case, wishes)
+    slots = asyncio.Semaphore(max(1, options.jobs))
+    answers = answers_for(case, options)
     done = len(had)
     if done:
         progress(done)
 
-    missing = sorted(set(range(1, wishes.times + 1)) - {run.number for run in had})
+    missing = sorted(set(range(1, options.times + 1)) - {run.number for run in had})
     begun = 0
 
     def left() -> int:
@@ -150,17 +150,17 @@ async def replay(
         nonlocal done, begun
         async with slots:
             begun += 1
-            run = await _run(branches, case, wishes, answers, number, left)
+            run = await _run(branches, case, options, answers, number, left)
         ended(run)
         done += 1
         progress(done)
         return run
 
-    branches = wishes.supply or BranchSupply(settings, store)
+    branches = options.supply or BranchSupply(settings, store)
     try:
         made = await asyncio.gather(*(one(number) for number in missing))
     finally:
-        if wishes.supply is None:
+        if options.supply is None:
             await branches.close()
     return Replay(
         service=case.service,
@@ -177,7 +177,7 @@ async def replay(
 async def _run(
     supply: BranchSupply,
     case: ReplayInput,
-    wishes: ReplayOptions,
+    options: ReplayOptions,
     answers: AnswerFiles | None,
     number: int,
     left: Callable[[], int],
@@ -185,10 +185,10 @@ async def _run(
     began = time.monotonic()
     if case.cannot_come_back is not None:
         return _without_a_branch(number, VerdictKind.NOT_REPRODUCED, case.cannot_come_back, [])
-    stubs = case.stubs if wishes.calls is Calls.RECORDED else None
-    stage = StubLifecycle(stubs, wishes.speed, wishes.ignore, wishes.on_miss)
+    stubs = case.stubs if options.calls is Calls.RECORDED else None
+    stage = StubLifecycle(stubs, options.speed, options.ignore, options.on_miss)
     try:
-        used = await supply.take(_need(case, wishes), stage, answers, is_last=left() < wishes.jobs)
+        used = await supply.take(_need(case, options), stage, answers, is_last=left() < options.jobs)
     except ReliveError as error:
         return _not_restored(number, error)
     branch, network, servers = used.branch, used.network, used.servers
@@ -201,12 +201,12 @@ async def _run(
     try:
         watched = Watched(branch.facts.root, branch.facts.init, branch.groups.oom_kills)
         deaths = await Deaths.watch(watched, case.recorded)
-        wishes.sees(branch.facts.root)
+        options.sees(branch.facts.root)
         stage.open(branch, case.manifest)
-        wishes.changes(branch)
-        meter = wishes.measures(branch) if wishes.measures is not None else None
+        options.changes(branch)
+        meter = options.measures(branch) if options.measures is not None else None
         opened = time.monotonic()
-        lived = await _live(branch, case, wishes, deaths, log_from=used.log_from)
+        lived = await _live(branch, case, options, deaths, log_from=used.log_from)
         outcome = lived.outcome
         if answers is not None:
             await _handler_ended(drain, case, lived.port)
@@ -217,7 +217,7 @@ async def _run(
         measured = meter.end() if meter is not None else None
         answered = time.monotonic()
         await stage.close()
-        wishes.follows(drain.events, stage.given)
+        options.follows(drain.events, stage.given)
         outcome = _with_stubs(outcome, stage, case, is_alone=answers is None)
         closed = time.monotonic()
         outcome = _with_network(outcome, network, has_stubs=stage.plan is not None, cut_off=cut_off)
@@ -240,7 +240,7 @@ async def _run(
         compare(
             case.recorded,
             outcome,
-            ignore=wishes.ignore,
+            ignore=options.ignore,
             earlier=lived.earlier,
             request=case.plan.subject,
             usual=case.usual,
@@ -281,17 +281,17 @@ async def _run(
     )
 
 
-def _need(case: ReplayInput, wishes: ReplayOptions) -> BranchNeed:
+def _need(case: ReplayInput, options: ReplayOptions) -> BranchNeed:
     sent = max((step.after_commit_ns for step in case.plan.steps), default=case.plan.until_ns)
     return BranchNeed(
         case,
-        wishes.clock,
-        wishes.calls,
-        wishes.on_miss,
-        lazily=wishes.lazily,
-        seconds=sent / 1e9 / wishes.speed if wishes.pace is Pace.RECORDED else 0.0,
-        is_measured=wishes.measures is not None,
-        anew=wishes.anew,
+        options.clock,
+        options.calls,
+        options.on_miss,
+        lazily=options.lazily,
+        seconds=sent / 1e9 / options.speed if options.pace is Pace.RECORDED else 0.0,
+        is_measured=options.measures is not None,
+        anew=options.anew,
     )
 
 
@@ -425,7 +425,7 @@ class _Lived:
 
 
 async def _live(
-    branch: Branch, case: ReplayInput, wishes: ReplayOptions, deaths: Deaths | None, *, log_from: int
+    branch: Branch, case: ReplayInput, options: ReplayOptions, deaths: Deaths | None, *, log_from: int
 ) -> _Lived:
     """Send what was recorded, and see what becomes of it; ``log_from``: what the branch's log held when it was put back [bytes]."""
     plan = case.plan
@@ -437,13 +437,13 @@ async def _live(
         nonlocal log_from
         log_from = log.stat().st_size
 
-    limit = wishes.limit or case.limit
+    limit = options.limit or case.limit
     # Process 1 of the branch has them open, too: a client's end is not closed by closing it here.
     peers = {port: os.dup(descriptor) for port, descriptor in branch.peers.items()}
     cursor = case.manifest.cursor.sequence if case.manifest.cursor is not None else 0
     address = service_address(case.manifest)
     sender = Sender(
-        branch.facts.init, address, peers, pace=wishes.pace, limit=limit, cursor=cursor, speed=wishes.speed
+        branch.facts.init, address, peers, pace=options.pace, limit=limit, cursor=cursor, speed=options.speed
     )
     began = time.monotonic()
     if (before := case.upgraded_before) is not None:
@@ -469,10 +469,10 @@ async def _live(
     finally:
         sender.close()
         stop_watching()
-    wishes.hears(_others(case, sender))
+    options.hears(_others(case, sender))
     return _Lived(
         outcome,
-        _first_earlier(case, sender, wishes.ignore),
+        _first_earlier(case, sender, options.ignore),
         sum(n != plan.subject for n in sender.answers),
         sender.sent_anew,
         sender.ports.get(case.exchange.number) if case.exchange is not None else None,

@@ -188,7 +188,7 @@ def needs(scope: Scope) -> Callable[..., Coroutine[Any, Any, Caller]]:
 
 
 def refuse_without(caller: Caller, scope: Scope) -> None:
-    """For routes of which some wishes need more than others; raises ScopeMissing."""
+    """For routes of which some parameters need more than others; raises ScopeMissing."""
     if scope not in caller.scopes:
         raise ScopeMissing(
             f"the token {caller.name} does not have the scope {scope.value}",

@@ -105,10 +105,10 @@ class ExportStore:
         finally:
             part.unlink(missing_ok=True)
 
-    def _publish(self, part: Path, path: Path, wish: KeptExport) -> KeptExport:
+    def _publish(self, part: Path, path: Path, params: KeptExport) -> KeptExport:
         """Put the file at its place and its row beside it, unless another attempt was quicker; its lifetime is in ``expires``."""
         with self._database.writing() as connection:
-            row = connection.execute("SELECT * FROM exports WHERE id = ?", (wish.id,)).fetchone()
+            row = connection.execute("SELECT * FROM exports WHERE id = ?", (params.id,)).fetchone()
             if row is not None:
                 return _kept(row)
             size = part.stat().st_size
@@ -118,7 +118,7 @@ class ExportStore:
             part.replace(path)
             sync_directory(path.parent)
             now = int(self._clock())
-            kept = replace(wish, bytes=size, created=now, expires=now + wish.expires)
+            kept = replace(params, bytes=size, created=now, expires=now + params.expires)
             connection.execute("INSERT INTO exports VALUES (?, ?, ?, ?, ?, ?)", astuple(kept))
         return kept
 

@@ -40,10 +40,10 @@ from relive.kernel.pidfds import has_ended, send_signal
 from relive.kernel.procfs import is_same_process, read_stat
 from relive.operations.catalogue import OPERATIONS
 from relive.operations.committing import COMMIT
-from relive.operations.exports import EXPORT, ContentWish, ExportWish, Format
-from relive.operations.fixtures import FIXTURE, Database, FixtureMade, FixtureWish
+from relive.operations.exports import EXPORT, ContentParams, ExportParams, Format
+from relive.operations.fixtures import FIXTURE, Database, FixtureMade, FixtureParams
 from relive.operations.named import look_up_incident
-from relive.operations.operation import Operation, Result, Route, Wish
+from relive.operations.operation import Operation, Params, Result, Route
 from relive.operations.replays import REPLAY
 from relive.operations.reproductions import REPRODUCE
 from relive.operations.restoring import RESTORE
@@ -66,13 +66,13 @@ __all__ = [
     "sweep_unfinished",
 ]
 
-W = TypeVar("W", bound=Wish)
+W = TypeVar("W", bound=Params)
 R = TypeVar("R", bound=BaseModel)
 _PATIENCE = 30.0  # [s] for an operation to take back what it did, when its server has died
 _PROCESS = "process"
 
 
-class ExportTask(ContentWish):
+class ExportTask(ContentParams):
     """What is exported, to a file of the server's."""
 
     lifetime: int = Field(default=86_400, ge=1, le=LONGEST, description="Seconds for which it is kept")
@@ -87,8 +87,8 @@ class ExportDone(Result):
     expires: int
 
 
-class FixtureTask(Wish):
-    """Of which incident a fixture is made, in a directory of the server's; see ``FixtureWish``."""
+class FixtureTask(Params):
+    """Of which incident a fixture is made, in a directory of the server's; see ``FixtureParams``."""
 
     incident: int = Field(ge=1, le=(1 << 53) - 1, description="Number of the incident")
     engine: Database = Field(default=Database.SQLITE, description="For which database")
@@ -132,15 +132,15 @@ def server_kinds(settings: Settings, export_store: ExportStore) -> list[TaskKind
 
 
 def _kind(settings: Settings, operation: Operation[W, R]) -> TaskKind[W, R]:
-    def run(work: TaskAttempt, wish: W) -> R:
-        return _perform(settings, operation, work, wish)
+    def run(work: TaskAttempt, params: W) -> R:
+        return _perform(settings, operation, work, params)
 
-    def leftovers(work: TaskAttempt, _wish: W) -> None:
+    def leftovers(work: TaskAttempt, _params: W) -> None:
         _end_process(work)
         _stop_branches(settings, work)
 
     return TaskKind(
-        operation.name, operation.wish, operation.result, run, leftovers, _looked_up(settings, operation)
+        operation.name, operation.params, operation.result, run, leftovers, _looked_up(settings, operation)
     )
 
 
@@ -149,21 +149,21 @@ def _looked_up(settings: Settings, operation: Operation[Any, Any]) -> Callable[[
 
 
 def _export(settings: Settings, export_store: ExportStore) -> TaskKind[ExportTask, ExportDone]:
-    def run(work: TaskAttempt, wish: ExportTask) -> ExportDone:
+    def run(work: TaskAttempt, params: ExportTask) -> ExportDone:
         def write(path: Path) -> None:
-            _apart(settings, EXPORT, work, ExportWish(**wish.model_dump(exclude={"lifetime"}), file=path))
+            _apart(settings, EXPORT, work, ExportParams(**params.model_dump(exclude={"lifetime"}), file=path))
 
         def store_result() -> ExportDone:
-            suffix = "relive" if wish.format is Format.RELIVE else "tar"
+            suffix = "relive" if params.format is Format.RELIVE else "tar"
             kept = export_store.store_export(
-                work.task, write, name=f"{work.task}.{suffix}", lifetime=wish.lifetime, asked_by=work.by
+                work.task, write, name=f"{work.task}.{suffix}", lifetime=params.lifetime, asked_by=work.by
             )
             return ExportDone(export=kept.id, name=kept.name, bytes=kept.bytes, expires=kept.expires)
 
         # What is kept under the task's id is given back as it is.
         return work.step(EXPORT.name, store_result, result=ExportDone, found=never_done)
 
-    def leftovers(work: TaskAttempt, _wish: ExportTask) -> None:
+    def leftovers(work: TaskAttempt, _params: ExportTask) -> None:
         _end_process(work)  # what it had half written, the export store sweeps
 
     look_up = _looked_up(settings, EXPORT)
@@ -171,12 +171,12 @@ def _export(settings: Settings, export_store: ExportStore) -> TaskKind[ExportTas
 
 
 def _fixture(settings: Settings) -> TaskKind[FixtureTask, FixtureMade]:
-    def run(work: TaskAttempt, wish: FixtureTask) -> FixtureMade:
+    def run(work: TaskAttempt, params: FixtureTask) -> FixtureMade:
         output = fixture_directory(settings, work.task)
         output.parent.mkdir(mode=0o700, exist_ok=True)
-        return _perform(settings, FIXTURE, work, FixtureWish(**dict(wish), output=output, force=True))
+        return _perform(settings, FIXTURE, work, FixtureParams(**dict(params), output=output, force=True))
 
-    def leftovers(work: TaskAttempt, _wish: FixtureTask) -> None:
+    def leftovers(work: TaskAttempt, _params: FixtureTask) -> None:
         _end_process(work)
         if work.noted(FIXTURE.name) is None:
             shutil.rmtree(fixture_directory(settings, work.task), ignore_errors=True)
@@ -185,17 +185,17 @@ def _fixture(settings: Settings) -> TaskKind[FixtureTask, FixtureMade]:
     return TaskKind(FIXTURE.name, FixtureTask, FixtureMade, run, leftovers, look_up)
 
 
-def _perform(settings: Settings, operation: Operation[W, R], work: TaskAttempt, wish: W) -> R:
+def _perform(settings: Settings, operation: Operation[W, R], work: TaskAttempt, params: W) -> R:
     """As the one step of the task."""
     return work.step(
         operation.name,
-        lambda: _apart(settings, operation, work, wish),
+        lambda: _apart(settings, operation, work, params),
         result=operation.result,
         found=never_done,
     )
 
 
-def _apart(settings: Settings, operation: Operation[W, R], work: TaskAttempt, wish: W) -> R:
+def _apart(settings: Settings, operation: Operation[W, R], work: TaskAttempt, params: W) -> R:
     marked = settings.model_copy(update={"mark": work.task})
 
     def started(pid: int) -> None:
@@ -207,7 +207,7 @@ def _apart(settings: Settings, operation: Operation[W, R], work: TaskAttempt, wi
         return perform_apart(
             operation,
             marked,
-            wish,
+            params,
             work,
             cancel=work.to_end,
             started=started,

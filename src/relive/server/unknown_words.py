@@ -1,8 +1,8 @@
 """Words of a request that nothing reads: one that is left unread, who asks takes for obeyed.
 
-The fields of a body are checked by its model (``operations.operation.Wish``), and so is a query that is one model. Parameters that
-are declared one by one, and bodies where none is expected, are checked here against what the route declares: the API's page, which
-says the same, takes half a second to make, and whoever asked first would wait for it.
+The fields of a body are checked by its model (``operations.operation.Params``), and so is a query that is one model. Parameters
+that are declared one by one, and bodies where none is expected, are checked here against what the route declares: the API's page,
+which says the same, takes half a second to make, and whoever asked first would wait for it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _words_of_query(route: APIRoute) -> set[str]:
 
 
 def _first_word(body: bytes) -> str | None:
-    """Of a JSON object; anything else says nothing that could be taken for a wish."""
+    """Of a JSON object; anything else says nothing that could be taken for parameters."""
     try:
         said = json.loads(body)
     except (ValueError, RecursionError):

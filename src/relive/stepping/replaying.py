@@ -66,7 +66,7 @@ def replay_followed(
     settings: Settings,
     store: Store,
     case: ReplayInput,
-    wishes: ReplayOptions,
+    options: ReplayOptions,
     points: Sequence[Point],
     watch: WatchedExpression | None = None,
     *,
@@ -84,17 +84,17 @@ def replay_followed(
     seen: list[Event] = []
 
     def begin(branch: Branch) -> None:
-        followed.append(follow(branch, points, watch, most, limit=wishes.limit or math.inf))
+        followed.append(follow(branch, points, watch, most, limit=options.limit or math.inf))
 
     def hear(events: Sequence[Event], _calls: Collection[tuple[int, int]]) -> None:
         seen.extend(events)
 
-    limit = wishes.limit
+    limit = options.limit
     if limit is None and case.hung_seconds is None:
         limit = max(_LEAST, case.limit * _SLOWER)
-    options = replace(wishes, times=1, jobs=1, changes=begin, follows=hear, limit=limit)
+    once = replace(options, times=1, jobs=1, changes=begin, follows=hear, limit=limit)
     try:
-        (run,) = asyncio.run(replay(settings, store, case, options)).runs
+        (run,) = asyncio.run(replay(settings, store, case, once)).runs
         yield FollowedReplay(run, followed[0] if followed else None, _requests(case, seen))
     finally:
         for one in followed:

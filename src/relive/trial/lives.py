@@ -41,7 +41,7 @@ def live_once(
     settings: Settings,
     store: Store,
     case: ReplayInput,
-    wishes: ReplayOptions,
+    options: ReplayOptions,
     change: Change | None = None,
     number: int = 1,
 ) -> TrialLife:
@@ -56,16 +56,16 @@ def live_once(
     heard: dict[int, Outcome] = {}
 
     def carry_out(branch: Branch) -> None:
-        wishes.changes(branch)
+        options.changes(branch)
         if change is not None:
             changed.append(change(branch))
 
     def hear(others: Mapping[int, Outcome]) -> None:
         heard.update(others)
-        wishes.hears(others)
+        options.hears(others)
 
-    options = replace(wishes, times=1, jobs=1, changes=carry_out, hears=hear)
-    (run,) = asyncio.run(replay(settings, store, case, options)).runs
+    once = replace(options, times=1, jobs=1, changes=carry_out, hears=hear)
+    (run,) = asyncio.run(replay(settings, store, case, once)).runs
     return TrialLife(run.model_copy(update={"number": number}), changed[0] if changed else None, heard)
 
 

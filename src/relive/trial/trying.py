@@ -60,7 +60,7 @@ class TrialContext:
     settings: Settings
     store: Store
     case: ReplayInput
-    wishes: ReplayOptions
+    options: ReplayOptions
     tell: Callable[[str], None] = lambda _text: None
     masked: Callable[[Run], Run] = lambda run: run
 
@@ -191,7 +191,7 @@ def _life(
         written.extend(written_between(before[0], files_of(branches[0])))
 
     life = live_once(
-        context.settings, context.store, case, replace(context.wishes, hears=heard), changed, number
+        context.settings, context.store, case, replace(context.options, hears=heard), changed, number
     )
     return life, written
 
@@ -290,8 +290,8 @@ def compared(
         ReliveError: it could not be restored, or changed.
     """
     heard: dict[int, Outcome] = {}
-    wishes = replace(context.wishes, hears=heard.update)
-    life = live_once(context.settings, context.store, neighbours.case, wishes, change)
+    options = replace(context.options, hears=heard.update)
+    life = live_once(context.settings, context.store, neighbours.case, options, change)
     if life.run.outcome is None:
         raise ReliveError("the neighbouring requests could not be sent", cause=life.run.verdict.difference)
     ended = dict(heard) | dict(life.others)
@@ -302,18 +302,18 @@ def compared(
         outcome = ended.get(number)
         if outcome is None:
             continue
-        difference = _difference(neighbours.recorded[number], outcome, context.wishes)
+        difference = _difference(neighbours.recorded[number], outcome, context.options)
         usual = neighbours.usual.get(number)
         if difference is None or (
-            usual is not None and _difference(neighbours.recorded[number], usual, context.wishes) is not None
+            usual is not None and _difference(neighbours.recorded[number], usual, context.options) is not None
         ):
             continue
         breaks.append(NeighbourDifference(request=number, asked=asked, difference=difference))
     return ended, breaks[:_TOLD_MOST]
 
 
-def _difference(recorded: Outcome, outcome: Outcome, wishes: ReplayOptions) -> str | None:
+def _difference(recorded: Outcome, outcome: Outcome, options: ReplayOptions) -> str | None:
     try:
-        return same_answer(recorded, outcome, wishes.ignore)
+        return same_answer(recorded, outcome, options.ignore)
     except RecordingError:
         return None

@@ -23,7 +23,7 @@ def test_a_requests_own_events_are_judged_and_the_beginning_has_calls_only(tmp_p
     assert "pid" not in lines[0][4]
 
 
-def test_programs_that_a_program_starts_are_run_unless_one_wishes_otherwise(tmp_path):
+def test_programs_that_a_program_starts_are_run_unless_one_asks_otherwise(tmp_path):
     for number, (policy, wanted) in enumerate(
         [
             ({}, {"*": "fail", "subprocess": "pass"}),

@@ -23,7 +23,7 @@ class RaisedBorder(Value):
 
 
 def join_behind_border(spec: CapsuleSpec, group: MemoryGroup | None) -> RaisedBorder:
-    """Have the caller join the group whose memory is limited, if there is one, and record what it asks of others as is wished.
+    """Have the caller join the group whose memory is limited, if there is one, and record what it asks of others as asked.
 
     Raises:
         HostIncapable, ToolMissing: it cannot be recorded, and must be.

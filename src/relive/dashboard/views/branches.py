@@ -19,7 +19,7 @@ from relive.operations.branches import (
     stop,
 )
 from relive.operations.progress import Silent
-from relive.operations.rolling_back import ROLLBACK, RollbackWish
+from relive.operations.rolling_back import ROLLBACK, RollbackParams
 
 __all__ = ["show"]
 
@@ -101,7 +101,7 @@ _WORDS = {
 
 def _roll_back(settings: Settings, branch: str) -> None:
     JOBS.start(
-        settings, ROLLBACK, RollbackWish(branch=branch), title="Rolling back", subject=_subject(branch)
+        settings, ROLLBACK, RollbackParams(branch=branch), title="Rolling back", subject=_subject(branch)
     )
     st.rerun()
 

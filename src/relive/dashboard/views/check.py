@@ -10,7 +10,7 @@ from relive.check.report import CheckReport, CheckVerdict
 from relive.dashboard.look import escape, facts, label
 from relive.dashboard.refusals import home, telling
 from relive.model.quantities import duration, size
-from relive.operations.checking import CHECK, CheckWish
+from relive.operations.checking import CHECK, CheckParams
 from relive.operations.subprocess_runner import perform_apart
 
 __all__ = ["show"]
@@ -37,7 +37,7 @@ def show() -> None:
         st.info("Name a running process, capsule or container.", icon=":material/search:")
         return
     with telling(), st.spinner("Looking …"):
-        _show(perform_apart(CHECK, settings, CheckWish(target=target.strip())))
+        _show(perform_apart(CHECK, settings, CheckParams(target=target.strip())))
 
 
 def _show(report: CheckReport) -> None:

@@ -10,9 +10,13 @@ from relive.dashboard.look import label
 from relive.dashboard.paging import ListPager
 from relive.dashboard.refusals import home, telling
 from relive.model.quantities import age, duration, size
-from relive.operations.commits import CommitsWish, page_of_commits
+from relive.operations.commits import CommitsParams, page_of_commits
 from relive.operations.progress import Silent
-from relive.operations.target_summary import CommittedTarget, CommittedTargetsWish, page_of_committed_targets
+from relive.operations.target_summary import (
+    CommittedTarget,
+    CommittedTargetsParams,
+    page_of_committed_targets,
+)
 from relive.operations.targets import list_targets
 
 __all__ = ["show"]
@@ -40,7 +44,7 @@ def _show_services(settings: Settings) -> None:
             st.warning(f"{label(target.called)}: {label(note)}", icon=":material/schedule:")
     pager = ListPager[int]("services", "")
     page = page_of_committed_targets(
-        settings, CommittedTargetsWish(after=pager.after or 0, limit=_SERVICES), Silent()
+        settings, CommittedTargetsParams(after=pager.after or 0, limit=_SERVICES), Silent()
     )
     if not page.items:
         st.info(
@@ -81,14 +85,14 @@ def _show_service(settings: Settings, service: str) -> None:
     with telling(), st.spinner("Reading the index …"):
         pager = ListPager[str]("commits", service)
         if pager.after is None:
-            newest = page_of_commits(settings, CommitsWish(target=service, limit=_DRAWN), Silent()).items
+            newest = page_of_commits(settings, CommitsParams(target=service, limit=_DRAWN), Silent()).items
             if len(newest) > 1:
                 st.caption(
                     f"How long the service stood still for each of its newest {len(newest)} commits, and what each added"
                 )
                 st.plotly_chart(figure(newest), key="pauses", config={"displayModeBar": False})
         page = page_of_commits(
-            settings, CommitsWish(target=service, after=pager.after, limit=_COMMITS), Silent()
+            settings, CommitsParams(target=service, after=pager.after, limit=_COMMITS), Silent()
         )
         show_commits(page.items, f"There is no commit of {label(service)}.")
         pager.show(page.next)

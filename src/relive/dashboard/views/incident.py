@@ -36,10 +36,10 @@ from relive.incidents.report.detail import Account
 from relive.incidents.report.timeline import folded, near_failure
 from relive.model.failure import ErrorPackage
 from relive.model.quantities import age, duration, when
-from relive.operations.commits import Commit, CommitsWish, page_of_commits
+from relive.operations.commits import Commit, CommitsParams, page_of_commits
 from relive.operations.incident_detail import show_incident
 from relive.operations.progress import Silent
-from relive.operations.runs import RunsWish, list_runs
+from relive.operations.runs import RunsParams, list_runs
 
 __all__ = ["show"]
 
@@ -74,7 +74,7 @@ def _show(settings: Settings, account: Account) -> None:
     with telling():
         _show_commits(settings, account)
     with telling():
-        runs = list_runs(settings, RunsWish(incident=account.incident.number, limit=_RUNS))
+        runs = list_runs(settings, RunsParams(incident=account.incident.number, limit=_RUNS))
         st.header("Replays and reproductions", anchor=False)
         show_runs(runs.items, "It has not been replayed yet.")
     _show_rest(account)
@@ -273,8 +273,8 @@ def _show_commits(settings: Settings, account: Account) -> None:
     incident = account.incident
     seen = incident.sighting.seen_wall_ns
     st.header("Commits around it", anchor=False)
-    earlier = CommitsWish(target=incident.service, until_wall_ns=seen, limit=_BEFORE)
-    later = CommitsWish(
+    earlier = CommitsParams(target=incident.service, until_wall_ns=seen, limit=_BEFORE)
+    later = CommitsParams(
         target=incident.service, since_wall_ns=seen, until_wall_ns=seen + _WINDOW_NS, limit=200
     )
     found: list[Commit] = page_of_commits(settings, later, Silent()).items[-_AFTER:]

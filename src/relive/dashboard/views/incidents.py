@@ -12,7 +12,7 @@ from relive.dashboard.refusals import home, telling
 from relive.incidents.incidents import IncidentOrder
 from relive.model.incident import FailureKind
 from relive.model.quantities import age, when
-from relive.operations.incidents import IncidentLine, IncidentsWish, page_of_incidents
+from relive.operations.incidents import IncidentLine, IncidentsParams, page_of_incidents
 from relive.operations.progress import Silent
 
 __all__ = ["show"]
@@ -26,17 +26,17 @@ def show() -> None:
     st.title("Incidents")
     settings = home()
     show_unprotected(settings)
-    wish = _asked()
-    pager = ListPager[str]("incidents", wish)
+    params = _asked()
+    pager = ListPager[str]("incidents", params)
     with telling(), st.spinner("Reading incidents …"):
-        _show_page(settings, wish.model_copy(update={"after": pager.after}), pager)
+        _show_page(settings, params.model_copy(update={"after": pager.after}), pager)
 
 
-def _asked() -> IncidentsWish:
+def _asked() -> IncidentsParams:
     search, service, kind, order = st.columns([4, 2, 2, 2])
     kinds = ["Any failure", *FailureKind]
     chosen = kind.selectbox("Failure", kinds, key="kind", label_visibility="collapsed")
-    return IncidentsWish(
+    return IncidentsParams(
         search=search.text_input(
             "Search",
             key="search",
@@ -56,17 +56,17 @@ def _asked() -> IncidentsWish:
     )
 
 
-def _show_page(settings: Settings, wish: IncidentsWish, pager: ListPager[str]) -> None:
-    page = page_of_incidents(settings, wish, Silent())
+def _show_page(settings: Settings, params: IncidentsParams, pager: ListPager[str]) -> None:
+    page = page_of_incidents(settings, params, Silent())
     if not page.items:
-        _show_nothing(wish)
+        _show_nothing(params)
     for one in page.items:
         _show_line(one)
     pager.show(page.next)
 
 
-def _show_nothing(wish: IncidentsWish) -> None:
-    if wish.search or wish.service or wish.kind or wish.after:
+def _show_nothing(params: IncidentsParams) -> None:
+    if params.search or params.service or params.kind or params.after:
         st.info("No incident fits. Try other words, or any failure.", icon=":material/search_off:")
         return
     st.info(

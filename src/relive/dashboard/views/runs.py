@@ -7,7 +7,7 @@ import streamlit as st
 from relive.dashboard.paging import ListPager
 from relive.dashboard.refusals import home, telling
 from relive.dashboard.runlist import show_runs
-from relive.operations.runs import RunsWish, list_runs
+from relive.operations.runs import RunsParams, list_runs
 
 __all__ = ["show"]
 
@@ -20,7 +20,7 @@ def show() -> None:
     settings = home()
     pager = ListPager[int]("runs", "")
     with telling(), st.spinner("Reading runs …"):
-        page = list_runs(settings, RunsWish(after=pager.after, limit=_PAGE))
+        page = list_runs(settings, RunsParams(after=pager.after, limit=_PAGE))
         if not page.items:
             st.info(
                 "Nothing has been replayed yet. Open an incident and press Replay.", icon=":material/replay:"

@@ -16,10 +16,10 @@ from relive.operations.storage import (
     STATS,
     VERIFY,
     Garbage,
-    GcWish,
-    StatsWish,
+    GcParams,
+    StatsParams,
     StorageStats,
-    VerifyWish,
+    VerifyParams,
     gc,
 )
 
@@ -43,17 +43,19 @@ def _show_buttons(settings: Settings) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         if st.button("Measure", key="measure", type="primary", icon=":material/straighten:",
                      help="Look at every pack: what the store holds and what takes the room"):  # fmt: skip
-            JOBS.start(settings, STATS, StatsWish(), title="Measuring the store", subject=_MEASURED)
+            JOBS.start(settings, STATS, StatsParams(), title="Measuring the store", subject=_MEASURED)
         verify = st.button("Verify", key="verify", icon=":material/verified:",
                      help="Check signatures and hashes, and that all is there that commits need")  # fmt: skip
         data = st.checkbox("every byte", key="data", help="Read all data, not only what leads to it")
         if verify:
-            JOBS.start(settings, VERIFY, VerifyWish(data=data), title="Checking the store", subject=_SUBJECT)
+            JOBS.start(
+                settings, VERIFY, VerifyParams(data=data), title="Checking the store", subject=_SUBJECT
+            )
         look = st.button("What could be freed?", key="gc", icon=":material/delete_sweep:",
                          help="Nothing is deleted: it is only looked at what no commit needs")  # fmt: skip
     if look:
         with st.spinner("Looking at what no commit needs …"):
-            _show_garbage(gc(settings, GcWish(dry_run=True), Silent()))
+            _show_garbage(gc(settings, GcParams(dry_run=True), Silent()))
 
 
 def _show_garbage(found: Garbage) -> None:

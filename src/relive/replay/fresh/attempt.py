@@ -27,7 +27,7 @@ __all__ = ["attempt"]
 
 
 def attempt(
-    settings: Settings, plan: AttemptPlan, wishes: ReproduceOptions, number: int, tell: Callable[[str], None]
+    settings: Settings, plan: AttemptPlan, options: ReproduceOptions, number: int, tell: Callable[[str], None]
 ) -> Attempt:
     """Make one. Call it from a process with one thread.
 
@@ -44,10 +44,10 @@ def attempt(
         place = stack.enter_context(prepared_place(settings))
         tell(f"Laying out {plan.tree.words}.")
         notes = lay_tree(plan.tree, place.laying)
-        for path, source in wishes.databases.items():
+        for path, source in options.databases.items():
             place.laying.file(source, path)
         has_request = plan.request is not None
-        write_answers(plan.case, place.rings, wishes.on_miss, has_request=has_request)
+        write_answers(plan.case, place.rings, options.on_miss, has_request=has_request)
         tell(f"Starting {' '.join(plan.start.command)} in a sealed sandbox.")
         watch = stack.enter_context(contextlib.closing(SandboxWatch()))
         try:
@@ -62,7 +62,7 @@ def attempt(
                 seconds=time.monotonic() - began,
             )
         with contextlib.closing(sandbox), contextlib.closing(BranchDrain(place.rings)) as drain:
-            made = FreshLife(plan, wishes, sandbox, watch, drain, tell).live()
+            made = FreshLife(plan, options, sandbox, watch, drain, tell).live()
         return made.model_copy(
             update={"number": number, "notes": [*made.notes, *notes], "seconds": time.monotonic() - began}
         )

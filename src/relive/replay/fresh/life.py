@@ -55,7 +55,7 @@ class FreshLife:
     """One life; ``watch`` saw the sandbox from before its start, ``tell`` is called with a sentence on what is being done."""
 
     plan: AttemptPlan
-    wishes: ReproduceOptions
+    options: ReproduceOptions
     sandbox: FreshProcess
     watch: SandboxWatch
     drain: BranchDrain
@@ -69,7 +69,7 @@ class FreshLife:
             return self._judged(self._run_program())
         began = time.monotonic()
         seen: list[int] = []  # it may end right after it was seen to listen, such as for want of a server
-        if not wait_until(self.sandbox, self.drain, lambda: self._sees_port(seen), self.wishes.limit):
+        if not wait_until(self.sandbox, self.drain, lambda: self._sees_port(seen), self.options.limit):
             return self._not_started()
         self.ready = time.monotonic() - began
         self.tell(
@@ -102,7 +102,7 @@ class FreshLife:
         log_from = log.stat().st_size
         self.watch.own(port)
         case = self.plan.case
-        limit = hang_limit(case.hung_seconds) if case.hung_seconds is not None else self.wishes.limit
+        limit = hang_limit(case.hung_seconds) if case.hung_seconds is not None else self.options.limit
         sent = send(self.sandbox, self.drain, request, (address, port), limit, case.ended)
         number = self.plan.case.judged if self.plan.case.started is not None else None
         # What a thread or a task dies of may come after the answer.
@@ -178,9 +178,9 @@ class FreshLife:
             return any(one.fingerprint == recorded.fingerprint for one in raised_in(self.drain.events, None))
 
         ends = package.where is Where.MAIN and not self.plan.case.is_job
-        if wait_until(self.sandbox, self.drain, is_over, self.wishes.limit) and ends:
+        if wait_until(self.sandbox, self.drain, is_over, self.options.limit) and ends:
             # Its end follows; a service goes on after an exception in a thread.
-            wait_until(self.sandbox, self.drain, lambda: self._exit_status() is not None, self.wishes.limit)
+            wait_until(self.sandbox, self.drain, lambda: self._exit_status() is not None, self.options.limit)
         self.drain.drain()
         raised = raised_in(self.drain.events, None)
         pid = next((e.fields["pid"] for e in self.drain.events if e.kind is EventKind.FAILURE), None)
@@ -188,7 +188,7 @@ class FreshLife:
             pid = next((e.fields["pid"] for e in self.drain.events), 0)
         return Came(
             raised=raised,
-            how=f"it went on for {self.wishes.limit:g} s without failing",
+            how=f"it went on for {self.options.limit:g} s without failing",
             exit_status=self._exit_status(),
             events=sequence_of(self.drain.events, pid, 0),
             is_request=False,
@@ -219,9 +219,9 @@ class FreshLife:
             recorded = sequence_of(events, pid, case.judged if self.plan.request else 0)
         status = case.recorded_status if self.plan.request is not None else None
         if case.raised is not None:
-            made = judge(case.raised, status, recorded, came, self.wishes.ignore)
+            made = judge(case.raised, status, recorded, came, self.options.ignore)
         else:
-            made = judge_end(self._recorded(), recorded, came, self.wishes.ignore, case.usual)
+            made = judge_end(self._recorded(), recorded, came, self.options.ignore, case.usual)
         return self._attempt(made, came)
 
     def _attempt(self, made: FreshJudgement, came: Came) -> Attempt:
@@ -272,7 +272,7 @@ class FreshLife:
         seal = self.sandbox.seal()
         port = self.plan.start.port
         where = f"on port {port}" if port is not None else "anywhere"
-        how = f"it does not listen {where} after {self.wishes.limit:g} s"
+        how = f"it does not listen {where} after {self.options.limit:g} s"
         if status is not None:
             how = f"it ended with status {status}"
         if raised and status is not None:

@@ -100,14 +100,14 @@ def _ended_words(ended: Outcome) -> str:
 def reproduce(
     settings: Settings,
     prepared: PreparedReproduction,
-    wishes: ReproduceOptions,
+    options: ReproduceOptions,
     tell: Callable[[str], None] = lambda _text: None,
     progress: Callable[[int], None] = lambda _done: None,
     *,
     had: Collection[Attempt] = (),
     ended: Callable[[Attempt], None] = lambda _attempt: None,
 ) -> Reproduction:
-    """Do it, as often as wished, one after the other. Call it from a process with one thread.
+    """Do it, as often as asked, one after the other. Call it from a process with one thread.
 
     Args:
         tell: called with sentences on what is being done.
@@ -121,7 +121,7 @@ def reproduce(
     for number in range(1, prepared.times + 1):
         if number in attempts:
             continue
-        attempts[number] = attempt(settings, prepared.plan, wishes, number, tell)
+        attempts[number] = attempt(settings, prepared.plan, options, number, tell)
         ended(attempts[number])
         progress(len(attempts))
     return prepared.whole.model_copy(update={"attempts": [attempts[number] for number in sorted(attempts)]})

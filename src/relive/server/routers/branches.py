@@ -12,8 +12,8 @@ from relive.model.capsule import parse_address
 from relive.operations.branches import (
     EXEC,
     BranchState,
+    ExecParams,
     Executed,
-    ExecWish,
     LogPart,
     LogStream,
     Stopped,
@@ -22,9 +22,9 @@ from relive.operations.branches import (
     log_part,
     stop,
 )
-from relive.operations.operation import Wish
+from relive.operations.operation import Params
 from relive.operations.progress import Silent
-from relive.operations.restoring import RESTORE, RestoreWish
+from relive.operations.restoring import RESTORE, RestoreParams
 from relive.server.audit import note_for_audit
 from relive.server.authentication import is_loopback, refuse_without
 from relive.server.credentials import Scope
@@ -57,7 +57,7 @@ def listed(
 
 @router.post("", operation_id="restore", status_code=202, responses=TASK_ANSWER)
 def restored(
-    wish: Annotated[RestoreWish, Body(examples=[{"ref": "payments@{2 minutes ago}"}])],
+    params: Annotated[RestoreParams, Body(examples=[{"ref": "payments@{2 minutes ago}"}])],
     caller: Operator,
     submitted: Annotated[Submitted, Depends()],
 ) -> Task:
@@ -65,9 +65,9 @@ def restored(
 
     To `set` or `write` something needs the scope `memory`, too.
     """
-    if wish.set or wish.write:  # what is run there can tell what is in its memory
+    if params.set or params.write:  # what is run there can tell what is in its memory
         refuse_without(caller, Scope.MEMORY)
-    for text in wish.publish:
+    for text in params.publish:
         host, _ = parse_address(text.rpartition(":")[0])
         if not is_loopback(host):
             raise UsageError(
@@ -75,7 +75,7 @@ def restored(
                 cause="whoever reaches that address could reach the branch, without a token",
                 remedy="publish at a loopback address, or use `relive restore` on the host",
             )
-    return submitted(RESTORE.name, wish, caller, wish.ref)
+    return submitted(RESTORE.name, params, caller, params.ref)
 
 
 @router.get("/{branch}", operation_id="show_branch")
@@ -84,7 +84,7 @@ def shown(branch: Id, settings: Configured, _caller: Reader) -> BranchState:
     return branch_state(settings, branch)
 
 
-class CommandWish(Wish):
+class CommandParams(Params):
     """What is run in the branch."""
 
     command: list[str] = Field(description="The command and its arguments", min_length=1, max_length=1000)
@@ -95,15 +95,15 @@ class CommandWish(Wish):
 @router.post("/{branch}/exec", operation_id="execute")
 def executed(
     branch: Id,
-    wish: Annotated[CommandWish, Body(examples=[{"command": ["cat", "/proc/1/status"]}])],
+    params: Annotated[CommandParams, Body(examples=[{"command": ["cat", "/proc/1/status"]}])],
     settings: Configured,
     _operator: Operator,
     _reader: MemoryReader,
     request: Request,
 ) -> Executed:
     """Run a command inside a branch, until it ends; who may do this can read its memory"""
-    note_for_audit(request.scope, target=f"{branch}: {' '.join(wish.command)}")
-    full = ExecWish(branch=branch, command=wish.command, limit=wish.limit, most=wish.most)
+    note_for_audit(request.scope, target=f"{branch}: {' '.join(params.command)}")
+    full = ExecParams(branch=branch, command=params.command, limit=params.limit, most=params.most)
     return performed(EXEC, settings, full)
 
 

@@ -10,14 +10,14 @@ from pydantic import Field
 from relive.operations.commits import (
     CommitDetail,
     CommitPage,
-    CommitsWish,
+    CommitsParams,
     Deleted,
     delete_commit,
     page_of_commits,
     show_commit,
 )
-from relive.operations.committing import COMMIT, CommitWish, TargetWish
-from relive.operations.operation import Wish
+from relive.operations.committing import COMMIT, CommitParams, TargetParams
+from relive.operations.operation import Params
 from relive.operations.progress import Silent
 from relive.operations.tags import Tag, add_tag, delete_tag, list_tags
 from relive.server.audit import note_for_audit
@@ -33,26 +33,26 @@ Ref = Annotated[
 TagName = Annotated[str, Path(description="The tag", max_length=200)]
 
 
-class CommitsQuery(CommitsWish):
+class CommitsQuery(CommitsParams):
     """Which commits, in pages that a server can make."""
 
     limit: int = Field(default=50, ge=1, le=500, description="At most so many")
 
 
 @router.get("/commits", operation_id="list_commits")
-def listed(settings: Configured, _caller: Reader, wish: Annotated[CommitsQuery, Query()]) -> CommitPage:
+def listed(settings: Configured, _caller: Reader, params: Annotated[CommitsQuery, Query()]) -> CommitPage:
     """Commits, newest first, a page at a time; what arrives meanwhile shifts no page"""
-    return page_of_commits(settings, wish, Silent())
+    return page_of_commits(settings, params, Silent())
 
 
 @router.post("/commits", operation_id="take_commit", status_code=202, responses=TASK_ANSWER)
 def commit_target(
-    wish: Annotated[TargetWish, Body(examples=[{"target": "payments", "tag": "before-deploy"}])],
+    params: Annotated[TargetParams, Body(examples=[{"target": "payments", "tag": "before-deploy"}])],
     caller: Operator,
     submitted: Annotated[Submitted, Depends()],
 ) -> Task:
     """Commit the live state of a target, which runs on"""
-    return submitted(COMMIT.name, CommitWish(**dict(wish)), caller, wish.target)
+    return submitted(COMMIT.name, CommitParams(**dict(params)), caller, params.target)
 
 
 @router.get("/commits/{ref}", operation_id="show_commit")
@@ -68,7 +68,7 @@ def deleted(ref: Ref, settings: Configured, _caller: Operator, request: Request)
     return delete_commit(settings, ref)
 
 
-class TagWish(Wish):
+class TagParams(Params):
     """What a tag shall name; ``force`` moves a tag that exists."""
 
     ref: str
@@ -84,14 +84,14 @@ def tags(settings: Configured, _caller: Reader) -> list[Tag]:
 @router.put("/tags/{name}", operation_id="put_tag")
 def tagged(
     name: TagName,
-    wish: Annotated[TagWish, Body(examples=[{"ref": "payments"}])],
+    params: Annotated[TagParams, Body(examples=[{"ref": "payments"}])],
     settings: Configured,
     _caller: Operator,
     request: Request,
 ) -> Tag:
     """Give a commit a name that keeps it"""
-    note_for_audit(request.scope, target=wish.ref)
-    return add_tag(settings, name, wish.ref, force=wish.force)
+    note_for_audit(request.scope, target=params.ref)
+    return add_tag(settings, name, params.ref, force=params.force)
 
 
 @router.delete("/tags/{name}", operation_id="delete_tag", status_code=204)

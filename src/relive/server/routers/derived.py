@@ -36,18 +36,18 @@ def _add(operation: Operation[Any, Any], route: Route) -> None:
 
 
 def _task(operation: Operation[Any, Any], route: Route) -> Callable[..., Task]:
-    def endpoint(wish: Any, submitted: Submitted, **callers: Caller) -> Task:
-        target = named_target(dict(wish)) or operation.name
-        return submitted(operation.name, wish, next(iter(callers.values())), target)
+    def endpoint(params: Any, submitted: Submitted, **callers: Caller) -> Task:
+        target = named_target(dict(params)) or operation.name
+        return submitted(operation.name, params, next(iter(callers.values())), target)
 
     submitted = _parameter("submitted", Annotated[Submitted, Depends()])
     return _typed(endpoint, operation, route, [submitted], Task)
 
 
 def _at_once(operation: Operation[Any, Any], route: Route) -> Callable[..., BaseModel]:
-    def endpoint(wish: Any, settings: Any, request: Request, **_callers: Caller) -> BaseModel:
-        note_for_audit(request.scope, target=named_target(dict(wish)))
-        result: BaseModel = performed(operation, settings, wish)
+    def endpoint(params: Any, settings: Any, request: Request, **_callers: Caller) -> BaseModel:
+        note_for_audit(request.scope, target=named_target(dict(params)))
+        result: BaseModel = performed(operation, settings, params)
         return result
 
     own = [_parameter("settings", Configured), _parameter("request", Request)]
@@ -67,7 +67,7 @@ def _typed(
         _parameter(f"{scope.value}_caller", Annotated[Caller, Depends(needs(scope))])
         for scope in sorted(route.scopes)
     ]
-    parameters = [_parameter("wish", Annotated[operation.wish, place]), *own, *callers]
+    parameters = [_parameter("params", Annotated[operation.params, place]), *own, *callers]
     endpoint.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         parameters, return_annotation=result
     )

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Body, Depends, Path, Request, Response
 from pydantic import BaseModel, Field
 
 from relive.operations.exports import EXPORT
-from relive.operations.operation import Wish
+from relive.operations.operation import Params
 from relive.server.audit import note_for_audit
 from relive.server.export_shelf import ExportStore
 from relive.server.routers.provided import TASK_ANSWER, MemoryReader, Submitted
@@ -71,7 +71,7 @@ class ExportKept(BaseModel):
     expires: int
 
 
-class AddressWish(Wish):
+class AddressParams(Params):
     """How long an address is valid."""
 
     lifetime: int = Field(default=3600, ge=1, le=LONGEST, description="Seconds")
@@ -81,7 +81,7 @@ class AddressWish(Wish):
     "", operation_id="export", status_code=202, responses={202: {**TASK_ANSWER[202], "model": ExportAsked}}
 )
 def asked(
-    wish: Annotated[ExportTask, Body(examples=[{"ref": "payments", "lifetime": 3600}])],
+    params: Annotated[ExportTask, Body(examples=[{"ref": "payments", "lifetime": 3600}])],
     caller: MemoryReader,
     submitted: Annotated[Submitted, Depends()],
     links: Signed,
@@ -90,8 +90,8 @@ def asked(
 
     Who can fetch it can read the memory of the service, unless it is encrypted.
     """
-    task = submitted(EXPORT.name, wish, caller, wish.ref)
-    link, url = links.issue(task.id, lifetime=min(wish.lifetime, LONGEST), asked_by=caller.who)
+    task = submitted(EXPORT.name, params, caller, params.ref)
+    link, url = links.issue(task.id, lifetime=min(params.lifetime, LONGEST), asked_by=caller.who)
     return ExportAsked(**asdict(link), url=url, task=task)
 
 
@@ -118,7 +118,7 @@ def addresses(export: Id, export_store: Kept, links: Signed, _caller: MemoryRead
 @router.post("/{export}/links", operation_id="make_link", status_code=201)
 def signed(
     export: Id,
-    wish: Annotated[AddressWish, Body(examples=[{"lifetime": 600}])],
+    params: Annotated[AddressParams, Body(examples=[{"lifetime": 600}])],
     export_store: Kept,
     links: Signed,
     caller: MemoryReader,
@@ -126,7 +126,7 @@ def signed(
 ) -> NewAddress:
     """Make another signed address"""
     note_for_audit(request.scope, target=export)
-    link, url = links.issue(export_store.get(export).id, lifetime=wish.lifetime, asked_by=caller.who)
+    link, url = links.issue(export_store.get(export).id, lifetime=params.lifetime, asked_by=caller.who)
     return NewAddress(**asdict(link), url=url)
 
 

@@ -27,12 +27,12 @@ router = APIRouter(prefix="/fixtures", tags=["fixtures"])
 
 @router.post("", operation_id="make_fixture", status_code=202, responses=TASK_ANSWER)
 def made(
-    wish: Annotated[FixtureTask, Body(examples=[{"incident": 1}])],
+    params: Annotated[FixtureTask, Body(examples=[{"incident": 1}])],
     caller: Operator,
     submitted: Annotated[Submitted, Depends()],
 ) -> Task:
     """Make a fixture of an incident's queries and rows; its files lie below /fixtures/TASK"""
-    return submitted(FIXTURE.name, wish, caller, f"incident {wish.incident}")
+    return submitted(FIXTURE.name, params, caller, f"incident {params.incident}")
 
 
 @router.get(

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from relive import __version__
-from relive.operations.health import DOCTOR, DoctorWish, Health
+from relive.operations.health import DOCTOR, DoctorParams, Health
 from relive.server.routers.provided import Configured, Reader, performed
 
 __all__ = ["router"]
@@ -29,4 +29,4 @@ def alive() -> Alive:
 @router.get("/doctor", operation_id="doctor")
 def doctor(settings: Configured, _caller: Reader) -> Health:
     """Find out what works on this host by trying it; takes seconds"""
-    return performed(DOCTOR, settings, DoctorWish())
+    return performed(DOCTOR, settings, DoctorParams())

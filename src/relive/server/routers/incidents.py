@@ -10,7 +10,7 @@ from pydantic import Field
 from relive.config import Settings
 from relive.incidents.report.detail import Account
 from relive.operations.incident_detail import Rendering, rendered, show_incident
-from relive.operations.incidents import IncidentPage, IncidentsWish, page_of_incidents
+from relive.operations.incidents import IncidentPage, IncidentsParams, page_of_incidents
 from relive.operations.progress import Silent
 from relive.operations.redaction import account_without_memory, facts_without_memory
 from relive.server.authentication import Caller
@@ -30,16 +30,16 @@ _TYPES = {
 _ALONE = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:"}
 
 
-class IncidentsQuery(IncidentsWish):
+class IncidentsQuery(IncidentsParams):
     """Which incidents, in pages that a server can make."""
 
     limit: int = Field(default=50, ge=1, le=500, description="At most so many")
 
 
 @router.get("", operation_id="list_incidents")
-def listed(settings: Configured, caller: Reader, wish: Annotated[IncidentsQuery, Query()]) -> IncidentPage:
+def listed(settings: Configured, caller: Reader, params: Annotated[IncidentsQuery, Query()]) -> IncidentPage:
     """Incidents, newest first, a page at a time; secrets are masked"""
-    page = page_of_incidents(settings, wish, Silent())
+    page = page_of_incidents(settings, params, Silent())
     if Scope.MEMORY in caller.scopes:
         return page
     return page.model_copy(update={"items": [facts_without_memory(one) for one in page.items]})

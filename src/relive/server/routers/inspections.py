@@ -12,7 +12,7 @@ from relive.inspection.python.values import PythonObjects, PythonStacks
 from relive.inspection.runtime_state import RuntimeState
 from relive.inspection.search import MemoryMatches
 from relive.inspection.state import CommitState
-from relive.operations.differences import DIFF, CommitDifference, DiffWish
+from relive.operations.differences import DIFF, CommitDifference, DiffParams
 from relive.operations.inspections import (
     EVALUATE,
     FIND,
@@ -21,14 +21,14 @@ from relive.operations.inspections import (
     RUNTIME,
     RUNTIME_PROCESS,
     STACKS,
-    EvaluateWish,
-    FindWish,
-    InspectWish,
-    ObjectsWish,
-    RuntimeWish,
-    StacksWish,
+    EvaluateParams,
+    FindParams,
+    InspectParams,
+    ObjectsParams,
+    RuntimeParams,
+    StacksParams,
 )
-from relive.operations.operation import Wish
+from relive.operations.operation import Params
 from relive.server.audit import note_for_audit
 from relive.server.routers.provided import Configured, MemoryReader, Operator, performed
 
@@ -51,7 +51,7 @@ Process = Annotated[
 @router.get("/state", operation_id="inspect_commit")
 def state(ref: Ref, settings: Configured, _caller: MemoryReader) -> CommitState:
     """Processes, threads, descriptors, sockets, memory and locks, read from the store; secrets are masked"""
-    return performed(INSPECT, settings, InspectWish(ref=ref))
+    return performed(INSPECT, settings, InspectParams(ref=ref))
 
 
 @router.get("/memory", operation_id="find_in_memory")
@@ -65,7 +65,7 @@ def memory(
     most: Annotated[int, Query(ge=1, le=1000, description="At most so many matches")] = 100,
 ) -> MemoryMatches:
     """Where a pattern stands in the memory of its processes; secrets around it are masked"""
-    return performed(FIND, settings, FindWish(ref=ref, pattern=pattern, most=most))
+    return performed(FIND, settings, FindParams(ref=ref, pattern=pattern, most=most))
 
 
 @router.post("/stacks", operation_id="python_stacks")
@@ -79,7 +79,7 @@ def stacks(
 ) -> PythonStacks:
     """Stacks of its Python threads with locals, asked in a sealed branch that is removed at once"""
     note_for_audit(request.scope, target=ref)
-    return performed(STACKS, settings, StacksWish(ref=ref, process=process))
+    return performed(STACKS, settings, StacksParams(ref=ref, process=process))
 
 
 @router.post("/objects", operation_id="python_objects")
@@ -94,7 +94,7 @@ def objects(
 ) -> PythonObjects:
     """The types and objects of a Python process that take most memory, asked in a sealed branch that is removed at once"""
     note_for_audit(request.scope, target=ref)
-    return performed(OBJECTS, settings, ObjectsWish(ref=ref, process=process, most=most))
+    return performed(OBJECTS, settings, ObjectsParams(ref=ref, process=process, most=most))
 
 
 @router.post("/runtime", operation_id="runtime_state")
@@ -109,10 +109,10 @@ def runtime(
 ) -> RuntimeState:
     """What the runtime of a process says of itself, Python, Node.js or Java, asked in a sealed branch that is removed at once"""
     note_for_audit(request.scope, target=ref)
-    return performed(RUNTIME, settings, RuntimeWish(ref=ref, process=process, most=most))
+    return performed(RUNTIME, settings, RuntimeParams(ref=ref, process=process, most=most))
 
 
-class ExpressionWish(Wish):
+class ExpressionParams(Params):
     """What is evaluated."""
 
     expression: str = Field(
@@ -138,15 +138,15 @@ class ExpressionWish(Wish):
 @router.post("/evaluations", operation_id="evaluate")
 def evaluated(
     ref: Ref,
-    wish: Annotated[ExpressionWish, Body(examples=[{"expression": "len(app.cache)"}])],
+    params: Annotated[ExpressionParams, Body(examples=[{"expression": "len(app.cache)"}])],
     settings: Configured,
     _operator: Operator,
     _reader: MemoryReader,
     request: Request,
 ) -> Evaluated:
     """Evaluate an expression in the process as it was, in a sealed branch that is removed in any case"""
-    note_for_audit(request.scope, target=f"{ref}: {wish.expression}")
-    return performed(EVALUATE, settings, EvaluateWish(ref=ref, **dict(wish)))
+    note_for_audit(request.scope, target=f"{ref}: {params.expression}")
+    return performed(EVALUATE, settings, EvaluateParams(ref=ref, **dict(params)))
 
 
 @router.get("/differences", operation_id="diff_commits")
@@ -157,10 +157,10 @@ def differences(
     before: Annotated[str, Query(max_length=400, description="The commit that it is compared with")],
 ) -> CommitDifference:
     """What is other than in another commit of the service: files, processes, descriptors, memory"""
-    return performed(DIFF, settings, DiffWish(before=before, after=ref))
+    return performed(DIFF, settings, DiffParams(before=before, after=ref))
 
 
-class ValuesWish(Wish):
+class ValuesParams(Params):
     """With which commit values are compared."""
 
     before: str = Field(max_length=400, description="The commit that it is compared with")
@@ -173,12 +173,12 @@ class ValuesWish(Wish):
 @router.post("/differences", operation_id="diff_values")
 def value_differences(
     ref: Ref,
-    wish: Annotated[ValuesWish, Body(examples=[{"before": "payments@{2 minutes ago}"}])],
+    params: Annotated[ValuesParams, Body(examples=[{"before": "payments@{2 minutes ago}"}])],
     settings: Configured,
     _operator: Operator,
     _reader: MemoryReader,
     request: Request,
 ) -> CommitDifference:
     """The same, with the values of the service's own Python modules, asked in a branch of each"""
-    note_for_audit(request.scope, target=f"{wish.before} {ref}")
-    return performed(DIFF, settings, DiffWish(after=ref, python=True, **dict(wish)))
+    note_for_audit(request.scope, target=f"{params.before} {ref}")
+    return performed(DIFF, settings, DiffParams(after=ref, python=True, **dict(params)))

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from relive.config import Settings
 from relive.errors import ServerBusy
-from relive.operations.operation import Operation, Wish
+from relive.operations.operation import Operation, Params
 from relive.operations.subprocess_runner import perform_apart
 from relive.server.audit import note_for_audit
 from relive.server.authentication import Caller, needs
@@ -49,7 +49,7 @@ def _tasks(request: Request) -> Tasks:
 Configured = Annotated[Settings, Depends(_settings)]
 TasksDep = Annotated[Tasks, Depends(_tasks)]
 
-W = TypeVar("W", bound=Wish)
+W = TypeVar("W", bound=Params)
 R = TypeVar("R", bound=BaseModel)
 # Fewer than the server has threads for requests (40): the others go on being answered.
 _AT_ONCE = threading.BoundedSemaphore(8)
@@ -86,15 +86,15 @@ class Submitted:
             idempotency_key,
         )
 
-    def __call__(self, kind: str, wish: BaseModel, caller: Caller, target: str) -> Task:
+    def __call__(self, kind: str, params: BaseModel, caller: Caller, target: str) -> Task:
         """Take it on, durable on return; ``target`` is what the audit log names. Raises as ``Tasks.submit`` does."""
-        task = self._tasks.submit(kind, wish, by=caller.who, key=self._key)
+        task = self._tasks.submit(kind, params, by=caller.who, key=self._key)
         note_for_audit(self._scope, target=target, task=task.id)
         self._response.headers["Location"] = f"/tasks/{task.id}"
         return task
 
 
-def performed(operation: Operation[W, R], settings: Settings, wish: W) -> R:
+def performed(operation: Operation[W, R], settings: Settings, params: W) -> R:
     """Have it done while the request waits; raises ServerBusy where too many are, and what the operation raises."""
     if not _AT_ONCE.acquire(blocking=False):
         raise ServerBusy(
@@ -103,6 +103,6 @@ def performed(operation: Operation[W, R], settings: Settings, wish: W) -> R:
             remedy="ask again in some seconds",
         )
     try:
-        return perform_apart(operation, settings, wish)
+        return perform_apart(operation, settings, params)
     finally:
         _AT_ONCE.release()

@@ -10,7 +10,7 @@ from relive.incidents.report.proxied import Proxied
 from relive.operations.recordings import (
     LifeRecording,
     RequestPage,
-    RequestsWish,
+    RequestsParams,
     list_recordings,
     list_requests,
     show_request,
@@ -41,10 +41,10 @@ def requests(
     life: Life,
     settings: Configured,
     _caller: Reader,
-    wish: Annotated[RequestsWish, Query()],
+    params: Annotated[RequestsParams, Query()],
 ) -> RequestPage:
     """The requests of one life, in the order in which they began, a page at a time"""
-    return list_requests(settings, service, life, wish)
+    return list_requests(settings, service, life, params)
 
 
 @router.get("/{service}/{life}/requests/{number}", operation_id="show_request")

@@ -7,12 +7,12 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Depends, Path, Query
 from pydantic import Field
 
-from relive.operations.replays import REPLAY, ReplayWish
-from relive.operations.reproductions import REPRODUCE, FreshWish, ReproduceWish
+from relive.operations.replays import REPLAY, ReplayParams
+from relive.operations.reproductions import REPRODUCE, FreshParams, ReproduceParams
 from relive.operations.runs import (
     RunDetail,
     RunPage,
-    RunsWish,
+    RunsParams,
     RunVerdict,
     list_runs,
     show_run,
@@ -37,14 +37,14 @@ Number = Annotated[int, Path(ge=1, le=(1 << 53) - 1, description="Number of the 
 
 
 @router.get("/runs", operation_id="list_runs")
-def listed(settings: Configured, _caller: Reader, wish: Annotated[RunsWish, Query()]) -> RunPage:
+def listed(settings: Configured, _caller: Reader, params: Annotated[RunsParams, Query()]) -> RunPage:
     """Replays and reproductions that were done, whoever asked for them, newest first"""
-    return list_runs(settings, wish)
+    return list_runs(settings, params)
 
 
 @router.post("/runs", operation_id="replay", status_code=202, responses=TASK_ANSWER)
 def replayed(
-    wish: Annotated[ReplayWish, Body(examples=[{"what": "1", "times": 5}])],
+    params: Annotated[ReplayParams, Body(examples=[{"what": "1", "times": 5}])],
     caller: Operator,
     submitted: Annotated[Submitted, Depends()],
 ) -> Task:
@@ -52,12 +52,12 @@ def replayed(
 
     To `set` or `write` something needs the scope `memory`, too.
     """
-    if wish.set or wish.write:
+    if params.set or params.write:
         refuse_without(caller, Scope.MEMORY)
-    return submitted(REPLAY.name, wish, caller, wish.what)
+    return submitted(REPLAY.name, params, caller, params.what)
 
 
-class ReproductionWish(FreshWish):
+class ReproductionParams(FreshParams):
     """What is reproduced. Its command can read what its user can read on the host: the route needs memory, too."""
 
     incident: int = Field(ge=1, le=(1 << 53) - 1, description="Number of the incident")
@@ -77,14 +77,14 @@ class ReproductionWish(FreshWish):
 
 @router.post("/reproductions", operation_id="reproduce", status_code=202, responses=TASK_ANSWER)
 def reproduced(
-    wish: Annotated[ReproductionWish, Body(examples=[{"incident": 1}])],
+    params: Annotated[ReproductionParams, Body(examples=[{"incident": 1}])],
     caller: Operator,
     _reader: MemoryReader,
     submitted: Annotated[Submitted, Depends()],
 ) -> Task:
     """Without any commit: start the service afresh in a sandbox, send the failed request, and judge"""
-    full = ReproduceWish(**{**dict(wish), "incident": str(wish.incident)})
-    return submitted(REPRODUCE.name, full, caller, f"incident {wish.incident}")
+    full = ReproduceParams(**{**dict(params), "incident": str(params.incident)})
+    return submitted(REPRODUCE.name, full, caller, f"incident {params.incident}")
 
 
 @router.get("/runs/{number}", operation_id="show_run")

@@ -11,10 +11,10 @@ from relive.operations.storage import (
     STATS,
     VERIFY,
     Garbage,
-    GcWish,
-    StatsWish,
+    GcParams,
+    StatsParams,
     StorageStats,
-    VerifyWish,
+    VerifyParams,
     gc,
 )
 from relive.server.routers.provided import (
@@ -35,20 +35,20 @@ router = APIRouter(prefix="/store", tags=["store"])
 @router.get("/stats", operation_id="store_stats")
 def stats(settings: Configured, _caller: Reader) -> StorageStats:
     """How much commits bring back, what they take, and what takes the room"""
-    return performed(STATS, settings, StatsWish())
+    return performed(STATS, settings, StatsParams())
 
 
 @router.get("/garbage", operation_id="foresee_gc")
 def garbage(settings: Configured, _caller: Reader) -> Garbage:
     """What `relive gc` would free now; nothing is changed"""
-    return gc(settings, GcWish(dry_run=True), Silent())
+    return gc(settings, GcParams(dry_run=True), Silent())
 
 
 @router.post("/verifications", operation_id="verify_store", status_code=202, responses=TASK_ANSWER)
 def verified(
-    wish: Annotated[VerifyWish, Body(examples=[{"data": False}])],
+    params: Annotated[VerifyParams, Body(examples=[{"data": False}])],
     caller: Operator,
     submitted: Annotated[Submitted, Depends()],
 ) -> Task:
     """Check signatures, hashes, and that all is there that commits need"""
-    return submitted(VERIFY.name, wish, caller, "store")
+    return submitted(VERIFY.name, params, caller, "store")

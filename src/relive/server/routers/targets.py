@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from relive.check.report import CheckReport
-from relive.operations.checking import CHECK, CheckWish
+from relive.operations.checking import CHECK, CheckParams
 from relive.operations.progress import Silent
 from relive.operations.targets import RunningTarget, list_targets
 from relive.server.routers.provided import Configured, Reader, performed
@@ -32,4 +32,4 @@ def checked(
     ],
 ) -> CheckReport:
     """Look whether a target can be committed, what would be lost, and what it costs, without touching it"""
-    return performed(CHECK, settings, CheckWish(target=target))
+    return performed(CHECK, settings, CheckParams(target=target))

@@ -1,4 +1,4 @@
-"""Options and arguments of a command that follow from the fields of the wish that it makes: each is declared once, there.
+"""Options and arguments of a command that follow from the fields of the operation's parameters: each is declared once, there.
 
 A field's description is the help, its bounds are the limits, and its default is the default. Which fields are arguments, and
 other words than ``--its-name``, are the command's own affair.
@@ -15,20 +15,20 @@ import annotated_types
 import typer
 from pydantic.fields import FieldInfo
 
-from relive.operations.operation import Wish
+from relive.operations.operation import Params
 
-__all__ = ["from_wish"]
+__all__ = ["from_params"]
 
-W = TypeVar("W", bound=Wish)
+W = TypeVar("W", bound=Params)
 
 
-def from_wish(
+def from_params(
     kind: type[W],
     *,
     arguments: Collection[str] = (),
     words: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a command of a function whose first parameter is a wish; those that follow are options as typer has them.
+    """Make a command of a function whose first parameter is the operation's; those that follow are options as typer has them.
 
     Args:
         arguments: fields that are given by their place, in that order; the others are options.
@@ -42,8 +42,8 @@ def from_wish(
 
     def make(function: Callable[..., None]) -> Callable[..., None]:
         def command(**given: Any) -> None:
-            wished = {name: given.pop(name) for name in fields}
-            function(kind(**{name: value for name, value in wished.items() if value is not None}), **given)
+            asked = {name: given.pop(name) for name in fields}
+            function(kind(**{name: value for name, value in asked.items() if value is not None}), **given)
 
         order = [*arguments, *(name for name in fields if name not in arguments)]
         derived = [
@@ -81,7 +81,7 @@ def _parameter(
 
 
 def _bounds(field: FieldInfo, annotation: Any) -> tuple[float | None, float | None]:
-    """Of a number, both inclusive; others the wish checks itself."""
+    """Of a number, both inclusive; others the params check themselves."""
     plain = [one for one in get_args(annotation) if one is not type(None)]
     is_union = get_origin(annotation) in (Union, UnionType)
     if (plain[0] if is_union and len(plain) == 1 else annotation) not in (int, float):

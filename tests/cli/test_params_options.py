@@ -1,4 +1,4 @@
-"""Options of a command follow from the fields of its wish: words, help, bounds, defaults."""
+"""Options of a command follow from the fields of its params: words, help, bounds, defaults."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import typer
 from pydantic import Field, ValidationError
 from typer.testing import CliRunner
 
-from relive.cli.wish_options import from_wish
+from relive.cli.params_options import from_params
 from relive.model.branch import Clock
-from relive.operations.operation import Wish
+from relive.operations.operation import Params
 
 
-class Order(Wish):
+class Order(Params):
     what: str = Field(description="What is ordered")
     extras: list[str] = Field(default=[], description="What comes with it")
     times: int = Field(default=1, ge=1, le=9, description="How often")
@@ -31,10 +31,10 @@ class Order(Wish):
 def ask() -> Any:
     asked: list[tuple[Order, bool]] = []
 
-    @from_wish(Order, arguments=("what", "extras"), words={"gift": ("--as-a-gift", "-g")})
-    def order(wish: Order, loud: bool = False) -> None:
+    @from_params(Order, arguments=("what", "extras"), words={"gift": ("--as-a-gift", "-g")})
+    def order(params: Order, loud: bool = False) -> None:
         """Order something"""
-        asked.append((wish, loud))
+        asked.append((params, loud))
 
     app = typer.Typer(pretty_exceptions_enable=False)
     app.command("order")(order)
@@ -48,7 +48,7 @@ def ask() -> Any:
     return run
 
 
-def test_without_options_the_wish_has_its_defaults(ask):
+def test_without_options_the_params_have_their_defaults(ask):
     assert ask("tea") == (Order(what="tea"), False)
 
 
@@ -82,7 +82,7 @@ def test_a_switch_that_is_off_has_one_way_to_be_said(ask):
     assert ask("tea", "--gift").exit_code == 2  # it has other words
 
 
-def test_what_typer_cannot_check_the_wish_refuses(ask):
+def test_what_typer_cannot_check_the_params_refuse(ask):
     assert isinstance(ask("tea", "--name", "Annette").exception, ValidationError)
 
 
@@ -94,4 +94,4 @@ def test_help_says_what_the_fields_say(ask):
 
 def test_an_option_of_no_field_is_a_mistake_of_ours():
     with pytest.raises(AssertionError, match="colour"):
-        from_wish(Order, words={"colour": ("--color",)})
+        from_params(Order, words={"colour": ("--color",)})

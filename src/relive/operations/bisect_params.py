@@ -9,15 +9,15 @@ from pydantic import Field
 from relive.errors import UsageError
 from relive.model.expectation import parse_expectation
 from relive.operations.grammars import written_as
-from relive.operations.operation import Wish
+from relive.operations.operation import Params
 
-__all__ = ["TIMES", "BisectWish", "check_wish"]
+__all__ = ["TIMES", "BisectParams", "check_params"]
 
 TIMES = 10  # that a commit of a curve is probed
 _MOST_OF_A_CURVE = 10_000  # probes
 
 
-class BisectWish(Wish):
+class BisectParams(Params):
     """Between which commits is looked, and what is asked of each."""
 
     good: str | None = Field(
@@ -106,9 +106,9 @@ class BisectWish(Wish):
     )
 
 
-def check_wish(wish: BisectWish) -> None:
+def check_params(params: BisectParams) -> None:
     """Raises UsageError where the options contradict each other, or say too little."""
-    asked = [name for name in ("run", "when", "http", "replay") if getattr(wish, name) is not None]
+    asked = [name for name in ("run", "when", "http", "replay") if getattr(params, name) is not None]
     if len(asked) != 1:
         raise UsageError(
             "what is to be asked of each commit?"
@@ -116,25 +116,25 @@ def check_wish(wish: BisectWish) -> None:
             else f"{' and '.join(asked)} cannot be asked together",
             remedy="give one of: a command (run), an expression (when), a request (http), an incident (replay)",
         )
-    if wish.expect is not None and wish.http is None:
+    if params.expect is not None and params.http is None:
         raise UsageError(
             "an expectation is of an answer", remedy="name the request (http), or leave expect out"
         )
-    if wish.process is not None and wish.when is None:
+    if params.process is not None and params.when is None:
         raise UsageError(
             "a process is asked an expression", remedy="name the expression (when), or leave process out"
         )
-    if wish.times is not None and wish.curve is None:
+    if params.times is not None and params.curve is None:
         raise UsageError(
             "times is how often each commit of a curve is probed", remedy="add curve, or leave times out"
         )
-    if (wish.curve or 0) * (wish.times or TIMES) > _MOST_OF_A_CURVE:
+    if (params.curve or 0) * (params.times or TIMES) > _MOST_OF_A_CURVE:
         raise UsageError(
-            f"{wish.curve} commits, {wish.times or TIMES} times each, are too many probes",
+            f"{params.curve} commits, {params.times or TIMES} times each, are too many probes",
             cause=f"there are at most {_MOST_OF_A_CURVE}",
             remedy="ask fewer commits (curve), or each less often (times)",
         )
-    if wish.replay is None and (wish.good is None or wish.bad is None):
+    if params.replay is None and (params.good is None or params.bad is None):
         raise UsageError(
             "between which commits?",
             remedy="name one in which it is not so (good) and a later one in which it is (bad); `relive log` lists them",
