@@ -46,6 +46,23 @@ def test_a_socket_for_both_families_takes_both(sockets):
         assert taken.takes("127.0.0.1", taken.port) and taken.takes("::1", taken.port)
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "::"])
+def test_a_connection_is_accepted_once_a_process_has_taken_it(sockets, address):
+    """Also one of IPv4 at a socket for both families."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.create_server((address, 0), family=family, dualstack_ipv6=address == "::") as listener:
+        port = listener.getsockname()[1]
+        assert sockets.inodes_listening(port) == {os.fstat(listener.fileno()).st_ino}
+        with socket.create_connection(("127.0.0.1" if address == "::" else address, port)) as client:
+            ends = client.getsockname()[:2], client.getpeername()[:2]
+            assert not sockets.is_accepted(*ends)
+            with listener.accept()[0]:
+                assert sockets.is_accepted(*ends)
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        assert sockets.is_accepted(("127.0.0.1", 1), there.getsockname())  # there is no such connection
+    assert sockets.inodes_listening(port) == set()
+
+
 def own_group() -> int:
     """Number of the control group of version 2 that this process is in."""
     lines = Path("/proc/self/cgroup").read_text().splitlines()

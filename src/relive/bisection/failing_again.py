@@ -21,7 +21,7 @@ from relive.model.outcome import Outcome, Verdict, VerdictKind, verdict_words
 from relive.replay.plan import Pace, ReplayPlan
 from relive.replay.replay import ReplayOptions, replay
 from relive.replay.replay_input import FailingRequest, ReplayInput, case_of_incident
-from relive.replay.sequence import miss_words
+from relive.replay.sequence import event_words, first_new_call, miss_words
 from relive.store import Store
 
 __all__ = ["FailureProbe", "judged_verdict", "with_the_request_alone"]
@@ -56,7 +56,7 @@ class FailureProbe:
             sees=lambda root: mask.learn_environment(procfs.environment_of(root)),
         )
         (run,) = asyncio.run(replay(self.settings, self.store, case, options)).runs
-        judged = judged_verdict(run.verdict, run.outcome)
+        judged = judged_verdict(run.verdict, run.outcome, case.recorded)
         return judged.model_copy(update={"seen": mask.sentence(judged.seen)})
 
 
@@ -82,11 +82,18 @@ def with_the_request_alone(case: ReplayInput) -> ReplayInput:
     return dataclasses.replace(case, plan=alone, earlier=earlier)
 
 
-def judged_verdict(verdict: Verdict, outcome: Outcome | None) -> Judged:
-    """What a verdict says: a failure of another kind says nothing of this one, so its commit is skipped."""
+def judged_verdict(verdict: Verdict, outcome: Outcome | None, recorded: Outcome) -> Judged:
+    """What a verdict says: a failure of another kind says nothing of this one, so its commit is skipped.
+
+    So is one in which the request failed alike, and had asked others for something that it had not asked in the recording: whatever
+    it was answered was recorded for another request, at another time, and is not what it would have been told.
+    """
     seen = verdict_words(verdict.kind)
+    new = first_new_call(recorded.events, outcome.events) if outcome is not None else None
     if verdict.kind is VerdictKind.NOT_REPRODUCED and outcome is not None and outcome.status is not None:
         seen = f"{seen}: status {outcome.status}"
+    elif new is not None:
+        seen = f"{seen}, but it asked for what it had not asked in the recording: {event_words(new)}"
     elif outcome is not None and outcome.misses:
         seen = f"{seen}: {miss_words(outcome.misses[0])}"  # a difference would only be what came of it
     elif verdict.difference:
@@ -94,6 +101,8 @@ def judged_verdict(verdict: Verdict, outcome: Outcome | None) -> Judged:
     match verdict.kind:
         case VerdictKind.SAME_ANSWER if verdict.missing:
             judgement = Judgement.SKIPPED  # it may have failed for want of what the recording does not hold
+        case VerdictKind.REPRODUCED | VerdictKind.SAME_ANSWER if new is not None:
+            judgement = Judgement.SKIPPED
         case VerdictKind.REPRODUCED | VerdictKind.SAME_ANSWER:
             judgement = Judgement.BAD
         case VerdictKind.NOT_REPRODUCED:

@@ -73,6 +73,20 @@ class SocketList:
         """TCP sockets that listen."""
         return {taken for taken, _, _ in self._ask(socket.IPPROTO_TCP, _LISTEN)}
 
+    def inodes_listening(self, port: int) -> set[int]:
+        """Inodes of the TCP sockets that listen at a port, as ``/proc/PID/fd`` has them."""
+        found = self._messages(socket.IPPROTO_TCP, _LISTEN)
+        return {_inode_of(one) for one in found if _ends_of(one)[0][1] == port}
+
+    def is_accepted(self, origin: tuple[str, int], destination: tuple[str, int]) -> bool:
+        """A process has taken the connection from there to here (accept(2)), or there is none.
+
+        Raises:
+            OSError: the kernel refused the question.
+        """
+        data = self._find(origin, destination)
+        return data is None or 1 << data[1] == _LISTEN or _inode_of(data) != 0
+
     def listens_at(self, origin: tuple[str, int], destination: tuple[str, int]) -> int | None:
         """Control group (inode of its directory) in which the socket was made that a connection from there to here would come to.
 
@@ -81,6 +95,17 @@ class SocketList:
         Raises:
             OSError: the kernel refused the question.
         """
+        data = self._find(origin, destination)
+        if data is None:
+            return None
+        if 1 << data[1] == _LISTEN:
+            return _group_of(data)
+        # An earlier connection of the same two ends is still known: look for who listens beside it.
+        found = self._ask(socket.IPPROTO_TCP, _LISTEN)
+        return next((group for taken, _, group in found if taken.takes(*destination)), None)
+
+    def _find(self, origin: tuple[str, int], destination: tuple[str, int]) -> bytes | None:
+        """The inet_diag_msg of the one that a packet from there to here comes to: a connection, or who listens; None: nobody."""
         family = socket.AF_INET6 if ":" in destination[0] else socket.AF_INET
         # inet_diag_sockid: ports, own address, the other's (16 bytes each), interface, cookie (none)
         ends = [socket.inet_pton(family, address).ljust(16, b"\0") for address in (destination[0], origin[0])]
@@ -94,11 +119,7 @@ class SocketList:
             if -error != errno.ENOENT:
                 raise OSError(-error, "the kernel does not say who listens")
             return None
-        if 1 << data[_HEADER.size + 1] == _LISTEN:
-            return _group_of(data[_HEADER.size :])
-        # An earlier connection of the same two ends is still known: look for who listens beside it.
-        found = self._ask(socket.IPPROTO_TCP, _LISTEN)
-        return next((group for taken, _, group in found if taken.takes(*destination)), None)
+        return data[_HEADER.size :]
 
     def datagram(self, group: int) -> set[BoundAddress]:
         """UDP sockets that were made in a control group."""

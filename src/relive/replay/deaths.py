@@ -13,16 +13,18 @@ from enum import Enum, auto
 from relive.errors import ReliveError
 from relive.kernel import pidfds, procfs
 from relive.kernel.return_addresses import callers_of
-from relive.model.outcome import Fault, Outcome, ThreadPlace
+from relive.model.outcome import End, Fault, Outcome, ThreadPlace
+from relive.recording.exchanges import Exchange, ExchangeEnd
 from relive.signals.client import TracerClient
 from relive.signals.messages import Exited, Fatal
 
-__all__ = ["Deaths", "Watched", "places_of"]
+__all__ = ["Deaths", "Watched", "places_of", "seconds_left_to_die"]
 
 # At a thread that runs: a loop of an interpreter goes through some thousand bytes of instructions.
 _LOOKS = 300
 _BETWEEN_LOOKS = 0.001  # [s]
 _STOP_LOOKS = 100
+_SETTLE, _SLOWER = 0.5, 3.0  # [s] and times what it had taken, that a death is waited for which has not come
 
 
 class _Awaited(Enum):
@@ -124,6 +126,21 @@ class Deaths:
         self._following.cancel()
         await asyncio.gather(self._following, return_exceptions=True)
         await self._tracer.close()
+
+
+def seconds_left_to_die(fatal: Exchange, came: End, failed_mono_ns: int) -> float | None:
+    """How long a death is still waited for once the request in which the service had died is answered; None: it is not.
+
+    Another way is taken then, and a death that comes all the same comes soon. A request that was answered in the recording, too,
+    tells nothing: the service died later.
+
+    Args:
+        fatal: the request; came: what came of it in the replay; failed_mono_ns: when the death was seen in the recording.
+    """
+    if came is not End.ANSWERED or fatal.ended not in (ExchangeEnd.BROKEN, ExchangeEnd.OPEN):
+        return None
+    took_ns = (fatal.ended_mono_ns or failed_mono_ns) - fatal.started_mono_ns
+    return _SETTLE + _SLOWER * max(0, took_ns) / 1e9
 
 
 def _workers_of(watched: Watched) -> set[int]:

@@ -35,6 +35,7 @@ class ReplayStep:
         after_commit_ns: when it began, counted from the commit.
         waits_for: numbers of requests that must have ended before.
         held_ms: it is sent so much later than it could be.
+        worker: number inside of the process that had it, where several take requests; None: one, or it is not known.
     """
 
     exchange: Exchange
@@ -42,6 +43,7 @@ class ReplayStep:
     after_commit_ns: int
     waits_for: frozenset[int]
     held_ms: float = 0.0
+    worker: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

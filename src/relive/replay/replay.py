@@ -21,7 +21,7 @@ from relive.recording.events import Event, EventKind
 from relive.replay.answers import AnswerFiles, Calls
 from relive.replay.branch_supply import BranchNeed, BranchSupply
 from relive.replay.conversations import Conversed, conversed_words
-from relive.replay.deaths import Deaths, Watched, places_of
+from relive.replay.deaths import Deaths, Watched, places_of, seconds_left_to_die
 from relive.replay.inprocess_events import EventWindow, request_again
 from relive.replay.network import Network
 from relive.replay.outcomes import (
@@ -32,7 +32,7 @@ from relive.replay.outcomes import (
     with_memory_used_up,
     with_worker_exit,
 )
-from relive.replay.plan import Pace, ReplayPlan
+from relive.replay.plan import Pace
 from relive.replay.played import played_words
 from relive.replay.precedence import inside_policy
 from relive.replay.received import ReceivedAnswer
@@ -443,7 +443,12 @@ async def _live(
     cursor = case.manifest.cursor.sequence if case.manifest.cursor is not None else 0
     address = service_address(case.manifest)
     sender = Sender(
-        branch.facts.init, address, peers, pace=options.pace, limit=limit, cursor=cursor, speed=options.speed
+        *(branch.facts.init, address, peers),
+        pace=options.pace,
+        limit=limit,
+        cursor=cursor,
+        speed=options.speed,
+        root=branch.facts.root,
     )
     began = time.monotonic()
     if (before := case.upgraded_before) is not None:
@@ -453,7 +458,7 @@ async def _live(
         if not plan.sends_nothing:
             await sender.carry_out(plan, died, note_log)
         if plan.subject is None and not died.is_set():
-            await _wait_for_death(died, plan, began, limit)
+            await _wait_for_death(died, _seconds_to_die(case, sender, began, limit))
         await asyncio.sleep(_LOG_SETTLE)
         lines = read_log(log, log_from)
         if plan.subject is None:
@@ -517,10 +522,21 @@ def _watch_root(branch: Branch, died: asyncio.Event) -> Callable[[], None]:
     return stop
 
 
-async def _wait_for_death(died: asyncio.Event, plan: ReplayPlan, began: float, limit: float) -> None:
-    left = plan.until_ns / 1e9 + limit - (time.monotonic() - began)
+def _seconds_to_die(case: ReplayInput, sender: Sender, began: float, limit: float) -> float:
+    """How long a service that was sent everything may still live, to be judged by its death."""
+    fatal = case.exchange
+    answer = sender.answers.get(fatal.number) if fatal is not None else None
+    if fatal is not None and answer is not None:
+        soon = seconds_left_to_die(fatal, answer.end, case.failed_mono_ns)
+        if soon is not None:
+            return min(limit, soon)
+    left = case.plan.until_ns / 1e9 + limit - (time.monotonic() - began)
+    return max(limit, left)
+
+
+async def _wait_for_death(died: asyncio.Event, seconds: float) -> None:
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(died.wait(), max(limit, left))
+        await asyncio.wait_for(died.wait(), seconds)
 
 
 async def _status(branch: Branch, died: asyncio.Event) -> int | None:

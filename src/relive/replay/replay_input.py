@@ -31,6 +31,7 @@ from relive.replay.plan import ReplayPlan, make_plan
 from relive.replay.sequence import sequence_of
 from relive.replay.stubs.plan import Stubs
 from relive.replay.usual_log import NOTHING_USUAL, UsualLog, usual_log
+from relive.replay.workers import workers_of
 from relive.store import Store
 
 __all__ = [
@@ -384,7 +385,10 @@ def _with_inside(
         taken = case.manifest.taken_monotonic_ns if replace(case, exchange=exchange).upgraded_before else 0
         since_then = [one for one in window.events if one.mono_ns > taken]
         recorded = recorded.model_copy(update={"events": sequence_of(since_then, *inside)})
-    return replace(case, window=window, inside=inside, recorded=recorded)
+    workers = workers_of(window.events, [step.exchange for step in case.plan.steps])
+    steps = [replace(step, worker=workers.get(step.exchange.number)) for step in case.plan.steps]
+    plan = replace(case.plan, steps=steps)
+    return replace(case, window=window, inside=inside, recorded=recorded, plan=plan)
 
 
 def hang_limit(hung_seconds: float) -> float:

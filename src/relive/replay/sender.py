@@ -23,6 +23,7 @@ from relive.replay.conversations import ConversationSender, Conversed
 from relive.replay.hanging_up import hang_up
 from relive.replay.plan import Hangup, Pace, ReplayPlan, ReplayStep
 from relive.replay.received import ReceivedAnswer
+from relive.replay.workers import WorkerChoice
 
 __all__ = ["Sender", "service_address"]
 
@@ -40,6 +41,7 @@ class Sender:
         peers: descriptors of the forged client ends by their port; they belong to the sender afterwards.
         limit: seconds to wait for the answer to the subject.
         speed: recorded times are divided by it.
+        root: host pid of the service's first process, whose workers get the connections that they had; None: whoever accepts.
 
     Attributes:
         answers: what came back, by the requests' numbers.
@@ -58,8 +60,10 @@ class Sender:
         limit: float,
         cursor: int,
         speed: float = 1.0,
+        root: int | None = None,
     ) -> None:
         self._init = init
+        self._choice = WorkerChoice(root, init, address) if root is not None else None
         self._address = address
         self._forged = {port: _forged_socket(descriptor) for port, descriptor in peers.items()}
         self._pace = pace
@@ -205,7 +209,7 @@ class Sender:
         exchange = step.exchange
         if exchange.number in self._before:
             await self._sent[self._before[exchange.number]].wait()
-        connection = await self._connection(exchange, continues=step.continues)
+        connection = await self._connection(step)
         go = self._goes.get(exchange.number, [])
         data = self._rest_of(exchange) if step.continues else b"".join(one.request_bytes() for one in go)
         methods = [one.method.encode("latin-1") for one in go]
@@ -213,7 +217,7 @@ class Sender:
         await connection.exchange(data, methods, answer, self._sent[exchange.number].set)
         if is_kept and answer.was_reset and not answer.head and len(go) == 1:
             # It was closed in this very moment: nobody has read the request.
-            another = await self._anew(exchange, connection)
+            another = await self._anew(step, connection)
             if another is not connection:
                 self._keep(exchange, another)
                 await another.exchange(data, methods, answer)
@@ -222,14 +226,15 @@ class Sender:
         """What of a continuing request had not reached the service when the commit was taken."""
         return exchange.request_body_after(self._cursor)
 
-    async def _connection(self, exchange: Exchange, *, continues: bool) -> BranchConnection:
+    async def _connection(self, step: ReplayStep) -> BranchConnection:
+        exchange = step.exchange
         known = self._connections.get(exchange.connection)
         if known is None and not exchange.is_http2 and (forged := self._forged_end(exchange)) is not None:
             known = connection_over(forged, is_http2=False, is_kept=True)
         if known is None:
-            known = connection_over(await self._connect(), is_http2=exchange.is_http2)
-        elif not continues and known.has_ended_idle:
-            known = await self._anew(exchange, known)
+            known = connection_over(await self._connect_as(step), is_http2=exchange.is_http2)
+        elif not step.continues and known.has_ended_idle:
+            known = await self._anew(step, known)
         self._keep(exchange, known)
         return known
 
@@ -240,19 +245,25 @@ class Sender:
         self._connections[exchange.connection] = self._used[exchange.number] = connection
         self.ports[exchange.number] = connection.sock.getsockname()[1]
 
-    async def _anew(self, exchange: Exchange, ended: BranchConnection) -> BranchConnection:
+    async def _anew(self, step: ReplayStep, ended: BranchConnection) -> BranchConnection:
         """Another connection for what comes on one that the service has closed; that one where there is no other to be had.
 
         A service keeps an idle connection for some seconds only, two with gunicorn's threads. A replay is always a little later
         than what it plays, on a busy machine by some tenths of a second. Clients go on as is done here (RFC 9112, 9.3.1).
         """
         try:
-            connection = connection_over(await self._connect(), is_http2=exchange.is_http2)
+            connection = connection_over(await self._connect_as(step), is_http2=step.exchange.is_http2)
         except OSError:  # it listens no more: it has not only given up the idle one
             return ended
         ended.close()
-        self.sent_anew.append(exchange.number)
+        self.sent_anew.append(step.exchange.number)
         return connection
+
+    async def _connect_as(self, step: ReplayStep) -> socket.socket:
+        """A connection to the worker that had the request."""
+        if self._choice is None:
+            return await self._connect()
+        return await self._choice.connected(step.worker, self._connect)
 
     async def _connect(self) -> socket.socket:
         family = socket.AF_INET6 if ":" in self._address[0] else socket.AF_INET

@@ -17,7 +17,7 @@ import json
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,7 @@ __all__ = [
     "differing_events",
     "event_words",
     "first_differing_event",
+    "first_new_call",
     "is_call",
     "miss_words",
     "misses_of",
@@ -140,7 +141,8 @@ def miss_words(miss: Miss) -> str:
     """A miss in one line."""
     near = ""
     if miss.nearest is not None:
-        near = f"; the nearest one, {asked_words(miss.nearest)}, differs in {', '.join(miss.differs[:3])}"
+        differs = f"differs in {', '.join(miss.differs[:3])}" if miss.differs else "was made elsewhere"
+        near = f"; the nearest one, {asked_words(miss.nearest)}, {differs}"
     if miss.to is None:
         return f"no recorded answer to {miss.kind} {asked_words(miss.asked)} ({miss.policy}){near}"
     if miss.nearest is None and "statement" in miss.asked:
@@ -154,6 +156,18 @@ def miss_words(miss: Miss) -> str:
 def is_call(event: InsideEvent | None) -> bool:
     """The service asked somebody for something."""
     return event is not None and event.kind in _CALLS
+
+
+def first_new_call(
+    recorded: Iterable[InsideEvent] | None, replayed: Iterable[InsideEvent] | None
+) -> InsideEvent | None:
+    """The first call of a replay that asked for what none in the recording had asked; None too where either is not known."""
+    if recorded is None or replayed is None:
+        return None
+    known = [(one.kind, one.about.get("asked")) for one in recorded if is_call(one)]
+    return next(
+        (one for one in replayed if is_call(one) and (one.kind, one.about.get("asked")) not in known), None
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,7 @@ class Sending:
             pace=Pace.FAST,
             limit=_UNLIMITED,
             cursor=cursor,
+            root=self.branch.facts.root,
         )
         if self.stage is not None:
             self.stage.open(self.branch, self.manifest)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from relive.kernel import procfs
 from relive.replay.plan import ReplayPlan
+from relive.replay.workers import process_numbered, sockets_of
 
 __all__ = ["hold_parents", "leave_to", "stands_alone"]
 
@@ -24,7 +25,7 @@ _LISTENS_UNIX = 0x10000  # __SO_ACCEPTCON
 
 def hold_parents(root: int, number: int) -> None:
     """Have all parents of the branch's process ``number`` stand still, up to the service's first one."""
-    worker = _numbered(root, number)
+    worker = process_numbered(procfs.tree_of(root), number)
     if worker is not None:
         _hold(_parents(root, worker))
 
@@ -35,12 +36,12 @@ def leave_to(root: int, number: int) -> None:
     Not its own children, which may work for it. Where each worker has a socket of its own at the port (SO_REUSEPORT), the kernel
     chooses as before.
     """
-    worker = _numbered(root, number)
+    worker = process_numbered(procfs.tree_of(root), number)
     if worker is None:
         return
-    shared = _sockets(worker) & _listening(worker)
+    shared = sockets_of(worker) & _listening(worker)
     beside = set(procfs.tree_of(root)) - set(procfs.tree_of(worker))
-    _hold({*_parents(root, worker), *(pid for pid in beside if _sockets(pid) & shared)})
+    _hold({*_parents(root, worker), *(pid for pid in beside if sockets_of(pid) & shared)})
 
 
 def stands_alone(plan: ReplayPlan) -> bool:
@@ -48,11 +49,6 @@ def stands_alone(plan: ReplayPlan) -> bool:
     subject = next((one for one in plan.steps if one.exchange.number == plan.subject), None)
     others = {one.exchange.number for one in plan.steps} - {plan.subject}
     return subject is not None and others <= subject.waits_for
-
-
-def _numbered(root: int, number: int) -> int | None:
-    """The host's pid of the process that the branch's call ``number``."""
-    return next((pid for pid in procfs.tree_of(root) if procfs.innermost_pid(pid) == number), None)
 
 
 def _parents(root: int, pid: int) -> list[int]:
@@ -70,18 +66,6 @@ def _hold(pids: Iterable[int]) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGSTOP)
-
-
-def _sockets(pid: int) -> set[str]:
-    """Inodes of its sockets."""
-    found = set()
-    with contextlib.suppress(OSError):
-        for name in os.listdir(f"/proc/{pid}/fd"):
-            with contextlib.suppress(OSError):
-                target = os.readlink(f"/proc/{pid}/fd/{name}")
-                if target.startswith("socket:["):
-                    found.add(target[8:-1])
-    return found
 
 
 def _listening(pid: int) -> set[str]:

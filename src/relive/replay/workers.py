@@ -1,0 +1,138 @@
+"""Who of a server's workers takes a connection: in a replay the one that took it in the recording.
+
+Workers accept at one socket, and the kernel chooses who gets a connection. Each has memory of its own, so with another choice a
+request meets another state: a value that one worker had cached is not in the others, and what fails in one passes there.
+
+While a connection is made, all others that hold the socket stand still (SIGSTOP), and go on once that worker has accepted it. A
+worker that cannot, being busy, is waited for a moment; then whoever can may take it, as the kernel would have it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+
+from relive.kernel import procfs
+from relive.kernel.namespaces import in_network_of
+from relive.kernel.sockdiag import SocketList
+from relive.recording.events import Event, EventKind
+from relive.recording.exchanges import Exchange
+from relive.replay.inprocess_events import request_inside
+
+__all__ = ["WorkerChoice", "process_numbered", "sockets_of", "workers_of"]
+
+_STANDS_LIMIT = 0.1  # [s] until a process that was sent SIGSTOP stands
+_ACCEPT_LIMIT = 0.5  # [s] that a worker may take to accept a connection while the others stand
+_LOOK = 0.0005  # [s]
+
+
+def workers_of(events: Iterable[Event], exchanges: Iterable[Exchange]) -> dict[int, int]:
+    """By the numbers of requests, which process had each, as the service calls it.
+
+    A request of which the recorder inside the service did not tell is left out.
+    """
+    begun = [one for one in events if one.kind is EventKind.HANDLING_STARTED]
+    of_target: dict[object, list[Event]] = {}
+    for one in begun:
+        of_target.setdefault(one.fields.get("target"), []).append(one)
+    found = {}
+    for exchange in exchanges:
+        inside = request_inside(of_target.get(exchange.target, []), exchange)
+        if inside is not None:
+            found[exchange.number] = inside[0]
+    return found
+
+
+@dataclass(slots=True)
+class WorkerChoice:
+    """Makes connections to the workers of one branch. For one event loop.
+
+    Args:
+        root: host pid of the branch's first process of the service; init: of its process 1.
+        address: where the workers accept.
+    """
+
+    root: int
+    init: int
+    address: tuple[str, int]
+    _one: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def connected(
+        self, worker: int | None, connect: Callable[[], Awaitable[socket.socket]]
+    ) -> socket.socket:
+        """A connection that the process of that number in the branch has accepted, if it can; raises what ``connect`` does."""
+        if worker is None:
+            return await connect()
+        async with self._one:
+            beside = self._beside(worker)
+            if not beside:
+                return await connect()
+            held = await _hold(beside)
+            try:
+                connection = await connect()
+                await self._accepted(connection)
+            finally:
+                _let_go(held)
+        return connection
+
+    def _beside(self, worker: int) -> list[int]:
+        """Processes other than the worker that hold the socket at which it accepts; none where it accepts at one of its own."""
+        pids = procfs.tree_of(self.root)
+        chosen = process_numbered(pids, worker) if len(pids) > 1 else None
+        if chosen is None:
+            return []
+        with contextlib.closing(in_network_of(self.init, SocketList)) as sockets:
+            at_port = {str(inode) for inode in sockets.inodes_listening(self.address[1])}
+        shared = sockets_of(chosen) & at_port
+        return [pid for pid in pids if pid != chosen and sockets_of(pid) & shared]
+
+    async def _accepted(self, connection: socket.socket) -> None:
+        """Wait until somebody has accepted it, for a moment at most."""
+        until = time.monotonic() + _ACCEPT_LIMIT
+        ends = connection.getsockname()[:2], connection.getpeername()[:2]
+        with contextlib.closing(in_network_of(self.init, SocketList)) as sockets:
+            while not sockets.is_accepted(*ends) and time.monotonic() < until:
+                await asyncio.sleep(_LOOK)
+
+
+async def _hold(pids: Iterable[int]) -> list[int]:
+    """Stop processes, and wait until they stand; those that stood already are left out."""
+    held = []
+    for pid in pids:
+        if not procfs.is_stopped(pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+                held.append(pid)
+    until = time.monotonic() + _STANDS_LIMIT
+    while not all(map(procfs.is_stopped, held)) and time.monotonic() < until:
+        await asyncio.sleep(_LOOK)
+    return held
+
+
+def _let_go(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+def process_numbered(pids: Iterable[int], number: int) -> int | None:
+    """Which of these host pids the branch calls ``number``."""
+    return next((pid for pid in pids if procfs.innermost_pid(pid) == number), None)
+
+
+def sockets_of(pid: int) -> set[str]:
+    """Inodes of the sockets that a process has open; empty where it is gone."""
+    found = set()
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                target = os.readlink(f"/proc/{pid}/fd/{name}")
+                if target.startswith("socket:["):
+                    found.add(target[8:-1])
+    return found
