@@ -141,7 +141,7 @@ def main() -> None:
         print(json.dumps(rows, indent=2))
         return
     print(
-        "| program | pause foretold | pause | memory foretold | saved | first foretold | first | later foretold | later | load |"
+        "| program | pause predicted | pause | memory predicted | saved | first predicted | first | later predicted | later | load |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|")
     for row in rows:
