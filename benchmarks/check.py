@@ -141,7 +141,7 @@ def main() -> None:
         print(json.dumps(rows, indent=2))
         return
     print(
-        "| program | pause predicted | pause | memory predicted | saved | first predicted | first | later predicted | later | load |"
+        "| program | pause expected | pause | memory expected | saved | first expected | first | later expected | later | load |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|")
     for row in rows:
