@@ -9,12 +9,21 @@ from __future__ import annotations
 import re
 import socket
 import stat
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from relive.checkpoint.micro_record import FullCommitNeeded, NotNow, RecordedMapping, Seen
 from relive.images import criu_images_pb2 as pb
 
-__all__ = ["check_hidden", "check_same", "check_trackable", "new_mappings", "pipe_contents"]
+__all__ = [
+    "check_hidden",
+    "check_mappings",
+    "check_nameless",
+    "check_same",
+    "check_trackable",
+    "nameless_files",
+    "new_mappings",
+    "pipe_contents",
+]
 
 _DEVICES = frozenset({"1:3", "1:5", "1:7", "1:8", "1:9"})  # null, zero, full, random, urandom
 _POLLIN = 1
@@ -51,9 +60,15 @@ def check_trackable(seen: Seen, members: Collection[int] = ()) -> None:
             raise NotNow("a signal is pending")
     for line in seen.lines:
         if line.startswith("fd ") and " goal " in line:
-            _check_descriptor(line, seen)
+            _check_descriptor(line)
         elif line.startswith("fd ") and " info " in line:
             _check_state(line)
+    check_nameless(nameless_files(seen), seen)
+    check_mappings(seen)
+
+
+def check_mappings(seen: Seen) -> None:
+    """Raise FullCommitNeeded where a process has memory that is not followed."""
     if any("ss" in flags for flags in seen.flags.values()):
         raise FullCommitNeeded("it has shadow stacks")
     for mapping in seen.mappings:
@@ -66,7 +81,7 @@ def check_trackable(seen: Seen, members: Collection[int] = ()) -> None:
             raise FullCommitNeeded(f"it has shared or special memory: {mapping.line}")
 
 
-def _check_descriptor(line: str, seen: Seen) -> None:
+def _check_descriptor(line: str) -> None:
     head, _, goal = line.partition(" goal ")
     words = head.split()
     number, facts = words[1], _pairs(words[2:])
@@ -74,8 +89,6 @@ def _check_descriptor(line: str, seen: Seen) -> None:
     kind = stat.S_IFMT(mode)
     if flags & _O_DIRECT:
         raise FullCommitNeeded(f"descriptor {number} is open with O_DIRECT")
-    if kind == stat.S_IFREG and (facts["links"] == "0" or goal.endswith(" (deleted)")):
-        _check_nameless(int(number), goal, seen)
     if kind == stat.S_IFCHR and facts["special"] not in _DEVICES:
         raise FullCommitNeeded(f"descriptor {number} is of a device: {goal}")
     if kind == stat.S_IFBLK:
@@ -84,11 +97,29 @@ def _check_descriptor(line: str, seen: Seen) -> None:
         raise FullCommitNeeded(f"descriptor {number} is {goal}")
 
 
-def _check_nameless(number: int, goal: str, seen: Seen) -> None:
-    """One in which nothing is may stand for its times only, as those by which a worker of gunicorn says that it lives."""
-    _, size = seen.positions.get(number, (0, -1))
-    if number not in seen.ghosts or size or goal.startswith("/memfd:"):
-        raise FullCommitNeeded(f"descriptor {number} is of a file without a name: {goal}")
+def nameless_files(seen: Seen) -> dict[int, str]:
+    """Descriptors of regular files without a name, and where they lead."""
+    found = {}
+    for line in seen.lines:
+        head, told, goal = line.partition(" goal ")
+        if told and line.startswith("fd "):
+            _, number, *words = head.split()
+            facts = _pairs(words)
+            is_regular = stat.S_IFMT(int(facts["mode"], 8)) == stat.S_IFREG
+            if is_regular and (facts["links"] == "0" or goal.endswith(" (deleted)")):
+                found[int(number)] = goal
+    return found
+
+
+def check_nameless(nameless: Mapping[int, str], seen: Seen) -> None:
+    """Raise FullCommitNeeded where such a file holds something.
+
+    One in which nothing is may stand for its times only, as those by which a worker of gunicorn says that it lives.
+    """
+    for number, goal in nameless.items():
+        _, size = seen.positions.get(number, (0, -1))
+        if number not in seen.ghosts or size or goal.startswith("/memfd:"):
+            raise FullCommitNeeded(f"descriptor {number} is of a file without a name: {goal}")
 
 
 def _check_state(line: str) -> None:

@@ -11,7 +11,15 @@ from typing import NamedTuple
 import numpy as np
 from google.protobuf.message import Message
 
-from relive.checkpoint.micro_fingerprint import check_hidden, check_same, check_trackable, new_mappings
+from relive.checkpoint.micro_fingerprint import (
+    check_hidden,
+    check_nameless,
+    check_same,
+    check_trackable,
+    nameless_files,
+    new_mappings,
+)
+from relive.checkpoint.micro_layout import Layout
 from relive.checkpoint.micro_pages import (
     PAGE,
     PRESENT,
@@ -23,7 +31,6 @@ from relive.checkpoint.micro_pages import (
     pages_within,
 )
 from relive.checkpoint.micro_record import CopiedRun, FullCommitNeeded, MicroRecord, RecordedThread, Seen
-from relive.checkpoint.page_files import lazy_spans
 from relive.checkpoint.page_runs import Span
 from relive.images import criu_images_pb2 as pb
 from relive.images.image_file import decode, image_like, messages, read_first
@@ -43,10 +50,16 @@ _FX = struct.Struct("<HHHHQQII")
 
 
 class _Pages(NamedTuple):
-    """Page numbers in ascending order, and what they hold."""
+    """Page numbers in ascending order, and what they hold.
+
+    Attributes:
+        present, layout: of which they are; None for those that CRIU saved.
+    """
 
     numbers: Numbers
     held: PooledPages
+    present: Sequence[Span] | None = None
+    layout: Layout | None = None
 
 
 class MicroProcess(NamedTuple):
@@ -61,7 +74,7 @@ class MicroProcess(NamedTuple):
     pages: Numbers
     slots: Numbers
     offsets: Numbers
-    mappings: list[pb.VmaEntry]
+    layout: Layout
     end_of_heap: int
     cores: dict[int, pb.CoreEntry]
 
@@ -111,6 +124,11 @@ class BaseProcess:
         numbers, places = pages_by_address(runs)
         with (images / self.pages_name).open("rb") as file:
             self._held = _Pages(numbers, pool.hold(pool.add(file.fileno(), places * PAGE)))
+        self._nameless = nameless_files(seen)
+        self._layout: Layout | None = None
+        # Images, and what they were made of: of the same the same is made again.
+        self._memory_image: tuple[Layout, int, bytes] | None = None
+        self._pagemap_image: tuple[Layout, Numbers, bytes] | None = None
         new_mappings(seen, seen, self._memory.vmas)  # each must be found in CRIU's images
 
     @property
@@ -144,30 +162,33 @@ class BaseProcess:
             FullCommitNeeded: it cannot, and never with this base.
         """
         seen = record.seen
-        check_same(self.seen, seen)
-        check_trackable(seen, self._members)
+        check_same(self.seen, seen)  # so all that ``check_trackable`` finds in lines is as it was
+        check_nameless(self._nameless, seen)
+        layout = self._layout
+        if layout is None or not layout.is_of(seen):
+            layout = Layout.of(self.seen, seen, self._memory.vmas)
         end_of_heap = check_hidden(seen, self._cores, self._memory)
-        mappings = new_mappings(self.seen, seen, self._memory.vmas)
         if {one.tid for one in record.threads} != set(self._cores):
             raise FullCommitNeeded("its threads have changed")
         if any(struct.unpack_from("<Q", one.xstate, 512)[0] & _TILES for one in record.threads):
             raise FullCommitNeeded("a thread uses AMX")
-        special = [(one.start // PAGE, one.end // PAGE) for one in seen.mappings if one.name.startswith("[v")]
-        private = [(one.start // PAGE, one.end // PAGE) for one in seen.mappings if "p" in one.rights]
-        pages, slots, offsets = self._find_pages(record, special, private)
+        pages, slots, offsets = self._find_pages(record, layout)
         cores = {one.tid: _core_of(self._cores[one.tid], one, record.xsave) for one in record.threads}
-        return MicroProcess(record, pages, slots, offsets, mappings, end_of_heap, cores)
+        self._layout = layout
+        return MicroProcess(record, pages, slots, offsets, layout, end_of_heap, cores)
 
-    def _find_pages(
-        self, record: MicroRecord, special: Sequence[Span], private: Sequence[Span]
-    ) -> tuple[Numbers, Numbers, Numbers]:
+    def _find_pages(self, record: MicroRecord, layout: Layout) -> tuple[Numbers, Numbers, Numbers]:
         """The pages of the commit, of each the slot and the offset (``MicroCommit``); the kernel's own are those of the base."""
-        present = page_numbers(record.present)
-        present = present[pages_within(present, private) & ~pages_within(present, special)]
-        kept = self._held.numbers[pages_within(self._held.numbers, special)]
-        pages = each_once(present, kept)
+        held = self._held
+        if held.layout is layout and held.present == record.present:
+            pages, slots = held.numbers, held.held.slots.copy()
+        else:
+            present = page_numbers(record.present)
+            present = present[pages_within(present, layout.private) & ~pages_within(present, layout.special)]
+            kept = held.numbers[pages_within(held.numbers, layout.special)]
+            pages = each_once(present, kept)
+            slots = self._slots_of(pages)
         offsets = np.full(len(pages), -1, np.int64)
-        slots = self._slots_of(pages)
         at, copied = _copied_at(record.copied, pages)
         slots[at], offsets[at] = -1, copied
         missing = pages[(slots < 0) & (offsets < 0)]
@@ -191,14 +212,21 @@ class BaseProcess:
         small = {
             f"core-{tid}.img": self._like(f"core-{tid}.img", [core]) for tid, core in commit.cores.items()
         }
-        memory = pb.MmEntry()
-        memory.CopyFrom(self._memory)
-        del memory.vmas[:]
-        memory.vmas.extend(commit.mappings)
-        memory.mm_brk = commit.end_of_heap
-        small[f"mm-{self.pid}.img"] = self._like(f"mm-{self.pid}.img", [memory])
+        small[f"mm-{self.pid}.img"] = self._memory_of(commit)
         small[self._pagemap] = self._pagemap_of(commit)
         return small
+
+    def _memory_of(self, commit: MicroProcess) -> bytes:
+        made = self._memory_image
+        if made is None or made[0] is not commit.layout or made[1] != commit.end_of_heap:
+            memory = pb.MmEntry()
+            memory.CopyFrom(self._memory)
+            del memory.vmas[:]
+            memory.vmas.extend(commit.layout.entries)
+            memory.mm_brk = commit.end_of_heap
+            data = self._like(f"mm-{self.pid}.img", [memory])
+            self._memory_image = made = commit.layout, commit.end_of_heap, data
+        return made[2]
 
     def take_pages(self, commit: MicroProcess) -> PooledPages:
         """Its pages; they are those of the base from now on.
@@ -211,16 +239,21 @@ class BaseProcess:
         with commit.record.path.open("rb") as copied:
             before = self._slots_of(commit.pages[is_copied])
             slots[is_copied] = self._pool.add_changed(copied.fileno(), commit.offsets[is_copied], before)
-        self._held = _Pages(commit.pages, self._pool.hold(slots))
+        held = self._pool.hold(slots)
+        self._held = _Pages(commit.pages, held, commit.record.present, commit.layout)
         return self._held.held
 
     def _like(self, name: str, entries: Iterable[Message]) -> bytes:
         return image_like(self._small[name], entries)
 
     def _pagemap_of(self, commit: MicroProcess) -> bytes:
-        lazy = pages_within(commit.pages, lazy_spans(commit.mappings))
-        flags = np.where(lazy, PRESENT | _LAZY, PRESENT)
-        return pagemap_like(self._pagemap, self._small[self._pagemap], commit.pages, flags)
+        made = self._pagemap_image
+        if made is None or made[0] is not commit.layout or made[1] is not commit.pages:
+            lazy = pages_within(commit.pages, commit.layout.lazy)
+            flags = np.where(lazy, PRESENT | _LAZY, PRESENT)
+            data = pagemap_like(self._pagemap, self._small[self._pagemap], commit.pages, flags)
+            self._pagemap_image = made = commit.layout, commit.pages, data
+        return made[2]
 
 
 def _copied_at(runs: Sequence[CopiedRun], pages: Numbers) -> tuple[Numbers, Numbers]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,6 +51,7 @@ _REGION = struct.Struct("=QQQ")
 _THREAD_HEAD = struct.Struct("=QQ27Q")
 _CLOCK_NUMBERS = struct.Struct("=4q")
 _PAGE = 4096
+_KEPT = 128  # blocks of text that are parsed once: two for each process of a tree
 _UNREAD = 1 << 32
 _O_CLOEXEC = 0o2000000
 _SHARED_MEMORY = "/dev/zero (deleted)"
@@ -69,28 +71,32 @@ class NotNow(FullCommitNeeded):
 
 @dataclass(frozen=True, slots=True)
 class RecordedMapping:
-    """One line of /proc/PID/maps."""
+    """One line of /proc/PID/maps.
+
+    Attributes:
+        name: what stands behind the numbers; empty for memory without a name.
+        inode: 0 for memory that is in no file.
+    """
 
     start: int
     end: int
     rights: str
     line: str
 
-    @property
-    def name(self) -> str:
-        """What stands behind the numbers; empty for memory without a name."""
-        words = self.line.split(maxsplit=5)
-        return words[5] if len(words) > 5 else ""
+    name: str
+    inode: int
+
+    @classmethod
+    def parse(cls, line: str) -> RecordedMapping:
+        """From the line; raises ValueError, IndexError."""
+        span, rights, _, _, inode, *name = line.split(maxsplit=5)
+        start, _, end = span.partition("-")
+        return cls(int(start, 16), int(end, 16), rights, line, name[0] if name else "", int(inode))
 
     @property
     def is_shared_memory(self) -> bool:
         """Shared, and in no file with a name: mmap(2) with MAP_SHARED and MAP_ANONYMOUS."""
         return self.rights[3] == "s" and self.name == _SHARED_MEMORY
-
-    @property
-    def inode(self) -> int:
-        """0 for memory that is in no file."""
-        return int(self.line.split(maxsplit=5)[4])
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,34 +230,40 @@ class Seen:
 
     def read(self, text: str) -> None:
         """Take in a section of lines."""
-        for line in text.splitlines():
-            if line.startswith("=map "):
-                span, rights, _ = line[5:].split(maxsplit=2)
-                start, _, end = span.partition("-")
-                self.mappings.append(RecordedMapping(int(start, 16), int(end, 16), rights, line[5:]))
-            elif line.startswith("=position "):
-                number, position, size = (int(word) for word in line.split()[1:])
-                self.positions[number] = (position, size)
-            elif line.startswith("=flags "):
-                words = line.split()
-                self.flags[int(words[1], 16)] = frozenset(words[2:])
-            elif line.startswith("=connection "):
-                self.connections.append(RecordedConnection.parse(line))
-            elif line.startswith("=stream "):
-                self.streams.append([int(word) for word in line.split()[1:]])
-            elif line.startswith("=ghost "):
-                number, *facts = (int(word) for word in line.split()[1:])
-                self.ghosts[number] = GhostFacts(
-                    facts[0], facts[1], (facts[2], facts[3]), (facts[4], facts[5])
-                )
-            elif line.startswith("?"):
+        before, maps, text = _cut(text, "=map ")
+        while maps:
+            self.mappings += _mappings(maps)
+            before, maps, text = _cut(before + text, "=map ")
+        before, flags, text = _cut(before, "=flags ")
+        while flags:
+            self.flags |= _flags(flags)
+            before, flags, text = _cut(before + text, "=flags ")
+        for line in before.split("\n"):
+            kind = line[:1]
+            if kind == "=":
+                self._read_told(line)
+            elif kind == "?":
                 self.hidden.append(line[1:])
             elif line.startswith("fd ") and "tfd:" in line:
                 self._read_watched(line)
-            else:
+            elif line:
                 self.lines.append(line)
                 if not self.pid and (first := _FIRST_THREAD.match(line)):
                     self.pid, self.inside = int(first[1]), int(first[2])
+
+    def _read_told(self, line: str) -> None:
+        if line.startswith("=position "):
+            number, position, size = (int(word) for word in line.split()[1:])
+            self.positions[number] = (position, size)
+        elif line.startswith("=connection "):
+            self.connections.append(RecordedConnection.parse(line))
+        elif line.startswith("=stream "):
+            self.streams.append([int(word) for word in line.split()[1:]])
+        elif line.startswith("=ghost "):
+            number, *facts = (int(word) for word in line.split()[1:])
+            self.ghosts[number] = GhostFacts(facts[0], facts[1], (facts[2], facts[3]), (facts[4], facts[5]))
+        else:
+            self.lines.append(line)
 
     def _read_watched(self, line: str) -> None:
         found = [
@@ -262,6 +274,35 @@ class Seen:
         ]
         self.watched[int(line.split(maxsplit=2)[1])] = frozenset(found)
         self.lines.append(_WATCHED.sub("", line))
+
+
+def _cut(text: str, prefix: str) -> tuple[str, str, str]:
+    """What stands before, in and behind the first lines that begin so and follow one another; all before where there are none."""
+    begin = 0 if text.startswith(prefix) else text.find(f"\n{prefix}") + 1
+    if not text.startswith(prefix, begin):
+        return text, "", ""
+    end = text.find("\n", text.rfind(f"\n{prefix}") + 1) + 1 or len(text)
+    block = text[begin:end]
+    if block.count(f"\n{prefix}") + 1 != len(_lines(block)):  # others stand between them
+        end = begin + block.index("\n") + 1
+    return text[:begin], text[begin:end], text[end:]
+
+
+# From one commit to the next these blocks are mostly the same, and parsing them would take half of the time of all that is read.
+@lru_cache(maxsize=_KEPT)
+def _mappings(block: str) -> tuple[RecordedMapping, ...]:
+    return tuple(RecordedMapping.parse(line.removeprefix("=map ")) for line in _lines(block))
+
+
+@lru_cache(maxsize=_KEPT)
+def _flags(block: str) -> dict[int, frozenset[str]]:
+    """Nobody changes what it gives."""
+    rows = [line.split() for line in _lines(block)]
+    return {int(start, 16): frozenset(flags) for _, start, *flags in rows}
+
+
+def _lines(block: str) -> list[str]:
+    return block.removesuffix("\n").split("\n")
 
 
 @dataclass(frozen=True, slots=True)
