@@ -175,9 +175,8 @@ CLONES __attribute__((visibility("default"))) void relive_hash_pages(
     }
 }
 
-/* For each of `count` wanted numbers i join children 2i and 2i + 1 to nodes[i]; with `is_root` to the hash of the file. */
-CLONES __attribute__((visibility("default"))) void relive_join(
-    const uint8_t *children, const int64_t *wanted, size_t count, int is_root, uint8_t *nodes)
+/* For each of `count` wanted numbers i join children 2i and 2i + 1 to nodes[i]; with ROOT to the hash of the file. */
+INLINE void join_some(const uint8_t *children, const int64_t *wanted, size_t count, uint32_t flags, uint8_t *nodes)
 {
     for (size_t first = 0; first < count; first += LANES) {
         const uint8_t *places[LANES];
@@ -187,8 +186,52 @@ CLONES __attribute__((visibility("default"))) void relive_join(
             places[lane] = children + wanted[index] * 2 * NODE;
             results[lane] = nodes + wanted[index] * NODE;
         }
-        join_pairs(places, is_root ? ROOT : 0, results);
+        join_pairs(places, flags, results);
     }
+}
+
+/* The parents of `count` numbers in ascending order, each once, in their place; those from `most` on are left out. */
+static size_t to_parents(int64_t *numbers, size_t count, int64_t most)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        int64_t parent = numbers[i] >> 1;
+        if (parent < most && (!kept || numbers[kept - 1] != parent))
+            numbers[kept++] = parent;
+    }
+    return kept;
+}
+
+/* The nodes above `count` pages, at least two, whose own are at the beginning of `nodes`: level behind level, of each half as many
+ * rounded up, until two are left, which are joined to `root`.
+ *
+ * `numbers` are those of the `changed` pages in ascending order, with room for `count` of them; they are lost. Of the levels from
+ * number `known` on all nodes are made, of those before only the ones above these pages. */
+CLONES __attribute__((visibility("default"))) void relive_join_tree(
+    uint8_t *nodes, size_t count, int64_t *numbers, size_t changed, size_t known, uint8_t *root)
+{
+    static const int64_t first[1] = {0};
+    for (size_t level = 1; count > 2; level++) {
+        uint8_t *above = nodes + count * NODE;
+        size_t pairs = count / 2;
+        size_t last_changed = changed && (size_t)numbers[changed - 1] == count - 1;
+        if (level < known) {
+            changed = to_parents(numbers, changed, (int64_t)pairs);
+        } else {
+            changed = pairs;
+            for (size_t i = 0; i < pairs; i++)
+                numbers[i] = (int64_t)i;
+        }
+        join_some(nodes, numbers, changed, 0, above);
+        if (count % 2) { /* without a neighbour it goes up as it is */
+            memcpy(above + pairs * NODE, nodes + (count - 1) * NODE, NODE);
+            if (level >= known || last_changed)
+                numbers[changed++] = (int64_t)pairs;
+        }
+        nodes = above;
+        count = pairs + count % 2;
+    }
+    join_some(nodes, first, 1, ROOT, root);
 }
 
 /* For each of `count` pages, that at offsets[i] of `copied`, whether it is as the one in slots[i] of `pages`; -1 is no slot. */

@@ -7,7 +7,6 @@ and above them one for each two, up to the last two, which are joined to the has
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import TypeAlias
@@ -34,14 +33,14 @@ class PageTree:
         hash: 64 hexadecimal digits.
     """
 
-    def __init__(self, levels: Sequence[Nodes], whole: str) -> None:
-        self._levels = levels
+    def __init__(self, nodes: Nodes, pages: int, whole: str) -> None:
+        self._nodes, self._pages = nodes, pages
         self.hash = whole
 
     @classmethod
     def of(cls, pages: Pages, slots: Numbers) -> PageTree:
         """Of the file whose pages lie in these rows of ``pages``; raises ToolMissing where the library is not built."""
-        return cls([], "").after(pages, slots, np.empty(0, np.int64))
+        return cls(np.empty((0, _NODE), np.uint8), 0, "").after(pages, slots, np.empty(0, np.int64))
 
     def after(self, pages: Pages, slots: Numbers, changed: Numbers) -> PageTree:
         """Of a file that is as this one but for some pages.
@@ -51,42 +50,43 @@ class PageTree:
             changed: numbers of all its pages that this one has otherwise at the same place, or not at all, in ascending order.
         """
         count = len(slots)
+        if self._pages == count > 0 and not len(changed):
+            return self
         if count < 2:  # no two nodes to be joined
-            return PageTree([], blake3(pages[slots].tobytes()).hexdigest())
-        if not self._levels:
+            return PageTree(np.empty((0, _NODE), np.uint8), 0, blake3(pages[slots].tobytes()).hexdigest())
+        if not self._pages:
             changed = np.arange(count, dtype=np.int64)
-        nodes = self._level(0, count)
+        nodes, known = self._copied(count)
         library = load_library()
-        places = np.ascontiguousarray(slots[changed])
+        places, changed = np.ascontiguousarray(slots[changed]), np.ascontiguousarray(changed)
         library.relive_hash_pages(_at(pages), _at(places), _at(changed), len(changed), _at(nodes))
-        levels = [nodes]
-        if self._levels and len(self._levels[0]) != count:
-            # The last node of each level may have lost its neighbour.
-            changed = np.union1d(changed, [count - 1])
-        while len(levels[-1]) > 2:
-            changed = _parents(changed)
-            levels.append(self._joined(len(levels), levels[-1], changed))
+        if self._pages != count and (not len(changed) or changed[-1] != count - 1):
+            changed = np.append(changed, count - 1)  # the last node of each level may have lost its neighbour
+        numbers = np.empty(count, np.int64)
+        numbers[: len(changed)] = changed
         root = np.empty((1, _NODE), np.uint8)
-        library.relive_join(_at(levels[-1]), _at(np.zeros(1, np.int64)), 1, 1, _at(root))
-        return PageTree(levels, root.tobytes().hex())
+        library.relive_join_tree(_at(nodes), count, _at(numbers), len(changed), known, _at(root))
+        return PageTree(nodes, count, root.tobytes().hex())
 
-    def _joined(self, level: int, children: Nodes, wanted: Numbers) -> Nodes:
-        pairs, is_alone = divmod(len(children), 2)
-        nodes = self._level(level, pairs + is_alone)
-        # The last two nodes of a smaller file were only joined to its hash, which is no node.
-        joined = wanted[wanted < pairs] if level < len(self._levels) else np.arange(pairs, dtype=np.int64)
-        load_library().relive_join(_at(children), _at(joined), len(joined), 0, _at(nodes))
-        if is_alone:
-            nodes[-1] = children[-1]
-        return nodes
+    def _copied(self, count: int) -> tuple[Nodes, int]:
+        """Its nodes, with room for a file of so many pages, and how many levels of these are known."""
+        ours, theirs = _levels(self._pages), _levels(count)
+        nodes = self._nodes.copy() if ours == theirs else np.empty((sum(theirs), _NODE), np.uint8)
+        if ours != theirs:
+            begin, their_begin = 0, 0
+            for own, their_own in zip(ours, theirs, strict=False):
+                both = min(own, their_own)
+                nodes[their_begin : their_begin + both] = self._nodes[begin : begin + both]
+                begin, their_begin = begin + own, their_begin + their_own
+        return nodes, len(ours)
 
-    def _level(self, level: int, count: int) -> Nodes:
-        """A copy of one of its levels, with room for so many."""
-        nodes = np.empty((count, _NODE), np.uint8)
-        if level < len(self._levels):
-            kept = self._levels[level][:count]
-            nodes[: len(kept)] = kept
-        return nodes
+
+def _levels(pages: int) -> list[int]:
+    """How many nodes there are on each level; none of a file that has no tree."""
+    found = [pages] if pages > 1 else []
+    while found and found[-1] > 2:
+        found.append(-(-found[-1] // 2))
+    return found
 
 
 def same_pages(copied: Nodes, offsets: Numbers, pages: Pages, slots: Numbers) -> npt.NDArray[np.bool_]:
@@ -96,14 +96,6 @@ def same_pages(copied: Nodes, offsets: Numbers, pages: Pages, slots: Numbers) ->
     library = load_library()
     library.relive_compare_pages(_at(copied), _at(offsets), _at(pages), _at(slots), len(slots), _at(same))
     return same
-
-
-def _parents(numbers: Numbers) -> Numbers:
-    """Of nodes in ascending order, each once."""
-    above: Numbers = numbers >> 1
-    is_first = np.ones(len(above), np.bool_)
-    np.not_equal(above[1:], above[:-1], out=is_first[1:])
-    return above[is_first]
 
 
 def _at(array: npt.NDArray[np.generic]) -> ctypes.c_void_p:
@@ -122,8 +114,8 @@ def load_library() -> ctypes.CDLL:
         ) from error
     place, count = ctypes.c_void_p, ctypes.c_size_t
     library.relive_hash_pages.argtypes = [place, place, place, count, place]
-    library.relive_join.argtypes = [place, place, count, ctypes.c_int, place]
+    library.relive_join_tree.argtypes = [place, count, place, count, count, place]
     library.relive_compare_pages.argtypes = [place, place, place, place, count, place]
-    for function in (library.relive_hash_pages, library.relive_join, library.relive_compare_pages):
+    for function in (library.relive_hash_pages, library.relive_join_tree, library.relive_compare_pages):
         function.restype = None
     return library
