@@ -16,6 +16,7 @@ import contextlib
 import os
 import time
 import uuid
+from functools import lru_cache
 from pathlib import Path
 
 from relive.checkpoint import criu_rpc_pb2 as rpc
@@ -40,6 +41,7 @@ from relive.checkpoint.tracked_files import LINK_REMAP
 from relive.checkpoint.watchdog import Watchdog, WatchdogPeriod
 from relive.config import Settings
 from relive.errors import CommitFailed, CommitTimedOut, DiskFull
+from relive.images import criu_images_pb2 as pb
 from relive.images.image_directory import ImageDirectory
 from relive.images.inode_numbers import write_inode_numbers, written_files
 from relive.images.locks import add_posix_locks
@@ -137,7 +139,12 @@ def _has_ended(target: Target, begun: procfs.ProcessStat | None) -> bool:
 
 
 def _without_secrets(settings: Settings, command: list[str]) -> list[str]:
-    return Scrubber(settings.secret_patterns, settings.secret_names).words(command)
+    return list(_scrubbed(tuple(settings.secret_patterns), tuple(settings.secret_names), tuple(command)))
+
+
+@lru_cache(maxsize=8)  # of one commit after another it is the same
+def _scrubbed(patterns: tuple[str, ...], names: tuple[str, ...], command: tuple[str, ...]) -> list[str]:
+    return Scrubber(patterns, names).words(command)
 
 
 def _stepped_in(target: Target, settings: Settings) -> CommitTimedOut:
@@ -173,6 +180,7 @@ class _Dump:
         self._micro = micro if stopped is None and target.contained is None else None
         self._pause_us: int | None = None
         self._held: HeldImages | None = None
+        self._files: list[pb.FileEntry] | None = None
         self._advance = advance
         self._settings = settings
         self._tools = tools
@@ -261,6 +269,7 @@ class _Dump:
         self._taken = taken.taken
         self._pause_us = taken.pause_ns // 1000
         self._held = micro.images_of(taken, files)
+        self._files = taken.connections.files
         return True
 
     def _expected(self) -> ExpectedFiles | None:
@@ -405,7 +414,7 @@ class _Dump:
         images: ImageDirectory = self._held or self._staging.images
         if self._held is None:  # else they are as in the base, and in its images
             add_posix_locks(self._staging.images, self._locks)
-        files = read_files(images)
+        files = self._files if self._files is not None else read_files(images)
         self.files.complete(files)
         write_inode_numbers(images, self.files.inode_numbers(written_files(files)))
         if self._micro is not None and self._pause_us is None:
@@ -430,6 +439,7 @@ class _Dump:
             advance=self._advance,
             memory=self._memory,
             held=self._held,
+            files=files,
         )
 
     def _stopped_inside(self) -> tuple[int | None, int, int] | None:

@@ -12,6 +12,7 @@ from relive.checkpoint.file_layers import CapturedFile, EntrySource, ScannedEntr
 from relive.checkpoint.open_files import OpenFiles
 from relive.checkpoint.target import Target, host_facts
 from relive.errors import ReliveError, StoreError
+from relive.images import criu_images_pb2 as pb
 from relive.images.cgroups import inherit_groups
 from relive.images.processes import read_processes
 from relive.images.sockets import read_connections, read_files, read_listening, read_outlets, summarise
@@ -47,6 +48,7 @@ class Capture:
         advance: is told how far storing it is.
         memory: copies of pages that the images lack as yet; None where they lack none.
         held: the images, where they are not in the staging directory.
+        files: what ``files.img`` holds; None: it is to be read.
         host_name: what the target takes for its host's name; None: this one's.
     """
 
@@ -69,6 +71,7 @@ class Capture:
     advance: Advance = field(default_factory=Advance)
     memory: CopiedAhead | None = None
     held: HeldImages | None = None
+    files: list[pb.FileEntry] | None = None
     host_name: str | None = None
     _moved: set[int] = field(default_factory=set)  # ids of what is in ``layers``
 
@@ -123,7 +126,7 @@ class Capture:
         images = self.held or self.staging.images
         if self.target.contained is not None:
             inherit_groups(self.staging.images)
-        files = read_files(images)
+        files = self.files if self.files is not None else read_files(images)
         listening = read_listening(files)
         connections = summarise(read_connections(images, files), listening)
         outlets = read_outlets(files) + [Outlet(key=key, writable=True) for key in self.terminals]

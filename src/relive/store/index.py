@@ -104,8 +104,8 @@ class CommitIndex:
 
     def add(
         self, commit_id: CommitId, manifest: Manifest, *, durable_us: int | None, size: int, new_bytes: int
-    ) -> None:
-        """Enter a commit; entering it again replaces what was said of it."""
+    ) -> StoredCommit:
+        """Enter a commit, and return its line; entering it again replaces what was said of it."""
         row = _row_of(commit_id, manifest, durable_us, size, new_bytes)
         words = _words_of(manifest)
         marks = ", ".join("?" * len(row))
@@ -122,6 +122,7 @@ class CommitIndex:
                 "INSERT OR IGNORE INTO uses VALUES (?, ?)",
                 [(name, commit_id) for name in objects_of(manifest)],
             )
+        return StoredCommit(*row)  # type: ignore[arg-type] # the columns are its fields
 
     def _text_of(self, name: str, words: str) -> int:
         self._database.execute("INSERT OR IGNORE INTO texts (name, words) VALUES (?, ?)", (name, words))

@@ -91,6 +91,7 @@ class Store:
         self._parent: CommitId | None = None
         self._renewed: list[CommitId] = []
         self._advance = Advance()
+        self._is_taking_in = False
         self._referable: Collection[str] | None = None
         self._open_intake: IngestedImages | None = None
         self._keyring = keyring = keyring or Keyring(directory.parent / "keys", given_store_keys)
@@ -224,6 +225,7 @@ class Store:
             with self._lock.held(shared=True):
                 with disk_errors("making the store ready to be written to", self._directory):
                     self._format.make_writable()
+                self._is_taking_in = True
                 yield
         except BaseException:
             # The first error is the one to be told.
@@ -231,9 +233,20 @@ class Store:
                 self._sweep()
             raise
         finally:
+            self._is_taking_in = False
             self._parent = self._referable = None
             self._new_files.clear()
             self._discard_intake()
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """With the store ready to be written to, and its lock held; within ``taking_in`` both are so."""
+        if self._is_taking_in:
+            yield
+            return
+        with self._lock.held(shared=True):
+            self._format.make_writable()
+            yield
 
     def _discard_intake(self) -> None:
         taken, self._open_intake = self._open_intake, None
@@ -304,8 +317,7 @@ class Store:
         manifest, listing = listed(manifest)
         data = canonical(manifest)
         commit_id = CommitId(hash_bytes(data))
-        with disk_errors("writing the commit", self._directory), self._lock.held(shared=True):
-            self._format.make_writable()
+        with disk_errors("writing the commit", self._directory), self._writing():
             self._refuse_missing(manifest)
             size = len(data)
             if taken is None and listing:
@@ -317,19 +329,17 @@ class Store:
                 (time.monotonic_ns() - began_monotonic_ns) // 1000 if began_monotonic_ns is not None else None
             )
             try:
-                self._index.add(
+                stored = self._index.add(
                     commit_id,
                     manifest,
                     durable_us=durable_us,
                     size=size_of(manifest),
                     new_bytes=size if new_bytes is None else new_bytes,
                 )
-                stored = self._index.get(commit_id)
             except BaseException:
                 if is_new:
                     self._manifests.delete([commit_id])
                 raise
-        assert stored is not None
         if taken is not None and pages is not None:
             self._images.remember(commit_id, taken, pages)
         return stored

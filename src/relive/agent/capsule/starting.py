@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -38,7 +39,7 @@ from relive.errors import CapsuleStartFailed, ReliveError, TargetUndumpable
 from relive.incidents.report.masking import FileMask
 from relive.kernel import procfs
 from relive.kernel.atomic_write import Durability, replace_file
-from relive.kernel.mounts import make_private, make_slave, pivot_root, read_mounts
+from relive.kernel.mounts import Mount, make_private, make_slave, pivot_root, read_mounts
 from relive.kernel.namespaces import Namespace
 from relive.kernel.seccomp import ask_supervisor
 from relive.model.capsule import (
@@ -135,13 +136,28 @@ def _followed_files(settings: Settings, capsule: Capsule) -> FollowedFiles:
         paths.files,
         Path(f"/proc/{facts.init}/root"),
         facts.root,
-        points=lambda: [one.point for one in plan_points(read_mounts(facts.init), settings.home)],
+        points=_recent_points(facts.init, settings.home),
         memory_points=[point for point in _IN_MEMORY if Path(point).is_dir()],
         largest=settings.commit_file_limit,
         always=trusted_paths(paths.trust),
         data={Path(path): choice for path, choice in facts.spec.data.items()},
         apart=(str(settings.home), str(RUN_DIRECTORY)),
     )
+
+
+def _recent_points(init: int, home: Path) -> Callable[[], list[str]]:
+    """Tells the points that process 1 of a capsule would have covered; what is mounted is mostly as at the commit before."""
+    mounts: list[Mount] = []
+    points: list[str] = []
+
+    def look() -> list[str]:
+        nonlocal mounts, points
+        now = read_mounts(init)
+        if now != mounts:
+            mounts, points = now, [one.point for one in plan_points(now, home)]
+        return points
+
+    return look
 
 
 def _overlay_sources(settings: Settings, capsule: Capsule) -> list[LayerSource]:
