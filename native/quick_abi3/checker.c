@@ -2,7 +2,7 @@
 #include "checker.h"
 
 enum { FORM_CHAINS = 1024, NAMES = 64, LONGEST_NAME = 31 };
-enum { CARD = 1, FIELD = 2, SCHEME = 4, FORM = 8, FOLDED = 16, HINT = 32 };
+enum { CARD = 1, URL = 2, SCHEME = 4, FORM = 8, FOLDED = 16, HINT = 32 };
 
 typedef struct {
     const char *at;
@@ -16,7 +16,7 @@ struct Checker {
     Piece *pieces;      // hints, then forms
     Py_ssize_t hints, forms;
     uint8_t flags[256];
-    uint8_t pairs[8192];  // a bit for each two bytes with which a form begins
+    uint8_t wanted[8192];  // a bit for each two bytes with which anything begins that is looked for
     int32_t first[FORM_CHAINS];  // the first form of each chain, from 1; forms are many, and each is near a few places of a text only
     int32_t *next;               // the form behind each in its chain; 0: none
     struct {
@@ -83,33 +83,47 @@ static int may_be_card(const uint8_t *p, size_t at, size_t n) {
 }
 
 
-int may_hold_secret(const Checker *self, const uint8_t *p, size_t n) {
-    int fields = 0;
-    if (!self->sure) return 1;
-    for (size_t i = 0; i < n; i++) {
-        uint8_t flags = self->flags[p[i]] & ~HINT;
-        if (!flags) continue;
-        size_t left = n - i;
-        if (flags & FIELD) {
-            fields = 1;
-            if (left > 2 && p[i] == ':' && p[i + 1] == '/' && p[i + 2] == '/') return 1;
-        }
-        if (flags & CARD && left >= 13 && may_be_card(p, i, n)) return 1;
-        if (flags & SCHEME && ((left >= 5 && same_but_case(p + i, "basic", 5)) || (left >= 6 && same_but_case(p + i, "bearer", 6))))
-            return 1;
-        // Two characters that become ASCII letters when they are made small: the sign of Kelvin, and I with a dot.
-        if (flags & FOLDED && ((p[i] == 0xE2 && left > 2 && p[i + 1] == 0x84 && p[i + 2] == 0xAA) || (p[i] == 0xC4 && left > 1 && p[i + 1] == 0xB0)))
-            return 1;
-        if (flags & FORM && left > 1) {
-            unsigned pair = p[i] | (unsigned)p[i + 1] << 8;
-            if (!(self->pairs[pair >> 3] & 1 << (pair & 7))) continue;
-            for (int32_t k = self->first[chain_of(pair)]; k; k = self->next[k - 1]) {
-                const Piece *form = &self->pieces[self->hints + k - 1];
-                if (form->length <= left && !memcmp(form->at, p + i, form->length)) return 1;
-            }
+// What may begin at ``p[i]``, where the pair of bytes there is one of ``wanted``. ``hinted``: set where a hint does, which is nothing by
+// itself.
+static int may_begin(const Checker *self, const uint8_t *p, size_t i, size_t n, int *hinted) {
+    uint8_t flags = self->flags[p[i]];
+    size_t left = n - i;
+    if (flags & URL && i && left > 1 && p[i + 1] == '/' && p[i - 1] == ':') return 1;
+    if (flags & CARD && left >= 13 && may_be_card(p, i, n)) return 1;
+    if (flags & SCHEME && ((left >= 5 && same_but_case(p + i, "basic", 5)) || (left >= 6 && same_but_case(p + i, "bearer", 6)))) return 1;
+    // Two characters that become ASCII letters when they are made small: the sign of Kelvin, and I with a dot.
+    if (flags & FOLDED && ((p[i] == 0xE2 && left > 2 && p[i + 1] == 0x84 && p[i + 2] == 0xAA) || (p[i] == 0xC4 && left > 1 && p[i + 1] == 0xB0)))
+        return 1;
+    if (flags & FORM && left > 1) {
+        unsigned pair = p[i] | (unsigned)p[i + 1] << 8;
+        for (int32_t k = self->first[chain_of(pair)]; k; k = self->next[k - 1]) {
+            const Piece *form = &self->pieces[self->hints + k - 1];
+            if (form->length <= left && !memcmp(form->at, p + i, form->length)) return 1;
         }
     }
-    return fields && has_hint(self, p, n);
+    for (Py_ssize_t k = 0; flags & HINT && !*hinted && k < self->hints; k++)
+        *hinted = self->pieces[k].length <= left && same_but_case(p + i, self->pieces[k].at, self->pieces[k].length);
+    return 0;
+}
+
+static int is_wanted(const Checker *self, unsigned pair) { return self->wanted[pair >> 3] >> (pair & 7) & 1; }
+
+// One look at each pair of bytes, four at a time: nearly none is the beginning of anything.
+int may_hold_secret(const Checker *self, const uint8_t *p, size_t n) {
+    int hinted = 0;
+    size_t i = 0;
+    if (!self->sure) return 1;
+    for (; i + 8 <= n; i += 4) {
+        uint64_t eight;
+        memcpy(&eight, p + i, 8);
+        int some = is_wanted(self, eight & 0xFFFF) | is_wanted(self, eight >> 8 & 0xFFFF) | is_wanted(self, eight >> 16 & 0xFFFF) |
+                   is_wanted(self, eight >> 24 & 0xFFFF);
+        for (size_t k = i; some && k < i + 4; k++)
+            if (is_wanted(self, p[k] | (unsigned)p[k + 1] << 8) && may_begin(self, p, k, n, &hinted)) return 1;
+    }
+    for (; i < n; i++)
+        if (may_begin(self, p, i, n, &hinted)) return 1;
+    return hinted && (memchr(p, ':', n) != NULL || memchr(p, '=', n) != NULL);
 }
 
 static int add_pieces(Checker *self, PyObject *texts, Py_ssize_t from, Py_ssize_t at, Py_ssize_t count) {
@@ -133,6 +147,19 @@ static int add_pieces(Checker *self, PyObject *texts, Py_ssize_t from, Py_ssize_
     return 0;
 }
 
+static void want(Checker *self, uint8_t flag, uint8_t first, uint8_t second) {
+    unsigned pair = first | (unsigned)second << 8;
+    self->flags[first] |= flag;
+    self->wanted[pair >> 3] |= (uint8_t)(1 << (pair & 7));
+}
+
+static void want_all(Checker *self, uint8_t flag, const char *firsts, const char *seconds) {
+    for (const char *first = firsts; *first; first++)
+        for (const char *second = seconds; *second; second++) want(self, flag, (uint8_t)*first, (uint8_t)*second);
+}
+
+static char large(uint8_t c) { return (char)(c >= 'a' && c <= 'z' ? c - 32 : c); }
+
 // Checker(hints, forms, sure): the parts of names that are secret, in small letters; the ways in which known secrets are written
 // (tuples of str).
 static PyObject *checker_new(PyTypeObject *type, PyObject *given, PyObject *Py_UNUSED(named)) {
@@ -153,27 +180,23 @@ static PyObject *checker_new(PyTypeObject *type, PyObject *given, PyObject *Py_U
         Py_DECREF(self);
         return PyErr_Occurred() ? NULL : PyErr_NoMemory();
     }
-    for (int c = '2'; c <= '6'; c++) self->flags[c] |= CARD;
-    self->flags[':'] |= FIELD;
-    self->flags['='] |= FIELD;
-    self->flags['b'] |= SCHEME;
-    self->flags['B'] |= SCHEME;
-    self->flags[0xE2] |= FOLDED;
-    self->flags[0xC4] |= FOLDED;
-    if (!self->sure) return (PyObject *)self;
-    for (Py_ssize_t k = 0; k < self->hints + self->forms; k++) {
+    want_all(self, CARD, "23456", "0123456789 -");
+    want_all(self, URL, "/", "/");
+    want_all(self, SCHEME, "bB", "aAeE");
+    want_all(self, FOLDED, "\xE2", "\x84");
+    want_all(self, FOLDED, "\xC4", "\xB0");
+    for (Py_ssize_t k = 0; self->sure && k < self->hints + self->forms; k++) {
         const uint8_t *p = (const uint8_t *)self->pieces[k].at;
         if (k < self->hints) {
             if (!is_ascii(p, self->pieces[k].length)) self->sure = 0;
-            self->flags[*p] |= HINT;
-            if (*p >= 'a' && *p <= 'z') self->flags[*p - 32] |= HINT;
+            char first[] = {(char)p[0], large(p[0]), 0}, second[] = {(char)p[1], large(p[1]), 0};
+            want_all(self, HINT, first, second);
         } else {
-            unsigned pair = p[0] | (unsigned)p[1] << 8;
-            self->flags[*p] |= FORM;
-            self->pairs[pair >> 3] |= (uint8_t)(1 << (pair & 7));
             Py_ssize_t form = k - self->hints;
-            self->next[form] = self->first[chain_of(pair)];
-            self->first[chain_of(pair)] = (int32_t)form + 1;
+            unsigned chain = chain_of(p[0] | (unsigned)p[1] << 8);
+            want(self, FORM, p[0], p[1]);
+            self->next[form] = self->first[chain];
+            self->first[chain] = (int32_t)form + 1;
         }
     }
     return (PyObject *)self;
@@ -189,15 +212,16 @@ static void checker_gone(PyObject *object) {
     Py_DECREF(type);
 }
 
-// clean(text) -> bool: no secret is in it. False: it has to be looked for.
+// clean(text) -> bool: no secret is in it, a str or bytes. False: it has to be looked for; so of bytes that are no UTF-8.
 static PyObject *checker_clean(PyObject *self, PyObject *given) {
-    int clean = 0;
+    int clean = 0, is_text = Py_TYPE(given) == &PyUnicode_Type;
     char *p;
     Py_ssize_t n;
-    PyObject *bytes = Py_TYPE(given) == &PyUnicode_Type ? PyUnicode_AsUTF8String(given) : NULL;
-    if (bytes != NULL && !PyBytes_AsStringAndSize(bytes, &p, &n)) clean = !may_hold_secret((Checker *)self, (uint8_t *)p, (size_t)n);
+    PyObject *bytes = is_text ? PyUnicode_AsUTF8String(given) : given;
+    if (bytes != NULL && !PyBytes_AsStringAndSize(bytes, &p, &n))
+        clean = (is_text || is_utf8((uint8_t *)p, (size_t)n)) && !may_hold_secret((Checker *)self, (uint8_t *)p, (size_t)n);
     PyErr_Clear();
-    Py_XDECREF(bytes);
+    if (is_text) Py_XDECREF(bytes);
     return PyBool_FromLong(clean);
 }
 

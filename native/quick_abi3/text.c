@@ -138,18 +138,29 @@ void put_base64(Text *text, const uint8_t *p, size_t n) {
     }
 }
 
+// How many bytes from ``i`` on, in steps of eight, are ASCII.
+static size_t ascii_from(const uint8_t *p, size_t i, size_t n) {
+    size_t begin = i;
+    for (uint64_t eight; i + 8 <= n; i += 8) {
+        memcpy(&eight, p + i, 8);
+        if (eight & 0x8080808080808080u) break;
+    }
+    return i - begin;
+}
+
 int is_ascii(const uint8_t *p, size_t n) {
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = ascii_from(p, 0, n); i < n; i++)
         if (p[i] >= 0x80) return 0;
     return 1;
 }
 
 int is_utf8(const uint8_t *p, size_t n) {
     unsigned code;
-    for (size_t i = 0; i < n;) {
+    for (size_t i = ascii_from(p, 0, n); i < n;) {
         size_t size = p[i] < 0x80 ? 1 : character(p + i, n - i, &code);
         if (!size) return 0;
         i += size;
+        i += ascii_from(p, i, n);
     }
     return 1;
 }

@@ -358,6 +358,11 @@ class Scrubber:
         """Bytes without the secrets in them; what is no UTF-8 is searched byte by byte all the same."""
         if not value:
             return value
+        checker = self.checker
+        if checker is None:
+            checker = self.make_checker()
+        if checker and checker.clean(value):
+            return value
         if value[:3] == _GZIP:
             return self._unzipped(value)
         try:
