@@ -16,6 +16,7 @@ typedef PyObject *(*Fast)(PyObject *, PyObject *const *, Py_ssize_t);
 // Not part of it at all, but the same since 3.7.1. Weak: where it should be gone one day, the variable's method is called.
 extern int PyContextVar_Get(PyObject *, PyObject *, PyObject **) __attribute__((weak));
 extern PyObject *PyContextVar_Set(PyObject *, PyObject *) __attribute__((weak));
+extern const char *PyUnicode_AsUTF8AndSize(PyObject *, Py_ssize_t *) __attribute__((weak));  // of the stable ABI from 3.10 on
 
 // Names by which attributes and modules are asked for, made once.
 #define NAMES_OF_PYTHON(NAME)                                                                                                             \

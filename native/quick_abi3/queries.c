@@ -76,6 +76,68 @@ PyObject *quick_executed(PyObject *object, PyObject *const *given, Py_ssize_t co
     return result != NULL ? result : not_plain(NULL);
 }
 
+enum { BEGINNING = 1024, LOOKED_THROUGH = 2 * BEGINNING, PIECE = 32 << 10 };
+
+// The CRC-32 of a text in UTF-8. One that is ASCII is read where it lies; others are copied out in pieces, which stay in the processor's
+// cache: to ask for the whole would leave a copy in the service's own string.
+static int crc32_of_text(PyObject *value, Py_ssize_t length, uint32_t *crc) {
+    PyObject *ascii = PyUnicode_AsUTF8AndSize != NULL ? PyObject_CallMethod(value, "isascii", NULL) : NULL;
+    Py_ssize_t n;
+    char *p = ascii == Py_True ? (char *)PyUnicode_AsUTF8AndSize(value, &n) : NULL;
+    *crc = 0;
+    Py_XDECREF(ascii);
+    if (p != NULL) {
+        *crc = crc32_of(0, p, (size_t)n);
+        return 0;
+    }
+    for (Py_ssize_t at = 0; at < length && !PyErr_Occurred(); at += PIECE) {
+        PyObject *piece = PyUnicode_Substring(value, at, at + PIECE), *bytes = piece != NULL ? PyUnicode_AsUTF8String(piece) : NULL;
+        if (bytes != NULL && !PyBytes_AsStringAndSize(bytes, &p, &n)) *crc = crc32_of(*crc, p, (size_t)n);
+        Py_XDECREF(bytes);
+        Py_XDECREF(piece);
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+// A text that is long, see ``long`` of values.py.
+static void put_long(Text *text, PyObject *value, Py_ssize_t length, const Checker *checker) {
+    PyObject *seen = PyUnicode_Substring(value, 0, LOOKED_THROUGH), *begins = PyUnicode_Substring(value, 0, BEGINNING);
+    PyObject *bytes = seen != NULL ? PyUnicode_AsUTF8String(seen) : NULL;
+    char *p;
+    Py_ssize_t n;
+    uint32_t crc;
+    if (begins == NULL || bytes == NULL || PyBytes_AsStringAndSize(bytes, &p, &n) < 0 || may_hold_secret(checker, (uint8_t *)p, (size_t)n) ||
+        crc32_of_text(value, length, &crc) < 0) {
+        text->failed = 1;
+    } else {
+        PUT(text, "{\"$\":[\"long\",");
+        put_text(text, begins, NULL);
+        PUT(text, ",");
+        put_unsigned(text, (unsigned long long)length);
+        PUT(text, ",");
+        put_unsigned(text, crc);
+        PUT(text, "]}");
+    }
+    PyObject *held[] = {seen, begins, bytes};
+    for (int i = 0; i < 3; i++) Py_XDECREF(held[i]);
+}
+
+// A tuple, of which long texts are cut where they are recorded: in a replay they are searched for placeholders.
+static void put_row(Text *text, const Quick *self, PyObject *row, const Checker *checker) {
+    Py_ssize_t longest = 4 * (Py_ssize_t)self->most, count = PyTuple_Size(row);
+    PUT(text, "[");
+    for (Py_ssize_t i = 0; i < count && !text->failed; i++) {
+        PyObject *value = PyTuple_GetItem(row, i);
+        int is_text = Py_TYPE(value) == &PyUnicode_Type;
+        Py_ssize_t length = is_text ? PyUnicode_GetLength(value) : Py_TYPE(value) == &PyBytes_Type ? PyBytes_Size(value) : 0;
+        if (i) PUT(text, ",");
+        if (length <= longest) put_packed(text, value, checker, DEEPEST);
+        else if (is_text && is_recording(self)) put_long(text, value, length, checker);
+        else text->failed = 1;
+    }
+    PUT(text, "]");
+}
+
 // rows(query, rows): an event ``rows`` of kinds/query.py; ``rows``: a list of tuples.
 PyObject *quick_rows(PyObject *object, PyObject *const *given, Py_ssize_t count) {
     Quick *self = (Quick *)object;
@@ -92,7 +154,7 @@ PyObject *quick_rows(PyObject *object, PyObject *const *given, Py_ssize_t count)
             PyObject *row = PyList_GetItem(given[1], i);
             if (i) PUT(&text, ",");
             if (Py_TYPE(row) != &PyTuple_Type || text.length - before > self->most) text.failed = 1;
-            else put_items(&text, row, (Checker *)checker, DEEPEST);
+            else put_row(&text, self, row, (Checker *)checker);
         }
         if (text.length - before > self->most) text.failed = 1;
         PUT(&text, "]}");

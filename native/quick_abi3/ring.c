@@ -85,9 +85,11 @@ int write_record(Quick *self, unsigned long long seq, char *record, size_t size,
 
 void prepare_ring(void) { crc32_prepare(); }
 
+uint32_t crc32_of(uint32_t before, const void *p, size_t n) { return ~crc32_more(~before, p, n); }
+
 PyObject *module_crc32(PyObject *Py_UNUSED(module), PyObject *given) {
     char *p;
     Py_ssize_t n;
     if (PyBytes_AsStringAndSize(given, &p, &n) < 0) return NULL;
-    return PyLong_FromUnsignedLong(~crc32_more(CRC32_BEGIN, (uint8_t *)p, (size_t)n));
+    return PyLong_FromUnsignedLong(crc32_of(0, p, (size_t)n));
 }

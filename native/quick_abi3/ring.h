@@ -34,5 +34,8 @@ static inline int is_own_ring(const Quick *self) { return self->map != NULL && s
 // Let go of the memory.
 void unmap(Quick *self);
 
-// crc32(bytes) -> int: for the tests.
+// Of bytes that come in pieces: ``before`` is 0 at first, and then what was returned for those before.
+uint32_t crc32_of(uint32_t before, const void *p, size_t n);
+
+// crc32(bytes) -> int: as that of zlib.
 PyObject *module_crc32(PyObject *module, PyObject *given);

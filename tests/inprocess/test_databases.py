@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import zlib
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -475,10 +476,17 @@ def test_large_parameters_and_many_rows_are_bounded(run_recorded):
     assert [value["bytes"] for value in insert["parameters"]] == [100_000, 10_000_000]
     assert many["parameters"]["$"] == ["cut", 20_000] and many["parameters"]["bytes"] > 64_000
     (rows,) = ran.of(EventKind.ROWS)
-    assert rows.fields["rows_cut"] == 20_001
+    assert rows.fields["rows"][0] == [
+        {"$": ["long", "x" * 1024, 100_000, zlib.crc32(b"x" * 100_000)]},
+        {"$": ["long", {"$": ["utf8", "y" * 1024]}, 10_000_000, zlib.crc32(b"y" * 10_000_000)]},
+    ]
+    assert rows.fields["rows"][1:3] == [["0", None], ["1", None]]
+    assert rows.fields["rows_cut"] == 20_001 - len(rows.fields["rows"]) > 10_000
+    assert (rows.data, "file" in rows.fields) == (b"", False)
 
 
 def test_in_a_replay_sqlite_is_asked_really(run_recorded):
+    """And of a long value it is said whether a placeholder stands in it: the recorded one had another length then."""
     ran = run_recorded(
         "import sqlite3\nfrom relive_recorder import calls\nfrom relive_recorder.recorder import REPLAY, recorder\n"
         "from relive_recorder.ring import MODE\n"
@@ -486,8 +494,13 @@ def test_in_a_replay_sqlite_is_asked_really(run_recorded):
         "calls.answer_with(refuse, lambda kind, source: None)\n"
         "recorder._ring.words[MODE] = REPLAY\n"
         "connection = sqlite3.connect(':memory:')\n"
-        "print(connection.execute('select 1').fetchall())\n",
+        "print(connection.execute('select 1').fetchall())\n"
+        "for more in ('', '<secret:01234567>'):\n"
+        "    connection.execute('select ?', ('x' * 100_000 + more,)).fetchone()\n",
         off=["clock", "random"],
     )
     assert (ran.err, ran.out) == ("", "[(1,)]\n")
-    assert [event.kind for event in ran.events[1:]] == [EventKind.QUERY, EventKind.ROWS]
+    assert [event.kind for event in ran.events[1:3]] == [EventKind.QUERY, EventKind.ROWS]
+    short, same, other = ran.of(EventKind.ROWS)
+    assert short.fields["rows"] == [[1]]
+    assert ["has_placeholders" in one.fields for one in (same, other)] == [False, True]

@@ -65,7 +65,8 @@ packable = st.recursive(
 class Bench:
     """A recorder with a ring of its own, with the part in C or without."""
 
-    def __init__(self, directory: Path, with_it: bool, number: int) -> None:
+    def __init__(self, directory: Path, with_it: bool, number: int, most: int = 1024) -> None:
+        self.most = most
         scrub.check_with(native.Checker if with_it else None)
         self.scrubber = scrub.Scrubber(names=["farbe"])
         self.scrubber._key = b"the same for all"
@@ -76,7 +77,7 @@ class Bench:
         make = (
             (
                 lambda fd, capacity, epoch: native.Quick(
-                    fd, capacity, epoch, 0, 1024, self.scrubber, *context.for_quick()
+                    fd, capacity, epoch, 0, most, self.scrubber, *context.for_quick()
                 )
             )
             if with_it
@@ -85,7 +86,7 @@ class Bench:
         self.ring = Ring(str(self.path), 1 << 16, RECORD, make)
 
     def __enter__(self) -> Bench:
-        recorder.options = Options({"inline_bytes": 4096})
+        recorder.options = Options({"inline_bytes": 4 * self.most})
         recorder.scrubber, recorder._ring, recorder.quick = self.scrubber, self.ring, self.ring.quick
         return self
 
@@ -115,11 +116,11 @@ def benches(tmp_path_factory):
     directory = tmp_path_factory.mktemp("rings")
     made = []
 
-    def make() -> list[Bench]:
+    def make(most: int = 1024) -> list[Bench]:
         for bench in made:
             bench.ring.forget()
             bench.path.unlink()
-        made[:] = [Bench(directory, with_it, next(numbers)) for with_it in (True, False)]
+        made[:] = [Bench(directory, with_it, next(numbers), most) for with_it in (True, False)]
         return list(made)
 
     return make
@@ -171,6 +172,9 @@ def test_a_text_that_is_said_to_be_clean_has_no_secret_in_it(text):
         slow.learn(secret)
     if checker.clean(text):
         assert slow.text(text) == text
+    data = text.encode("utf-8", "surrogatepass")
+    if checker.clean(data):
+        assert slow.data(data) == data
 
 
 def test_most_texts_are_said_to_be_clean():
@@ -253,6 +257,47 @@ def test_an_answer_is_told_the_same(benches, value):
         assert encode(fields["answer"]) == encode(packed)
         assert fields["asked"] == {"a": 1}
         assert fields["ns"] >= 0
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [("a" * 50_000, 1)],
+        [("grün" * 30_000, None), ("b" * 16384, "c" * 16385)],
+        [("x" * 1020 + " hunter2-hunter2 " + "x" * 50_000,)],
+        [
+            (
+                "x" * 1020 + "grünes-Geheimnis" + "\U0001f600" * 50_000,
+                b"y" * 60_000,
+                b"\xc3" * 1024 + b"y" * 60_000,
+            )
+        ],
+        [(("x" + "ü" * 50_000).encode(), "half a pair \ud800" * 5000)],
+        [tuple("long enough " * 90 for _ in range(40)), (1,)],
+        [("x" * 900, number) for number in range(30)],
+        [("x" * 50_000, "secret"), (b"",)],
+    ],
+)
+def test_of_rows_that_are_long_the_same_is_kept(benches, rows):
+    told = []
+    for bench in benches(most=4096):
+        with bench:
+            query.record_rows(7, rows)
+        told.append(bench.records())
+    assert told[0] == told[1]
+    kept = json.loads(f"[{told[0][0][0]}")[-1]
+    assert "hunter2" not in str(kept) and "Geheimnis" not in str(kept)
+    assert len(kept["rows"]) + kept.get("rows_cut", 0) == len(rows)
+    for row, of_row in zip(kept["rows"], rows, strict=False):
+        for one, value in zip(row, of_row, strict=True):
+            if type(one) is dict and one["$"][0] == "long":
+                data = value.encode("utf-8", "surrogatepass") if type(value) is str else value
+                assert one["$"][2:] == [len(value), zlib.crc32(data)]
+
+
+def test_a_long_text_is_written_by_the_part_in_c(benches):
+    with benches(most=16384)[0] as bench:
+        assert bench.ring.quick.rows(1, [("x" * 100_000, 1), ("ü" * 100_000, 2)]) == 1
 
 
 headers = st.lists(

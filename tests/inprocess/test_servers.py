@@ -31,7 +31,7 @@ Result = TypeVar("Result")
 FASTAPI = """
 import asyncio
 from fastapi import FastAPI, Request, WebSocket
-from fastapi.responses import StreamingResponse
+from fastapi.responses import Response, StreamingResponse
 app = FastAPI()
 @app.post("/echo/{name}")
 async def echo(name: str, request: Request):
@@ -41,6 +41,10 @@ async def echo(name: str, request: Request):
 @app.get("/stream")
 def stream():
     return StreamingResponse(iter([b"one ", b"two"]))
+@app.get("/long/{pieces}")
+def long(pieces: int):
+    body = b"password=hunter22 " + b"x" * 100_000
+    return StreamingResponse(iter([body] * pieces)) if pieces > 1 else Response(body)
 @app.post("/fail/{order}")
 def fail(order: int, request: Request):
     api_key = "sk-live-0815"
@@ -369,7 +373,7 @@ def test_nothing_of_a_request_waits_for_the_garbage_collector(serve, tmp_path, s
     assert json.loads(served.ask("GET", "/garbage")[1]) == {"left": []}
 
 
-def test_a_long_body_lies_in_a_file_beside_the_ring(serve):
+def test_a_long_body_lies_in_a_file_beside_the_ring_and_a_long_answer_is_cut(serve):
     served = serve(UVICORN)
     body = bytes(range(256)) * (1 << 12)  # of random bytes some look like a secret now and then
     assert json.loads(served.ask("POST", "/echo/big", body)[1])["length"] == len(body)
@@ -377,6 +381,12 @@ def test_a_long_body_lies_in_a_file_beside_the_ring(serve):
     assert event.data == b""
     assert event.fields["bytes"] == len(body)
     assert (served.rings / event.fields["file"]).read_bytes() == body
+    for pieces in (1, 3):
+        assert len(served.ask("GET", f"/long/{pieces}")[1]) == pieces * 100_018
+    for pieces, ended in zip((1, 3), served.wait_for(EventKind.HANDLING_ENDED, 3)[1:], strict=True):
+        assert ended.data.startswith(b"password=<secret:")
+        assert (len(ended.data), "file" in ended.fields) == (4096, False)
+        assert (ended.fields["bytes"], ended.fields["cut"]) == (pieces * 100_018, pieces * 100_018 - 4096)
 
 
 def test_a_websocket_is_one_request(serve):

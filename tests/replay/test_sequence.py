@@ -22,7 +22,32 @@ def clock(value: float, lane: int = 1) -> InsideEvent:
     return InsideEvent(kind="clock", lane=lane, about={"source": "time.time", "value": value})
 
 
+def rows(*values: object, **more: object) -> InsideEvent:
+    return InsideEvent(kind="rows", lane=1, about={"rows": [list(values)], **more})
+
+
+def long(begins: str, length: int, crc: int) -> object:
+    return {"$": ["long", begins, length, crc]}
+
+
 CASES = {
+    "the same long value": ([rows(long("a", 9, 1))], [rows(long("a", 9, 1))], None),
+    "a long value that ends otherwise": (
+        [rows(long("a", 9, 1))],
+        [rows(long("a", 9, 2))],
+        (1, "rows: $.rows[0][0].$[3]: '1' was recorded, '2' came"),
+    ),
+    "a long value with a placeholder": (
+        [rows(long("a", 9, 1))],
+        [rows(long("a", 24, 2), has_placeholders=True)],
+        None,
+    ),
+    "more rows that are cut": (
+        [rows(1, rows_cut=3)],
+        [rows(1, rows_cut=4)],
+        (1, "rows: $.rows_cut: '3' was recorded, '4' came"),
+    ),
+    "long rows of an older recorder": ([InsideEvent(kind="rows", lane=1, about={})], [rows(1)], None),
     "nothing": ([STARTED, query("select"), ENDED], [STARTED, query("select"), ENDED], None),
     "another question": (
         [STARTED, query("select"), ENDED],

@@ -79,11 +79,14 @@ class EventKind(StrEnum):
                               ``calls.py``. ``data``: the body.
     handling-ended            The handler gave its answer. ``status`` (int), ``headers``, ``ns`` (int: how long it took),
                               ``error`` (dict) when an exception came out; ``messages_in``, ``messages_out`` (int) of a
-                              websocket; ``by`` ("file") when the server sends a file itself. ``data``: the answer's body.
+                              websocket; ``by`` ("file") when the server sends a file itself. ``data``: the answer's body; of
+                              a long one the beginning: ``bytes`` (int: of all), ``cut`` (int: bytes missing at the end).
     query, http-call,         A call that the service made, when it had ended; fields and data in
     redis-command, s3-call,   ``src/relive_inprocess/relive_recorder/calls.py``. Files and subprocesses are calls too.
     file-read, subprocess
-    rows                      Rows fetched from a query: ``query`` (int: seq of the query event, in its process), ``rows`` (packed).
+    rows                      Rows fetched from a query: ``query`` (int: seq of the query event, in its process), ``rows`` (packed;
+                              long values in them are cut), ``rows_cut`` (int: rows that are missing at the end), and in a replay
+                              ``has_placeholders`` (true: some stand in a value that is cut).
     clock, random             A reading: ``source`` (str), ``value``.
                               Of calls and readings in a replay: ``played`` (true) where the recording answered; ``simulated``
                               (true) where nothing was recorded, and every server answers alike.

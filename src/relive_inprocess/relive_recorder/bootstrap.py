@@ -4,7 +4,7 @@ import os
 import sys
 from typing import Any, Callable, Dict, List, Tuple
 
-from relive_recorder import context, lanes, options, playing, quick, scrub
+from relive_recorder import bodies, context, lanes, options, playing, quick, scrub
 from relive_recorder.playing import joining
 from relive_recorder.recorder import RECORD, REPLAY, recorder
 from relive_recorder.scrub import Scrubber
@@ -25,6 +25,7 @@ def start() -> None:
     native = quick.load() if chosen.quick else None
     if native is not None:
         context.in_c(native)
+        bodies.sum_by(native.crc32)
     scrub.check_with(native.Checker if native is not None else None)
     recorder.scrubber = Scrubber(chosen.secret_patterns, chosen.secret_names)
     recorder.scrubber.learn_environment(os.environ)

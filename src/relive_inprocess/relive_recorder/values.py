@@ -14,6 +14,8 @@ with the one key ``"$"``: a list of a type's name and its content:
 ``{"$": ["decimal", TEXT]}``     also ``fraction``, ``uuid``, ``datetime``, ``date``, ``time``, ``timedelta`` (days, seconds,
                                  microseconds), ``ipaddress``, ``path``
 ``{"$": ["cut", N]}``            the rest of a container: so many items were left out
+``{"$": ["long", BEGIN, N, CRC]}``  of a text or bytes of so many characters or bytes: the packed beginning, and the CRC-32 of
+                                 all of it in UTF-8; it cannot be read back
 ``{"$": ["opaque", TYPE]}``      a value of a type that is not kept: only the type's name; it cannot be read back
 ===============================  ================================================================================
 

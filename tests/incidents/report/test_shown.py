@@ -33,6 +33,8 @@ JSON = st.recursive(
         (packed("datetime", "2026-01-02T03:04:05"), "2026-01-02T03:04:05"),
         ([1, packed("cut", 9)], "[1, … 9 more]"),
         (packed("opaque", "shop.Order"), "<shop.Order>"),
+        ({"$": ["long", "ab", 100_000, 7]}, "'ab'… (of 100000 in all)"),
+        ({"$": ["long", packed("utf8", "ab"), 100_000, 7]}, "b'ab'… (of 100000 in all)"),
         ({"plain": 1}, "{plain: 1}"),
     ],
 )

@@ -54,7 +54,7 @@ def _tagged(value: Any) -> tuple[str | None, Any]:
     if isinstance(value, dict) and len(value) == 1:
         tag = value.get("$")
         if isinstance(tag, list) and len(tag) >= 2 and isinstance(tag[0], str):
-            return tag[0], tag[1]
+            return tag[0], tag[1] if tag[0] != "long" else tag[1:]
     return None, None
 
 
@@ -87,6 +87,8 @@ def _joined(items: Iterable[Any], depth: int, *, pairs: bool = False) -> str:
 def _of_type(name: str, content: Any, depth: int) -> str:
     if name == "cut":
         return f"{_DOTS} {content} more" if isinstance(content, int) else _DOTS
+    if name == "long" and len(content) > 1:
+        return f"{_text(content[0], depth - 1)}{_DOTS} (of {content[1]} in all)"
     if name == "opaque":
         return f"<{content}>" if isinstance(content, str) else "<?>"
     if name == "bytes":

@@ -8,14 +8,18 @@
 the library tells beyond that (``lastrowid``, ``status``). Rows whose JSON is longer than ``inline_bytes`` are the event's data
 instead; of more than ``body_bytes`` the last are cut: ``rows_cut`` says how many.
 
-Rows that are fetched later are events ``rows``: ``query`` (number of the query's event in this process), ``rows``.
+Rows that are fetched later are events ``rows``: ``query`` (number of the query's event in this process), ``rows``. No replay
+answers with them, so they are bounded: a text or bytes longer than ``inline_bytes`` is a ``long`` of ``values``, and rows behind
+``inline_bytes`` of JSON are cut (``rows_cut``). ``has_placeholders`` (true), in a replay: a long value has some, so that it cannot
+be compared with the recorded one.
 """
 
 import hashlib
 import json
 import re
+import sys
 import threading
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
 
 from relive_recorder import bodies, context
 from relive_recorder.calls import Channel, KeptAnswer, NoAnswer
@@ -37,12 +41,14 @@ __all__ = [
     "is_watching",
     "packed_row",
     "record_rows",
+    "record_rows_in_python",
     "rows_again",
     "secret_columns",
     "values_again",
 ]
 
 _PLAIN = frozenset((int, str, bool, type(None)))  # what JSON holds as it is
+_TEXTS = frozenset((str, bytes))
 _INTEGERS = frozenset((int,))
 _NUMBERS = frozenset((int, bool, float, type(None)))
 _NONE: "frozenset[int]" = frozenset()
@@ -267,10 +273,8 @@ def encoded_rows(
     No more rows are taken from the iterable than are kept. ``columns``: their names, as far as they are known.
     """
     secret = secret_columns(columns)
-    return _encoded_rows((_without_columns(row, secret) for row in rows) if secret else rows, count)
-
-
-def _encoded_rows(rows: Iterable[Any], count: int) -> Tuple[Dict[str, Any], bytes, Dict[str, Any]]:
+    if secret:
+        rows = (_without_columns(row, secret) for row in rows)
     options = recorder.options
     taken: List[Any] = []
     texts: List[str] = []
@@ -385,26 +389,72 @@ class RowsLater:
 def record_rows(query: int, rows: List[Any], secret: "Optional[List[int]]" = None) -> None:
     """Write one event ``rows``: what was fetched of the query of that number. ``secret``: of ``secret_columns``."""
     quick = recorder.quick
-    if not rows or (not secret and quick is not None and quick.rows(query, rows) is not None):
-        return
-    encoded: Dict[str, Any] = {"query": query}
-    packed: Iterable[Any] = map(packed_row, rows)
-    fields, data, more = _encoded_rows(
-        (_without_columns(row, secret) for row in packed) if secret else packed, len(rows)
-    )
-    encoded.update(fields)
-    encoded.update(more)
-    recorder.emit("rows", encoded, data)
+    if rows and (secret or quick is None or quick.rows(query, rows) is None):
+        record_rows_in_python(query, rows, secret)
+
+
+def record_rows_in_python(query: int, rows: List[Any], secret: "Optional[List[int]]" = None) -> None:
+    """As ``record_rows``, where the part in C has refused it."""
+    fields: Dict[str, Any] = {"query": query}
+    taken: List[Any] = []
+    texts: List[str] = []
+    left = recorder.options.inline_bytes
+    # A secret is learned as a whole.
+    longest = sys.maxsize if secret else bodies.long_from()
+    for given in rows:
+        values = _values_of(given)
+        row = _bounded_row(values, longest)
+        found: List[str] = []
+        size = gather(row, found)
+        if size > left and not taken and not secret:
+            longest = bodies.BEGINNING
+            row, found = _bounded_row(values, longest), []
+            size = gather(row, found)
+        left -= size
+        if left < 0:
+            break
+        if any(_is_long(value, longest) and bodies.has_placeholder(value) for value in values):
+            fields["has_placeholders"] = True
+        taken.append(_without_columns(row, secret) if secret else row)
+        texts += found
+    if len(taken) < len(rows):
+        fields["rows_cut"] = len(rows) - len(taken)
+    if texts and not recorder.scrubber.is_clean(texts):
+        taken = recorder.scrubber.packed(taken)
+    fields["rows"] = taken
+    recorder.emit("rows", fields)
+
+
+def _is_long(value: Any, longest: int) -> bool:
+    return type(value) in _TEXTS and len(value) > longest
+
+
+def _bounded_row(values: Iterable[Any], longest: int) -> List[Any]:
+    """Packed, of texts and bytes that are longer than that the beginning."""
+    row = []
+    for value in values:
+        if type(value) in _TEXTS and len(value) > longest:
+            row.append(_long(value))
+        else:
+            row.append(value if type(value) in _PLAIN else pack(value))
+    return row
+
+
+def _long(value: "Union[str, bytes]") -> Any:
+    data = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+    return {"$": ["long", pack(bodies.beginning(value)), len(value), bodies.crc32(data)]}
 
 
 def packed_row(row: Any) -> List[Any]:
     """A row of whatever shape as a list of packed values."""
+    return [value if type(value) in _PLAIN else pack(value) for value in _values_of(row)]
+
+
+def _values_of(row: Any) -> Any:
     kind = type(row)
     if kind is tuple or isinstance(row, (tuple, list)) or _is_sqlite_row(kind):
-        return [value if type(value) in _PLAIN else pack(value) for value in row]
-    if isinstance(row, dict):
-        return [pack(value) for value in dict.values(row)]
-    return [pack(row)]
+        return row
+    return dict.values(row) if isinstance(row, dict) else (row,)
 
 
 def _is_sqlite_row(kind: type) -> bool:

@@ -18,7 +18,7 @@ from relive_recorder.kinds.query import (
     asked_of,
     asked_quickly,
     is_watching,
-    record_rows,
+    record_rows_in_python,
     secret_columns,
 )
 from relive_recorder.recorder import FREE, OFF, RECORD, encode, mono, recorder
@@ -313,7 +313,7 @@ def _record_rows(query: int, rows: List[Any]) -> None:
     """As ``record_rows``; never raises."""
     quick = recorder.quick
     if rows and (quick is None or quick.rows(query, rows) is None):
-        attempt(record_rows, query, rows)
+        attempt(record_rows_in_python, query, rows)
 
 
 def _settle(cursor: Any) -> None:

@@ -2,7 +2,8 @@
 
 ``handling-started`` is written before the service sees anything of it, ``handling-body`` when the body has been read, or as
 far as it was when something failed, ``handling-ended`` when the answer is whole. Bodies are held as the very bytes objects
-that the server made, up to ``options.body_bytes``.
+that the server made, up to ``options.body_bytes``; of a long answer the beginning is held, since what compares answers has
+them from the border.
 """
 
 import functools
@@ -107,7 +108,7 @@ class Handling:
         self.more: Dict[str, Any] = {}
         self._began = _mono()
         self._body: Optional[_Kept] = None
-        self._answer: Optional[_Kept] = None
+        self._answer: Optional[bodies.CountedBody] = None
         self._sole = b""  # the answer as long as it is in one piece
         self._encoded_body = 0
         self._ended = False
@@ -161,7 +162,7 @@ class Handling:
             if not self._sole:
                 self._sole = piece
                 return
-            self._answer = _Kept()
+            self._answer = bodies.CountedBody()
             self._answer.add(self._sole)
         self._answer.add(piece)
 
@@ -209,12 +210,11 @@ class Handling:
         data = b""
         answer = self._answer
         if answer is None:
-            answer = _Kept()
+            answer = bodies.CountedBody()
             answer.add(self._sole)
         if answer.bytes:
-            kept, data = bodies.for_event(answer.whole())
+            kept, data = answer.for_event()
             fields.update(kept)
-            fields["bytes"] = answer.bytes
         text = _fields_json(fields)
         if self.status is not None:
             headers = encode(self.headers) if self.raw_headers is None else scrubbed_raw(self.raw_headers)[1]
