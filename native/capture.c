@@ -1,18 +1,22 @@
-/* relive-capture: takes the TCP packets of one port from the kernel, and hands them on as files, in the order in which the kernel saw them.
+/* relive-capture: takes the TCP packets of one port from the kernel, in the order in which the kernel saw them, for a reader.
  *
  *   relive-capture NETWORK DIRECTORY PORT
  *
  * NETWORK is a file that names the network namespace (/proc/PID/ns/net). It stands beside the way: the service and its clients never wait
  * for it, whatever becomes of it. It looks at no byte.
  *
- * The kernel puts packets into a ring of blocks (packet(7), TPACKET_V3). Each block that is full, or BLOCK_MS old, is appended to
- * DIRECTORY/N.packets behind a header (struct header), and one byte is written to standard output, without waiting. A file that is larger
- * than FILE_BYTES is followed by the next. Who reads them deletes them. A block before which all was read begins its file anew, since
- * pages that are cached cost less than further ones. In DIRECTORY/progress, which is shared memory (struct progress), the
- * reader says how far it is: while more than SPOOL_BYTES wait for it, blocks stay in the ring, and when that is full the kernel drops
- * packets. How many it dropped is in the header of the first block after them; if none comes, in that of an empty one.
+ * The kernel puts packets into a ring of blocks (packet(7), TPACKET_V3). Its socket is sent to the reader over standard input, a unix
+ * socket; the reader maps the ring and reads blocks where they are. A block that is full, or BLOCK_MS old, is *ready*, and one byte is
+ * written to standard output, without waiting. A block that was read is *released* to the kernel.
  *
- * A byte on standard input asks it to look at the ring now. It ends when standard input is closed: its parent has died, or wants that.
+ * Where SPOOL_AT blocks are in the ring, the oldest is copied to DIRECTORY/N.packets behind a header (struct header) and then released,
+ * read or not, so that a reader that has no processor costs no packets. The reader sees that in `released`, by which it also knows whether
+ * what it has copied from the ring was still that block. A file that is larger than FILE_BYTES is followed by the next; the reader
+ * deletes them. While more than SPOOL_BYTES wait, or the disk is full, blocks stay in the ring, and when that is full the kernel drops
+ * packets. How many it dropped is said with the first block after them; if none comes, in `lost_since`.
+ *
+ * Blocks are numbered from 0; DIRECTORY/progress is shared memory (struct progress). A byte on standard input asks it to look at the
+ * ring now. It ends when standard input is closed: its parent has died, or wants that.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -21,13 +25,13 @@
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <net/if_arp.h>
-#include <poll.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -41,6 +45,7 @@ enum {
 	LATEST_MS = 3 * BLOCK_MS, /* a block is handed over within two periods of the kernel's timer */
 	BLOCK_BYTES = 1 << 20, /* the largest packet on loopback has 64 KiB */
 	BLOCKS = 16,
+	SPOOL_AT = 6,
 	FILE_BYTES = 32 << 20,
 	IDLE_MS = 1000,
 	FULL_MS = 20,
@@ -55,23 +60,31 @@ struct header {
 	uint32_t bytes;   /* that follow */
 	uint32_t packets; /* in them */
 	uint32_t lost;    /* packets dropped before the first of them */
+	uint64_t number;  /* of the block */
 };
 
 static const uint32_t MAGIC = 0x4b4c4250; /* "PBLK" */
 
+/* `read` and `read_bytes` are the reader's, all else is written here. */
 struct progress {
-	volatile uint64_t written; /* bytes since this process began, headers included */
-	volatile uint64_t read;    /* of them, by the reader */
-	volatile uint64_t until;   /* CLOCK_REALTIME [ns]: every packet before that is among those written, or was dropped */
-	volatile uint64_t anew;    /* as `written`: the block that follows there is the first of its file again */
+	uint64_t ready;       /* blocks that may be read */
+	uint64_t ready_bytes; /* of packets in them */
+	uint64_t released;    /* blocks that are not in the ring any more; of these, what was not read is in a file */
+	uint64_t until;       /* CLOCK_REALTIME [ns]: every packet before that is in a block that is ready, or was dropped */
+	uint64_t anew;        /* the block with which the file was begun anew */
+	uint64_t lost_since;  /* packets dropped in all that no block tells of */
+	uint64_t read;        /* blocks */
+	uint64_t read_bytes;
+	uint64_t lost[BLOCKS]; /* before the block at that place of the ring */
 };
 
 static const char *directory;
 static struct progress *progress;
+static uint8_t *ring;
 static int file = -1;
 static unsigned number;
 static uint64_t file_bytes;
-static uint32_t unwritten; /* packets that could not be written: the disk is full */
+static uint64_t spooled; /* blocks up to the last one in the file */
 
 _Noreturn static void die(const char *what)
 {
@@ -146,7 +159,7 @@ static void filter(int sock, unsigned short port)
 		die("SO_ATTACH_FILTER");
 }
 
-static int open_ring(const char *network, unsigned short port, uint8_t **ring)
+static int open_ring(const char *network, unsigned short port)
 {
 	struct tpacket_req3 request = {
 		.tp_block_size = BLOCK_BYTES,
@@ -169,8 +182,8 @@ static int open_ring(const char *network, unsigned short port, uint8_t **ring)
 	filter(sock, port);
 	if (setsockopt(sock, SOL_PACKET, PACKET_RX_RING, &request, sizeof request) < 0)
 		die("PACKET_RX_RING");
-	*ring = mmap(NULL, (size_t)BLOCK_BYTES * BLOCKS, PROT_READ | PROT_WRITE, MAP_SHARED, sock, 0);
-	if (*ring == MAP_FAILED)
+	ring = mmap(NULL, (size_t)BLOCK_BYTES * BLOCKS, PROT_READ | PROT_WRITE, MAP_SHARED, sock, 0);
+	if (ring == MAP_FAILED)
 		die("mmap of the ring");
 	if (bind(sock, (struct sockaddr *)&all, sizeof all) < 0)
 		die("bind");
@@ -192,6 +205,59 @@ static void open_progress(void)
 	close(descriptor);
 }
 
+static void tell(void)
+{
+	(void)!write(STDOUT_FILENO, "", 1);
+}
+
+/* Blocks */
+
+static struct tpacket_block_desc *block(uint64_t which)
+{
+	return (void *)(ring + (size_t)(which % BLOCKS) * BLOCK_BYTES);
+}
+
+/* How many packets the kernel has dropped since the last call. */
+static uint32_t dropped(int sock)
+{
+	struct tpacket_stats_v3 stats = {0};
+	socklen_t size = sizeof stats;
+
+	return getsockopt(sock, SOL_PACKET, PACKET_STATISTICS, &stats, &size) == 0 ? stats.tp_drops : 0;
+}
+
+static uint32_t bytes_of(const struct tpacket_hdr_v1 *head)
+{
+	return head->blk_len - head->offset_to_first_pkt;
+}
+
+/* Let the reader have the next block; false: it is not full yet, or the ring is, of blocks that are ready. */
+static bool has_next(int sock)
+{
+	uint64_t next = progress->ready;
+	struct tpacket_hdr_v1 *head = &block(next)->hdr.bh1;
+
+	if (next - progress->released == BLOCKS || !(__atomic_load_n(&head->block_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER))
+		return false;
+	/* A block is marked where it was begun after packets were dropped, those that had come before are not. */
+	progress->lost[next % BLOCKS] = head->block_status & TP_STATUS_LOSING ? dropped(sock) : 0;
+	progress->ready_bytes += bytes_of(head);
+	__atomic_store_n(&progress->ready, next + 1, __ATOMIC_RELEASE);
+	tell();
+	return true;
+}
+
+/* The oldest block to the kernel. Who reads it must see that before the kernel writes to it. */
+static void release(void)
+{
+	uint64_t oldest = progress->released;
+
+	__atomic_store_n(&progress->released, oldest + 1, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&block(oldest)->hdr.bh1.block_status, TP_STATUS_KERNEL, __ATOMIC_SEQ_CST);
+}
+
+/* Blocks to files */
+
 static bool open_file(void)
 {
 	char name[4096];
@@ -209,97 +275,110 @@ static bool open_file(void)
 	return true;
 }
 
-static void begin_anew(void)
+/* A file of which all was read is begun anew: pages that are cached cost less than further ones. */
+static void begin_anew(uint64_t first)
 {
-	if (file < 0 || !file_bytes || progress->read != progress->written || lseek(file, 0, SEEK_SET) < 0)
+	if (file < 0 || !file_bytes || spooled > __atomic_load_n(&progress->read, __ATOMIC_ACQUIRE) || lseek(file, 0, SEEK_SET) < 0)
 		return;
 	file_bytes = 0;
-	progress->anew = progress->written;
+	progress->anew = first;
 }
 
-static void tell(void)
+/* Append the oldest block to a file, as a whole or not at all; false: there is no room. */
+static bool spool(void)
 {
-	(void)!write(STDOUT_FILENO, "", 1);
-}
+	uint64_t oldest = progress->released;
+	struct tpacket_hdr_v1 *head = &block(oldest)->hdr.bh1;
+	struct header header = {MAGIC, bytes_of(head), head->num_pkts, (uint32_t)progress->lost[oldest % BLOCKS], oldest};
+	struct iovec parts[] = {{&header, sizeof header}, {(uint8_t *)block(oldest) + head->offset_to_first_pkt, header.bytes}};
+	ssize_t whole = (ssize_t)(sizeof header + header.bytes);
 
-/* Append a block, as a whole or not at all. A block that cannot be written is counted as lost. */
-static void append(const void *data, uint32_t bytes, uint32_t packets, uint32_t lost)
-{
-	struct header header = {MAGIC, bytes, packets, lost + unwritten};
-	struct iovec parts[] = {{&header, sizeof header}, {(void *)data, bytes}};
-	ssize_t whole = (ssize_t)(sizeof header + bytes), done;
-
-	begin_anew();
-	if (!open_file() || (done = writev(file, parts, 2)) != whole) {
-		if (file >= 0 && ftruncate(file, (off_t)file_bytes) == 0)
+	begin_anew(oldest);
+	if (progress->ready_bytes - __atomic_load_n(&progress->read_bytes, __ATOMIC_RELAXED) > SPOOL_BYTES || !open_file())
+		return false;
+	if (writev(file, parts, 2) != whole) {
+		if (ftruncate(file, (off_t)file_bytes) == 0)
 			lseek(file, (off_t)file_bytes, SEEK_SET);
-		unwritten += lost + packets;
-		return;
+		return false;
 	}
-	unwritten = 0;
 	file_bytes += (uint64_t)whole;
-	progress->written += (uint64_t)whole;
-	tell();
+	spooled = oldest + 1;
+	return true;
 }
 
-/* How many packets the kernel has dropped since the last call. */
-static uint32_t dropped(int sock)
+/* Leave the kernel room. Returns whether it has enough. */
+static bool make_room(void)
 {
-	struct tpacket_stats_v3 stats = {0};
-	socklen_t size = sizeof stats;
-
-	return getsockopt(sock, SOL_PACKET, PACKET_STATISTICS, &stats, &size) == 0 ? stats.tp_drops : 0;
+	while (progress->released < __atomic_load_n(&progress->read, __ATOMIC_ACQUIRE))
+		release();
+	while (progress->ready - progress->released >= SPOOL_AT) {
+		if (!spool())
+			return false;
+		release();
+	}
+	return true;
 }
 
-static bool has_room(void)
+/* Whether there is more of a parent; what it has said asks for a look at the ring. */
+static bool hear(void)
 {
-	return progress->written - progress->read < SPOOL_BYTES;
-}
-
-static void run(int sock, uint8_t *ring)
-{
-	struct pollfd waits[] = {{.fd = sock, .events = POLLIN | POLLERR}, {.fd = STDIN_FILENO, .events = POLLIN}};
-	unsigned next = 0;
-	bool is_asked = false;
 	char asked[64];
 
-	for (;;) {
+	return read(STDIN_FILENO, asked, sizeof asked) > 0;
+}
+
+static void run(int sock)
+{
+	/* Of the ring only by its edge: it is readable all the time while a block is in it that was not released. */
+	struct epoll_event ring_event = {.events = EPOLLIN | EPOLLERR | EPOLLET, .data.fd = sock}, found;
+	struct epoll_event parent_event = {.events = EPOLLIN, .data.fd = STDIN_FILENO};
+	int waits = epoll_create1(EPOLL_CLOEXEC);
+
+	if (waits < 0 || epoll_ctl(waits, EPOLL_CTL_ADD, sock, &ring_event) < 0 || epoll_ctl(waits, EPOLL_CTL_ADD, STDIN_FILENO, &parent_event) < 0)
+		die("epoll");
+	for (bool is_asked = true;;) {
 		uint64_t looked = now(); /* before the look: what comes after it is not looked for */
-		struct tpacket_block_desc *block = (void *)(ring + (size_t)next * BLOCK_BYTES);
-		struct tpacket_hdr_v1 *head = &block->hdr.bh1;
-		bool is_ready = __atomic_load_n(&head->block_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER;
+		bool has_room = make_room(), is_quiet = true;
 
-		if (is_ready && has_room()) {
-			/* A block is marked where it was begun after packets were dropped, those that had come before are not. */
-			uint32_t lost = head->block_status & TP_STATUS_LOSING ? dropped(sock) : 0;
-
-			append((uint8_t *)block + head->offset_to_first_pkt, head->blk_len - head->offset_to_first_pkt,
-			       head->num_pkts, lost);
-			__atomic_store_n(&head->block_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
-			next = (next + 1) % BLOCKS;
-			continue;
+		while (has_next(sock)) {
+			is_quiet = false;
+			has_room = make_room();
+			looked = now();
 		}
-		if (!is_ready)
-			progress->until = looked - LATEST_MS * 1000000ull;
-		if (is_asked) {
-			is_asked = false;
+		progress->until = looked - LATEST_MS * 1000000ull;
+		if (is_asked)
 			tell();
-		}
-		waits[0].fd = is_ready ? -1 : sock; /* a block is there for which there is no room: the ring says so all the time */
-		if (poll(waits, 2, is_ready ? FULL_MS : IDLE_MS) == 0 && !is_ready) {
+		is_asked = false;
+		int count = epoll_wait(waits, &found, 1, has_room ? IDLE_MS : FULL_MS);
+		if (count == 0 && is_quiet) {
 			uint32_t lost = dropped(sock);
 
-			if (lost || unwritten)
-				append(NULL, 0, 0, lost);
+			progress->lost_since += lost;
+			if (lost)
+				tell();
 		}
-		if (waits[1].revents && !(is_asked = read(STDIN_FILENO, asked, sizeof asked) > 0))
+		if (count > 0 && found.data.fd == STDIN_FILENO && !(is_asked = hear()))
 			return;
 	}
 }
 
+/* The reader has the ring, too: it ends with the last of those who have its socket or have mapped it. */
+static void hand_over(int sock)
+{
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = {.head = {.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS}};
+	struct iovec byte = {"", 1};
+	struct msghdr message = {.msg_iov = &byte, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+
+	memcpy(CMSG_DATA(&control.head), &sock, sizeof sock);
+	if (sendmsg(STDIN_FILENO, &message, MSG_NOSIGNAL) != 1)
+		die("standard input");
+}
+
 int main(int count, char **words)
 {
-	uint8_t *ring;
 	int sock;
 
 	if (count != 4 || atoi(words[3]) <= 0 || atoi(words[3]) > 65535) {
@@ -311,8 +390,8 @@ int main(int count, char **words)
 	setpriority(PRIO_PROCESS, 0, NICE); /* where it may not, packets are lost earlier */
 	fcntl(STDOUT_FILENO, F_SETFL, O_NONBLOCK);
 	open_progress();
-	sock = open_ring(words[1], (unsigned short)atoi(words[3]), &ring);
-	append(NULL, 0, 0, 0); /* it takes packets from now on */
-	run(sock, ring);
+	sock = open_ring(words[1], (unsigned short)atoi(words[3]));
+	hand_over(sock);
+	run(sock);
 	return 0;
 }

@@ -18,8 +18,10 @@
 #define SEGMENT_HEADER 64
 #define RETRY_NS 1000000000ull
 #define ROOM_TO_RESUME (4ull << 20)
-#define COPIED_MOST 4096 /* data up to this is copied together with its record; more goes to the kernel from where it is */
+#define COPIED_MOST 4096
 #define WAITING_MOST (1u << 20)
+#define KEPT_COPIED_MOST (512u * 1024) /* as of a `journal_keep_back`: larger than any packet */
+#define KEPT_WAITING_MOST (2u << 20)
 enum { HEAD_STATE = 2, HEAD_SEQ, HEAD_REQUEST, HEAD_CONNECTION, HEAD_SEGMENT, HEAD_OFFSET };
 enum { STATE_RECORDING = 1, STATE_OFF };
 
@@ -40,6 +42,17 @@ uint64_t journal_wall_ns(const struct journal *journal)
     return journal->numbers->seen_wall_ns ? journal->numbers->seen_wall_ns : clock_ns(CLOCK_REALTIME);
 }
 
+static int make_room(struct journal *journal, size_t waiting_most, size_t copied_most)
+{
+    size_t room = waiting_most + FIELDS_MOST + copied_most + 256;
+    uint8_t *waiting = realloc(journal->waiting, room);
+    if (!waiting)
+        return -1;
+    journal->waiting = waiting, journal->waiting_room = room;
+    journal->waiting_most = waiting_most, journal->copied_most = copied_most;
+    return 0;
+}
+
 int journal_open(struct journal *journal, const char *directory, struct numbers *numbers, uint64_t *head)
 {
     memset(journal, 0, sizeof *journal);
@@ -48,9 +61,12 @@ int journal_open(struct journal *journal, const char *directory, struct numbers 
     strcpy(journal->directory, directory);
     journal->numbers = numbers;
     journal->head = head;
-    journal->waiting_room = WAITING_MOST + FIELDS_MOST + COPIED_MOST + 256;
-    journal->waiting = malloc(journal->waiting_room);
-    return journal->waiting ? pthread_mutex_init(&journal->lock, NULL) : -1;
+    return make_room(journal, WAITING_MOST, COPIED_MOST) ? -1 : pthread_mutex_init(&journal->lock, NULL);
+}
+
+int journal_keep_back(struct journal *journal)
+{
+    return make_room(journal, KEPT_WAITING_MOST, KEPT_COPIED_MOST);
 }
 
 static void tell_head(struct journal *journal)
@@ -204,7 +220,7 @@ uint64_t journal_append_at(struct journal *journal, uint64_t mono_ns, uint64_t w
         tell_head(journal);
         return numbers->seq;
     }
-    if (journal->waiting_bytes > WAITING_MOST)
+    if (journal->waiting_bytes > journal->waiting_most)
         journal_flush(journal);
     if (numbers->retry_at_ns || fields_size > FIELDS_MOST) { /* switched off just now */
         numbers->lost++;
@@ -220,13 +236,13 @@ uint64_t journal_append_at(struct journal *journal, uint64_t mono_ns, uint64_t w
     uint32_t size = (uint32_t)((size_t)(at - body) + data_size);
     uint32_t header[3] = {size, ~size, crc32_of(crc32_of(0, body, (size_t)(at - body)), data, data_size)};
     memcpy(record, header, sizeof header);
-    if (data_size && data_size <= COPIED_MOST) {
+    if (data_size && data_size <= journal->copied_most) {
         memcpy(at, data, data_size);
         at += data_size;
     }
     journal->waiting_bytes = (size_t)(at - journal->waiting);
     journal->waiting_events++;
-    if (data_size > COPIED_MOST)
+    if (data_size > journal->copied_most)
         hand_over(journal, data, data_size);
     return numbers->seq;
 }

@@ -5,7 +5,7 @@
 #include <net/if_arp.h>
 #include <string.h>
 
-enum { LINK_AT = 48, TCP_LEAST = 20, V6_BYTES = 40 };
+enum { HEAD_BYTES = 36, LINK_AT = 48, LINK_BYTES = 11, TCP_LEAST = 20, V6_BYTES = 40 };
 
 static uint32_t number(const uint8_t *at, int bytes)
 {
@@ -60,13 +60,13 @@ int next_segment(const uint8_t *block, size_t size, uint16_t port, struct place 
     struct tpacket3_hdr head;
     struct sockaddr_ll link;
     size_t at = place->at, link_room = size > LINK_AT ? size - LINK_AT : 0;
-    if (!place->left || at > size || link_room < 11 || at > link_room - 11) {
+    if (!place->left || at > size || link_room < LINK_BYTES || at > link_room - LINK_BYTES) {
         place->left = 0;
         return 0;
     }
-    memcpy(&head, block + at, 36); /* as much as is always there; what is behind it is not used */
+    memcpy(&head, block + at, HEAD_BYTES); /* as much as is always there; what is behind it is not used */
     memset(&link, 0, sizeof link);
-    memcpy(&link, block + at + LINK_AT, 11);
+    memcpy(&link, block + at + LINK_AT, LINK_BYTES);
     place->at += head.tp_next_offset;
     place->left = head.tp_next_offset ? place->left - 1 : 0;
     segment->wall_ns = head.tp_sec * 1000000000ull + head.tp_nsec;
@@ -76,4 +76,32 @@ int next_segment(const uint8_t *block, size_t size, uint16_t port, struct place 
         return 0;
     /* On loopback only what comes in is taken, whoever sends it. */
     return link.sll_hatype == ARPHRD_LOOPBACK || segment->from_client != (link.sll_pkttype == PACKET_OUTGOING);
+}
+
+/* How many bytes the next packet takes, as far as the block has them. */
+static size_t extent(const uint8_t *packet, size_t room)
+{
+    struct tpacket3_hdr head;
+    size_t bytes = LINK_AT + LINK_BYTES;
+    if (room < bytes)
+        return room;
+    memcpy(&head, packet, HEAD_BYTES);
+    size_t ends_at = (size_t)head.tp_net + head.tp_snaplen;
+    bytes = ends_at > bytes ? ends_at : bytes;
+    return bytes < room ? bytes : room;
+}
+
+int next_segment_in_ring(const struct in_ring *ring, const uint8_t *block, size_t size, uint8_t *room, uint16_t port,
+                         struct place *place, struct segment *segment)
+{
+    const uint8_t *packet = place->at < size ? block + place->at : block + size;
+    size_t bytes = extent(packet, (size_t)(block + size - packet));
+    memcpy(room, packet, bytes);
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    if (__atomic_load_n(ring->released, __ATOMIC_ACQUIRE) > ring->number)
+        return -1; /* whatever was copied */
+    struct place in_copy = {0, place->left};
+    int is_one = next_segment(room, bytes, port, &in_copy, segment);
+    place->at += in_copy.at, place->left = in_copy.left;
+    return is_one;
 }

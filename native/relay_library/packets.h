@@ -32,4 +32,15 @@ struct place {
 /* Go to the next packet. Returns 1 with the segment in it, 0 if it is none of the service's, or damaged. */
 int next_segment(const uint8_t *block, size_t size, uint16_t port, struct place *place, struct segment *segment);
 
+/* A block that lies in the kernel's ring still, as long as `*released` is at most its number. */
+struct in_ring {
+    const uint64_t *released;
+    uint64_t number;
+};
+
+/* As `next_segment`, of such a block: what the segment points to is a copy in `room`, of `size` bytes. -1: the block is gone, and
+ * nothing has happened. */
+int next_segment_in_ring(const struct in_ring *ring, const uint8_t *block, size_t size, uint8_t *room, uint16_t port,
+                         struct place *place, struct segment *segment);
+
 #endif

@@ -41,6 +41,7 @@ struct plain_sight {
     int32_t began_in_middle;
 };
 
+#define PACKET_MOST (1 << 20) /* a block of the ring */
 #define CONNECTIONS_MANY 65536 /* more, and those of which nothing came but a SYN are let go, the oldest first */
 
 struct sights {
@@ -55,6 +56,7 @@ struct sights {
     size_t limit_count;
     struct handed_sight *handed, **handed_end;
     uint64_t gaps;
+    uint8_t *packet; /* room for one out of the ring: PACKET_MOST bytes, of which few were ever touched */
 };
 
 struct sight_counts {
@@ -63,7 +65,7 @@ struct sight_counts {
 
 API int sights_layout(int which)
 {
-    const size_t layout[] = {sizeof(struct segment), sizeof(struct crossed), sizeof(struct handed_sight), sizeof(struct place), sizeof(struct plain_sight)};
+    const size_t layout[] = {sizeof(struct segment), sizeof(struct crossed), sizeof(struct handed_sight), sizeof(struct place), sizeof(struct plain_sight), sizeof(struct in_ring)};
     return which >= 0 && (size_t)which < sizeof layout / sizeof *layout ? (int)layout[which] : -1;
 }
 
@@ -71,7 +73,7 @@ API int sights_layout(int which)
 API struct sights *sights_new(struct relay *relay, uint16_t port, const uint8_t *address, size_t address_bytes, uint64_t body_limit)
 {
     struct sights *made = calloc(1, sizeof *made);
-    if (!made || address_bytes > sizeof made->address)
+    if (!made || address_bytes > sizeof made->address || journal_keep_back(&relay->journal))
         return NULL;
     relay->body_limit = body_limit;
     relay->fields_room = 1024;
@@ -81,6 +83,7 @@ API struct sights *sights_new(struct relay *relay, uint16_t port, const uint8_t 
     made->bucket_count = 64, made->many = CONNECTIONS_MANY;
     made->buckets = must(calloc(made->bucket_count, sizeof *made->buckets));
     made->worker.fields = must(malloc(relay->fields_room));
+    made->packet = must(malloc(PACKET_MOST));
     relay->notes = relay->log_count ? must(calloc(NOTES_MOST, sizeof *relay->notes)) : NULL;
     made->port = port, made->address_bytes = (uint16_t)address_bytes;
     if (address_bytes)
@@ -371,19 +374,23 @@ API int sights_observe(struct sights *sights, const struct segment *segment)
     return with_lock(sights, segment);
 }
 
-enum { BLOCK_OVER = 16, TOO_LATE, PAUSED };
+enum { BLOCK_OVER = 16, TOO_LATE, PAUSED, GONE };
 
 /* Take the segments of a block from `place` on, until one is not for here (HANDED, FOREIGN, or TOO_LATE: it came later than `until_ns`),
- * which is in `segment` then; or PAUSED: there have been so many; or BLOCK_OVER. `latest_ns`: when the last one came.
- * `apart_ns`: CLOCK_REALTIME less CLOCK_MONOTONIC. */
-API int sights_take(struct sights *sights, const uint8_t *block, size_t size, struct place *place, uint64_t until_ns, int64_t apart_ns,
-                    unsigned most, struct segment *segment, uint64_t *latest_ns)
+ * which is in `segment` then; or PAUSED: there have been so many; or BLOCK_OVER. `ring`: where the block lies, NULL: elsewhere; GONE: it
+ * is not there any more. `latest_ns`: when the last one came. `apart_ns`: CLOCK_REALTIME less CLOCK_MONOTONIC. */
+API int sights_take(struct sights *sights, const struct in_ring *ring, const uint8_t *block, size_t size, struct place *place,
+                    uint64_t until_ns, int64_t apart_ns, unsigned most, struct segment *segment, uint64_t *latest_ns)
 {
     struct numbers *numbers = sights->relay->journal.numbers;
-    for (; place->left; most--) {
+    for (size = size < PACKET_MOST ? size : PACKET_MOST; place->left; most--) {
         if (!most)
             return PAUSED;
-        if (!next_segment(block, size, sights->port, place, segment))
+        int found = ring ? next_segment_in_ring(ring, block, size, sights->packet, sights->port, place, segment)
+                         : next_segment(block, size, sights->port, place, segment);
+        if (found < 0)
+            return GONE;
+        if (!found)
             continue;
         *latest_ns = segment->wall_ns;
         if (segment->wall_ns > until_ns)
@@ -519,6 +526,7 @@ API void sights_end(struct sights *sights)
     free(sights->buckets);
     free(sights->limits);
     free(sights->worker.fields);
+    free(sights->packet);
     free(sights->relay->notes);
     sights->relay->notes = NULL;
     free(sights);

@@ -56,7 +56,7 @@ API struct tap *tap_new(struct relay *relay, int ring, uint64_t size, int notes)
 {
     struct tap *made = must(calloc(1, sizeof *made));
     made->relay = relay, made->size = size, made->page = (uint64_t)sysconf(_SC_PAGESIZE);
-    if (map_ring(made, ring, notes)) {
+    if (journal_keep_back(&relay->journal) || map_ring(made, ring, notes)) {
         free(made);
         return NULL;
     }

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import random
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -118,21 +119,43 @@ def test_a_request_is_recorded_with_the_client_that_the_service_sees(
     assert one.client == "{}:{}".format(*client.sock.getsockname())
 
 
-def test_packets_that_were_read_make_room_for_others_in_their_file(
+def test_what_a_reader_that_does_not_run_cannot_take_waits_in_files(
     played: PlayedService, capture: RunningCapture
 ) -> None:
-    client = capture.client()
-    served = played.accept()
-    for number in range(5):
-        client.send(GET)
-        served.expect(GET)
+    """GIVEN a reader that keeps up, THEN packets are in no file. WHEN it is stopped amid thrice the ring, THEN nothing is lost."""
+    client, served, much = capture.client(), played.accept(), 3 * RING
+    packets = capture.directory.parent / "packets"
+
+    def asks(body: bytes, *, stops: bool) -> None:
+        head = b"POST /much HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body)
+        sending = threading.Thread(target=client.send, args=(head + body,))
+        sending.start()
+        left = len(head) + len(body)
+        while left > 0:
+            left -= len(served.receive(1 << 20))
+            if stops and left < much * 3 // 4:
+                os.kill(capture.process.pid, signal.SIGSTOP)
+                stops = False
+        sending.join(TIMEOUT_SECONDS)
         served.send(OK)
         client.expect(OK)
-        assert len(capture.exchanges()) == number + 1
-    packets = capture.directory.parent / "packets"
-    written = int.from_bytes((packets / "progress").read_bytes()[:8], sys.byteorder)
-    (file,) = packets.glob("*.packets")
-    assert 0 < file.stat().st_size < written
+
+    for size in (10, 1 << 20):
+        asks(bytes(size), stops=False)
+        capture.caught_up()
+    assert not list(packets.glob("*.packets"))
+    body = random.Random(1).randbytes(1 << 20) * (much >> 20)
+    try:
+        asks(body, stops=True)
+        eventually(lambda: list(packets.glob("*.packets")), "they are in a file")
+    finally:
+        os.kill(capture.process.pid, signal.SIGCONT)
+    asks(b"after", stops=False)
+    one, after = capture.exchanges()[2:]
+    assert hashlib.blake2b(body, digest_size=32).hexdigest() == one.request_blake2b
+    assert one.ended.value == after.ended.value == "answered"
+    status = capture.agent.ask("status")
+    assert (status["gaps"], status["packets_lost"], status["waiting"]) == (0, 0, 0)
 
 
 def test_a_failing_answer_is_told(played: PlayedService, capture: RunningCapture) -> None:

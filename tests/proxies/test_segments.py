@@ -12,7 +12,7 @@ import pytest
 from relive.config import load_settings
 from relive.proxies.ingress._relay_writer import RelayWriter
 from relive.proxies.ingress._segments import ACK, FIN, SYN, Ends, Segment
-from relive.proxies.ingress._sights import Sights, Verdict
+from relive.proxies.ingress._sights import InRing, Sights, Verdict
 from relive.proxies.ingress.options import RELAY
 
 from .packet_bytes import ETHERNET, OUTGOING, ip4, ip6, packet, tcp
@@ -55,6 +55,32 @@ def test_both_ways_belong_to_one_connection_in_both_families(read: Read) -> None
         assert first == Segment(7 * SECOND + 5, first.ends, True, 5, 6, ACK, b"ask")
         assert second == Segment(7 * SECOND + 5, first.ends, False, 6, 8, ACK | FIN, b"told")
         assert first.ends.client_address == f"{client}:{CLIENT_PORT}"
+
+
+def test_a_block_that_the_kernel_has_again_is_read_on_in_its_copy(tmp_path: Path) -> None:
+    library = load_settings().tools_path / RELAY
+    writer = RelayWriter(library, tmp_path, keep_bytes=None, keep_seconds=None, on_trouble=print)
+    sights = Sights(writer.relay, PORT, None, body_limit=0, logs=())
+    packets = [
+        packet(ip4("10.0.0.9", "10.0.0.1", tcp(CLIENT_PORT, PORT, 5, 6, ACK, said)), last=said == b"two")
+        for said in (b"one", b"two")
+    ]
+    block = ctypes.create_string_buffer(b"".join(packets))
+    copy = ctypes.create_string_buffer(block.raw)
+    released = ctypes.c_uint64(7)
+    in_ring = InRing(ctypes.addressof(released), 7)
+    sights.begin_block(2)
+    assert sights.take(block, len(block), 0, 0, 1000, in_ring) is Verdict.TOO_LATE
+    found = [sights.found.data]
+    ctypes.memset(block, 0xFF, len(block))
+    assert sights.found.data == b"one"
+    released.value = 8
+    assert sights.take(block, len(block), 0, 0, 1000, in_ring) is Verdict.GONE
+    while sights.take(copy, len(copy), 0, 0, 1000) is Verdict.TOO_LATE:
+        found.append(sights.found.data)
+    assert found == [b"one", b"two"]
+    sights.close()
+    writer.close()
 
 
 def test_what_fills_a_short_frame_is_no_data(read: Read) -> None:

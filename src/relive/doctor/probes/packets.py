@@ -7,6 +7,7 @@ import os
 import select
 import socket
 import time
+from collections.abc import Callable
 
 from relive.doctor.finding import Obstacle, ProbeResult, works
 from relive.doctor.probe import ProbeContext, root_remedy
@@ -38,22 +39,24 @@ def packets(context: ProbeContext) -> ProbeResult:
                 "its program does not start", cause=str(error.cause), remedy=error.remedy
             ) from error
         stack.callback(spool.close)
-        _wait_for(spool, b"", "no packet socket can be had")  # it takes packets from now on
+        _wait_for(spool, lambda: spool.until > 0, "no packet socket can be had")
         client = stack.enter_context(socket.create_connection(listener.getsockname()))
         stack.enter_context(listener.accept()[0])
         client.sendall(_SAID)
-        _wait_for(spool, _SAID, "a packet socket is there, and no packet comes")
+        _wait_for(spool, lambda: _holds_what_was_said(spool), "a packet socket is there, and no packet comes")
     return works("a connection's packets are taken")
 
 
-def _wait_for(spool: PacketSpool, wanted: bytes, lacking: str) -> None:
-    """Until a block holds the bytes."""
+def _holds_what_was_said(spool: PacketSpool) -> bool:
+    return any(_SAID in block.data.raw[: block.size] for block in spool.blocks())
+
+
+def _wait_for(spool: PacketSpool, is_there: Callable[[], bool], lacking: str) -> None:
     until = time.monotonic() + _WITHIN
     while (left := until - time.monotonic()) > 0 and select.select([spool], [], [], left)[0]:
         if not spool.hear():
             cause = "relive-capture has ended; what it says is above, or it was killed"
             raise Obstacle(lacking, cause=cause, remedy=_KERNEL)
-        for block in spool.blocks():
-            if wanted in block.data.raw[: block.size]:
-                return
+        if is_there():
+            return
     raise Obstacle(lacking, cause=f"nothing within {_WITHIN:.0f} s", remedy=_KERNEL)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from relive.proxies.ingress._relay import Flight, HandedFlight, Relay, Report, read_flight
 from relive.proxies.ingress._segments import Ends, Segment
 
-__all__ = ["HandedSight", "HandedStream", "PlainSight", "SightCounts", "Sights", "Verdict"]
+__all__ = ["HandedSight", "HandedStream", "InRing", "PlainSight", "SightCounts", "Sights", "Verdict"]
 
 _U64, _I64, _I32, _U32, _U16 = (
     ctypes.c_uint64,
@@ -38,6 +38,13 @@ class Verdict(IntEnum):
     BLOCK_OVER = 16
     TOO_LATE = 17
     PAUSED = 18
+    GONE = 19
+
+
+class InRing(ctypes.Structure):
+    """A block in the kernel's ring (``struct in_ring``): the address of how many are not there any more, and its number."""
+
+    _fields_ = [("released", _AT), ("number", _U64)]
 
 
 class _Ends(ctypes.Structure):
@@ -237,16 +244,24 @@ class Sights:
         self._place.at, self._place.left = 0, packets
 
     def take(
-        self, block: ctypes.Array[ctypes.c_char], size: int, until_ns: int | None, apart_ns: int, most: int
+        self,
+        block: ctypes.Array[ctypes.c_char],
+        size: int,
+        until_ns: int | None,
+        apart_ns: int,
+        most: int,
+        in_ring: InRing | None = None,
     ) -> Verdict:
         """Take segments until one is not for here, there were so many, or none is left; ``found`` is the last one then.
 
         Args:
+            in_ring: where the block is; None: elsewhere. ``GONE``: it was there; go on in a copy of it.
             until_ns: what came later is ``TOO_LATE``.
             apart_ns: the wall's clock less the monotonic one.
         """
         verdict = self._c.sights_take(
-            *(self._at, block, size, ctypes.byref(self._place)),
+            *(self._at, None if in_ring is None else ctypes.byref(in_ring)),
+            *(block, size, ctypes.byref(self._place)),
             *(_EVER if until_ns is None else until_ns, apart_ns, most),
             *(ctypes.byref(self._segment), ctypes.byref(self._latest)),
         )
@@ -418,14 +433,14 @@ def _read_handed(raw: _Handed, answer: SightedAnswer | None) -> HandedSight:
 
 
 def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
-    sizes = [ctypes.sizeof(one) for one in (_Segment, _Crossed, _Handed, _Place, _Plain)]
+    sizes = [ctypes.sizeof(one) for one in (_Segment, _Crossed, _Handed, _Place, _Plain, InRing)]
     if [library.sights_layout(number) for number in range(len(sizes))] != sizes:
         raise OSError(
             "the relay's library is of another version of Relive: run `make setup` where this one is"
         )
     signatures: dict[str, tuple[object, list[object]]] = {
         "sights_new": (_AT, [_AT, _U16, ctypes.c_char_p, _SIZE, _U64]),
-        "sights_take": (ctypes.c_int, [_AT, _AT, _SIZE, _AT, _U64, _I64, ctypes.c_uint, _AT, _AT]),
+        "sights_take": (ctypes.c_int, [_AT, _AT, _AT, _SIZE, _AT, _U64, _I64, ctypes.c_uint, _AT, _AT]),
         "sights_observe": (ctypes.c_int, [_AT, _AT]),
         "sights_is_written": (ctypes.c_int, [_AT, _AT]),
         "sights_handed": (ctypes.POINTER(_Handed), [_AT]),

@@ -73,6 +73,7 @@ _DISORDER_NS = 1_000_000  # of packets that two processors saw at one moment
 _END_SECONDS = 5.0
 _MUCH = 64 << 20  # [bytes] waiting
 _SLICE = 0.005  # [s] of work between two looks at the control socket
+_FLUSH_PAUSE = 0.02  # [s]
 _AT_ONCE = 128  # segments between two looks at the clock
 _ASK_PAUSE = 0.02  # [s]
 _BEGUN_WITHIN = 5.0  # [s]
@@ -118,6 +119,7 @@ class PacketRecorder:
         self._owner: ControlLink | None = None
         self._is_placing = False
         self._timer: asyncio.TimerHandle | None = None
+        self._flushing: asyncio.TimerHandle | None = None
         self._recorded_until = 0  # [ns] every packet before that is recorded
         self._progressed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -305,7 +307,7 @@ class PacketRecorder:
         """Wait until packets are taken."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_BEGUN_WITHIN):
-                while not (self._spool.waiting or self._has_ended):
+                while not (self._spool.until or self._has_ended):
                     await self._more.wait()
                     self._more.clear()
         self._more.set()
@@ -331,7 +333,7 @@ class PacketRecorder:
                 await self._read_blocks()
                 self._recorded_until = max(self._recorded_until, until)
                 self._progressed.set()
-                self.writer.flush_all()
+                self._flush_soon()
                 self._pace()
                 await self._more.wait()
                 self._more.clear()
@@ -340,6 +342,15 @@ class PacketRecorder:
         except BaseException:
             self._stop.set()
             raise
+
+    def _flush_soon(self) -> None:
+        """Many events at once: where much comes, each block would else be a write of its own."""
+        if self._flushing is None:
+            self._flushing = self.loop.call_later(_FLUSH_PAUSE, self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = None
+        self.writer.flush_all()
 
     async def _read_blocks(self) -> None:
         slice_end = time.monotonic() + _SLICE
@@ -351,7 +362,9 @@ class PacketRecorder:
             self.writer.set_clock()
             self.sights.begin_block(block.packets)
             while (verdict := self._take(block)) is not Verdict.BLOCK_OVER:
-                if verdict is Verdict.TOO_LATE:
+                if verdict is Verdict.GONE:
+                    block = self._spool.copy_of(block)  # noqa: PLW2901  the same, to go on with
+                elif verdict is Verdict.TOO_LATE:
                     await self._take_late(self.sights.found)
                 elif verdict is not Verdict.PAUSED:
                     self.table.observe_given(verdict, self.sights.found)
@@ -364,7 +377,9 @@ class PacketRecorder:
             self._progressed.set()
 
     def _take(self, block: Block) -> Verdict:
-        return self.sights.take(block.data, block.size, self._stand, self.writer.apart_ns, _AT_ONCE)
+        return self.sights.take(
+            *(block.data, block.size, self._stand, self.writer.apart_ns, _AT_ONCE), block.in_ring
+        )
 
     async def _take_late(self, segment: Segment) -> None:
         """It came after the moment at which a commit is being placed."""
@@ -397,7 +412,7 @@ class PacketRecorder:
         while True:
             await asyncio.sleep(max(0.02, min((limit or 4.0) / 4, 1.0)))
             self._note_logs()
-            if limit is None or self._spool.waiting or self._stand is not None:
+            if limit is None or self._spool.has_more or self._stand is not None:
                 continue  # the answer may be among what waits
             now = time.monotonic() - self.traffic.packet_gate.stood_still - _LATEST
             for flight, connection in list(self.traffic.flights.values()):
