@@ -276,6 +276,87 @@ def test_a_library_that_wrote_within_a_line_counts_as_that_line(followed):
     ]
 
 
+def test_a_thread_that_waits_outside_of_the_watched_code_is_not_in_the_middle_of_a_line(followed):
+    _, writes = followed(
+        """
+        import sched
+        SEEN = {}
+        loop = sched.scheduler()
+        ready, began, handled, ended = (threading.Event() for _ in range(4))
+
+        def handle():
+            SEEN["one"] = 1
+
+        def work():
+            loop.run()  # as a server does: its callbacks are the service's own, and between them it waits in a library
+
+        def spoil():
+            SEEN["one"] = None
+
+        for number, callback in enumerate([ready.set, began.wait, handle, handled.set, ended.wait]):
+            loop.enter(0, number, callback)
+        thread = threading.Thread(target=work)
+        thread.start()
+        ready.wait()
+        told = follow(watch={"expression": "SEEN.get('one')", "module": None})
+        began.set()
+        handled.wait()
+        spoil()
+        ended.set()
+        thread.join()
+        tell(told)
+        """
+    )
+    assert [one["after"] for one in writes] == ["1", "None"]
+    assert writes[1]["place"]["source"] == 'SEEN["one"] = None'
+    assert writes[1]["others"] == []
+
+
+def test_the_script_that_begins_an_installed_program_is_not_the_services_own(followed):
+    told, _ = followed(
+        """
+        def is_own(file, defined):
+            main = types.ModuleType("__main__")
+            main.__file__ = file
+            exec(defined, vars(main))
+            kept, sys.modules["__main__"] = sys.modules["__main__"], main
+            try:
+                return relive_stepper.is_own(file)
+            finally:
+                sys.modules["__main__"] = kept
+
+        print(json.dumps([[
+            is_own("/srv/venv/bin/uvicorn", "from json import dumps"),
+            is_own("/srv/bin/serve", "def main(): pass"),
+            is_own("/srv/bin/serve.py", "from json import dumps"),
+        ], []]))
+        """
+    )
+    assert told == [False, True, True]
+
+
+def test_a_line_that_writes_after_a_call_keeps_its_position(followed):
+    _, writes = followed(
+        """
+        SEEN = []
+
+        def three():
+            one = 1
+            two = 2
+            return one + two
+
+        def handle():
+            SEEN.append(three())
+
+        told = follow(watch={"expression": "SEEN", "module": None})
+        handle()
+        tell(told)
+        """
+    )
+    (write,) = writes
+    assert (write["place"]["source"], write["place"]["position"]) == ("SEEN.append(three())", 2)
+
+
 @pytest.mark.parametrize(
     ("watch", "what"),
     [

@@ -50,6 +50,13 @@ class Follower:
 
     def on_call(self, frame, event, argument):
         """As ``sys.settrace`` wants it: what is told of the lines of a frame that begins, or goes on."""
+        told = self.of_frame(frame)
+        if told is not None and self.watch is not None:
+            self.watch.at_call()
+        return told
+
+    def of_frame(self, frame):
+        """What is told of the lines of a frame, which may stand already; None: nothing is."""
         if self.traced(frame.f_code.co_filename) is None:
             return None
         if self.session is None:

@@ -14,7 +14,7 @@ def install(follower):
     threading.settrace(follower.on_call)
     for frame in standing_frames():
         if follower.traced(frame.f_code.co_filename) is not None:
-            frame.f_trace = follower.on_call(frame, "call", None)
+            frame.f_trace = follower.of_frame(frame)
     if hasattr(threading, "settrace_all_threads"):  # from 3.12 on
         threading.settrace_all_threads(follower.on_call)
     else:

@@ -144,7 +144,17 @@ def is_own(file):
     """The service's own: no part of Python, none that was installed, nothing made from a text."""
     if file.startswith(("<", *_FOREIGN)):
         return False
-    return not (_is_ours(file) or any(part in file for part in ("/site-packages/", "/dist-packages/")))
+    if any(part in file for part in ("/site-packages/", "/dist-packages/")):
+        return False
+    return not (_is_ours(file) or _is_launcher(file))
+
+
+def _is_launcher(file):
+    """A script that an installation made to begin an installed program, such as ``bin/uvicorn``: it defines nothing of its own."""
+    main = sys.modules.get("__main__")
+    if getattr(main, "__file__", None) != file or os.path.splitext(file)[1] or "/bin/" not in file:
+        return False
+    return not any(getattr(value, "__module__", None) == "__main__" for value in list(vars(main).values()))
 
 
 def _is_ours(file):

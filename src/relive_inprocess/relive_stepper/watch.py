@@ -1,7 +1,9 @@
 """Who wrote a value: an expression is evaluated before each own line, and compared with what it was.
 
-A change belongs to the line that the looking thread ran last: it is looked again before that thread's next line, and where a
+A change belongs to the line that the looking thread runs: it is looked again before that thread's next line, and where a
 function returns. Another thread may have written in between; so the lines that all other threads run then are noted as well.
+A line runs until the next one, calls of other functions included. A function that a library called leaves no line behind: a
+server's loop waits in the line that started it, and runs nothing of it.
 """
 
 import linecache
@@ -10,7 +12,6 @@ import sys
 import threading
 
 from .expressions import compiled, names_in, outside_requests
-from .places import FRAMES_MOST
 from .refusal import Refused, message_of
 from .values import TEXT_MOST, compared
 
@@ -35,6 +36,7 @@ class WatchedExpression:
                 "`relive eval REF sys.modules` lists them",
             )
         self.lines = {}  # thread -> the own line that it runs: (file, line, function, request, position)
+        self.calls = {}  # thread -> the lines (or None) that its own functions were called from, outermost first
         self.last = self.read()
         if self.module is None and self.last[0] == "raised" and self.last[2] == "NameError":
             raise Refused(
@@ -60,26 +62,30 @@ class WatchedExpression:
     def at_line(self, follower, frame, number, position):
         thread = _ident()
         self.look(follower, thread)
-        code = frame.f_code
-        name = getattr(code, "co_qualname", code.co_name)
-        self.lines[thread] = code.co_filename, frame.f_lineno, name, number, position
+        self.lines[thread] = _line_of(frame, number, position)
+
+    def at_call(self):
+        """A function of the service's begins, or a generator of it goes on."""
+        thread = _ident()
+        self.calls.setdefault(thread, []).append(self.lines.get(thread))
 
     def at_return(self, follower, frame):
-        """The caller's line goes on, if that is an own one; else nobody's."""
+        """The line goes on that called it; nobody's where a library called."""
         thread = _ident()
         self.look(follower, thread)
-        number = follower.here().number
-        course = follower.courses.get(number)
-        frame, left = frame.f_back, FRAMES_MOST
-        while frame is not None and left and follower.traced(frame.f_code.co_filename) is None:
-            frame, left = frame.f_back, left - 1
-        if frame is None or not left:
+        calls = self.calls.get(thread)
+        place = calls.pop() if calls else None  # empty: it began before anybody followed
+        caller = frame.f_back
+        if place is None and caller is not None and follower.traced(caller.f_code.co_filename) is not None:
+            # That one began before as well, and so did the line that it is in.
+            number = follower.here().number
+            course = follower.courses.get(number)
+            position = course.position if course is not None else 0
+            place = _line_of(caller, number, position)
+        if place is None:
             self.lines.pop(thread, None)
-            return
-        code = frame.f_code
-        name = getattr(code, "co_qualname", code.co_name)
-        position = course.position if course is not None else 0
-        self.lines[thread] = code.co_filename, frame.f_lineno, name, number, position
+        else:
+            self.lines[thread] = place
 
     def look(self, follower, thread):
         """Has it changed since anybody looked? Then the line that this thread ran did it, or one that another thread runs."""
@@ -99,6 +105,11 @@ class WatchedExpression:
         if place is not None:
             record["place"] = _place_fields(place)
         follower.out.put(record)
+
+
+def _line_of(frame, number, position):
+    code = frame.f_code
+    return code.co_filename, frame.f_lineno, getattr(code, "co_qualname", code.co_name), number, position
 
 
 def _place_fields(place):
