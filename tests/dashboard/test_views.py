@@ -357,7 +357,8 @@ def test_a_fix_is_told_beside_the_unchanged_code_and_a_hostile_name_is_text():
     assert not app.exception
     told = said(app).replace("\\", "")
     assert "fails the same 2 of 2" in told and "25%" in told and "unanswered" in told and "files" in told
-    assert "&lt;script&gt;" in told and "<script>" not in told and "<b>KeyError" not in told
+    assert "&lt;script&gt;" in told and "<script>" not in said(app) and "<b>KeyError" not in told
+    assert "files: /srv/a" in told
     assert "patch 2: refused: it does not apply" in told and "failed 2 of 2" in told
 
 

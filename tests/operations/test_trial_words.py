@@ -18,7 +18,10 @@ FIXES = [
     FixTried(name="none", kind="none", runs=[FAILS, PASSES]),
     FixTried(
         name="patch 1", kind="patch", runs=[PASSES], swapped=SWAPPED, still_there=0.25, more_runs=9, neighbours=4,
-        breaks=[NeighbourDifference(request=3, asked="GET /", difference="status 500 came")],
+        breaks=[
+            NeighbourDifference(request=2, asked="GET /", difference="status 500 was recorded, 200 came", cured=True),
+            NeighbourDifference(request=3, asked="GET /", difference="status 500 came"),
+        ],
     ),
     FixTried(name="patch 2", kind="patch", refused="it does not apply"),
 ]  # fmt: skip
@@ -43,8 +46,30 @@ def test_a_row_for_what_was_recorded_and_for_each_fix():
 def test_what_is_to_be_said_beside_it():
     assert trial_lines(TRIAL)[1] == "Noise between two runs of it: the body"
     assert "failed 1 of 2" in trial_lines(TRIAL)[0]
-    notes = list(fix_notes(FIXES[1]))
-    assert notes[:2] == ["code: app.py: pay", "not swapped: app.py: main: it runs"]
-    assert notes[2].startswith("9 more clean runs") and notes[3].startswith("1 of 4 neighbouring requests")
-    assert notes[4] == "request 3 (GET /): status 500 came"
-    assert list(fix_notes(FIXES[2])) == ["refused: it does not apply"]
+    alone = TRIAL.model_copy(update={"around": 5, "fixes": FIXES[:1]})
+    assert "nothing is known of neighbours" in trial_lines(alone)[1]
+    notes = list(fix_notes(FIXES[1], FAILS))
+    assert notes[:3] == ["code: app.py: pay", "not swapped: app.py: main: it runs", "files: /a"]
+    assert notes[3].startswith("9 more clean runs") and notes[4].startswith("1 of 4 neighbouring requests")
+    assert notes[5] == "request 3 (GET /): status 500 came"
+    assert notes[6].startswith("also cured: request 2 (GET /)")
+    assert list(fix_notes(FIXES[2], FAILS)) == ["refused: it does not apply"]
+
+
+def test_side_effects_are_told_beside_those_of_the_failing_run():
+    recorded = FAILS.model_copy(update={"effects": Effects(calls={"query": 1}, files=None)})
+    assert trial_rows(TRIAL.model_copy(update={"recorded": recorded}))[0][5:7] == ["1", ""]
+    assert "calls: 3 query; recorded: 1 query" in list(fix_notes(FIXES[1], recorded))
+    same = recorded.model_copy(update={"effects": Effects(calls={"query": 3}, files=None)})
+    assert not [one for one in fix_notes(FIXES[1], same) if one.startswith("calls")]
+
+
+def test_how_a_run_without_an_exception_failed_and_what_failed_beside_it_are_told_once():
+    moved = NeighbourDifference(request=1, asked="GET /a", difference="the connection broke")
+    hung = FixRun(
+        fails=True, result="fails otherwise", seconds=10, difference="no answer came", elsewhere=[moved]
+    )
+    tried = FixTried(name="patch 1", kind="patch", runs=[hung, hung, PASSES])
+    notes = list(fix_notes(tried, FAILS))
+    assert notes.count("no answer came") == 1
+    assert "also fails: request 1 (GET /a): the connection broke, in 2 of 3 runs" in notes

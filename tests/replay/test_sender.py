@@ -41,6 +41,24 @@ def test_what_waited_for_a_service_that_died_is_given_up_without_a_word() -> Non
     assert said == []
 
 
+def test_a_service_that_leaves_requests_unanswered_is_not_waited_for_each_time_as_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("relive.replay.sender._BRIEFLY", 0.01)
+    asked = [exchange(n, 100 + 10 * n, 105 + 10 * n, status=200) for n in range(1, 6)]
+    made = plan([replace(one, ended_mono_ns=one.started_mono_ns + 1000) for one in asked], subject=5)
+
+    async def carry_out(address: tuple[str, int]) -> list[float | None]:
+        sender = Sender(os.getpid(), address, {}, pace=Pace.FAST, limit=0.1, cursor=100)
+        await sender.carry_out(made, asyncio.Event(), lambda: None)
+        sender.close()
+        return [answer.seconds for _, answer in sorted(sender.answers.items())]
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        waited = asyncio.run(carry_out(listener.getsockname()))
+    assert waited == [0.1, 0.1, pytest.approx(0.01, abs=0.001), pytest.approx(0.01, abs=0.001), 0.1]
+
+
 def test_pipelined_requests_are_sent_before_the_answer_to_the_one_before_and_in_one_go() -> None:
     """GIVEN three requests on one connection, the second begun before the first had its answer, the third after it
     THEN two arrive before any answer, in one piece; the third after them, on the same connection.

@@ -62,7 +62,7 @@ def _named(result: Trial, files: list[Path]) -> Trial:
 def _more(result: Trial) -> list[str]:
     lines = ["", *trial_lines(result)]
     for one in result.fixes:
-        notes = [f"  {line}" for line in fix_notes(one)]
+        notes = [f"  {line}" for line in fix_notes(one, result.recorded)]
         lines += [f"{one.name}:", *notes] if notes else []
     if any(one.still_there is not None for one in result.fixes):
         lines.append(f"Still there: {result.prior}.")

@@ -18,7 +18,7 @@ def show_trial(trial: Trial) -> None:
     for line in trial_lines(trial):
         st.caption(label(line))
     for one in trial.fixes:
-        for note in fix_notes(one):
+        for note in fix_notes(one, trial.recorded):
             st.caption(label(f"{one.name}: {note}"))
     if any(one.still_there is not None for one in trial.fixes):
         st.caption(label(f"Still there: {trial.prior}."))

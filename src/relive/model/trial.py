@@ -53,29 +53,31 @@ class Effects(Value):
     Attributes:
         calls: kind of event (query, http-call, ...) to how many; None where nobody recorded inside.
         unanswered: calls of the whole service for which the recording had no answer.
-        files: that the whole service wrote, made or removed while requests were sent; at most a hundred.
+        files: that the whole service wrote, made or removed while requests were sent, at most a hundred; None: nobody looked.
     """
 
     calls: dict[str, int] | None = None
     unanswered: int = 0
-    files: list[str] = []
+    files: list[str] | None = []
 
 
 class NeighbourDifference(Value):
-    """A recorded request that ended otherwise with a fix, and did not so without it."""
+    """A recorded request beside the judged one that ended otherwise than recorded; ``cured``: it failed then, and not now."""
 
     request: int
     asked: str
     difference: str
+    cured: bool = False
 
 
 class FixRun(Value):
     """One life with a fix.
 
     Attributes:
-        fails: it ended in a failure, the same or another; None: it was not restored.
+        fails: it ended in a failure, the same or another, or an earlier request did; None: it was not restored.
         result: in words: "no failure", "fails the same", ...
         missing, played: as of ``relive.model.outcome.Verdict``.
+        elsewhere: earlier requests that failed, and had not when they were recorded.
     """
 
     fails: bool | None
@@ -87,6 +89,7 @@ class FixRun(Value):
     missing: list[str] = []
     played: str | None = None
     effects: Effects | None = None
+    elsewhere: list[NeighbourDifference] = []
 
 
 class FixTried(Value):
@@ -99,6 +102,7 @@ class FixTried(Value):
         still_there: probability that the failure is still there (``trial.findability``); None where nothing was run.
         more_runs: so many more clean ones until that is under 5 %.
         neighbours: how many recorded requests around the failing one were compared.
+        breaks: those that ended otherwise than recorded, and did not so with the unchanged code, those that are cured among them.
     """
 
     name: str
@@ -120,6 +124,7 @@ class Trial(Value):
         noise: what differed between two runs of the unchanged code: no fix did that.
         failed, ran: of the unchanged code.
         prior: the assumptions of ``still_there``, in a sentence.
+        around: so many neighbours on each side were asked for.
     """
 
     incident: int
@@ -132,3 +137,4 @@ class Trial(Value):
     ran: int
     prior: str
     fixes: list[FixTried]
+    around: int = 0

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -16,12 +15,10 @@ from typing import Self
 
 from relive.bisection.judgement import Judged, Judgement
 from relive.errors import ReliveError
-from relive.kernel import libc
-from relive.operations.forked_workers import ForkedWorkers
+from relive.operations.forked_workers import ForkedWorkers, end_with
 
 __all__ = ["ProbesAhead"]
 
-_PR_SET_PDEATHSIG = 1
 _KILLED = Judged(judgement=Judgement.FAILED, seen="the process that asked it was killed")
 
 
@@ -38,7 +35,7 @@ class ProbesAhead:
         caller = os.getpid()
 
         def work(number: int) -> str:
-            _end_with(caller)
+            end_with(caller)
             return _line_of(ask, number)
 
         # One more: what is wanted never waits for what was asked ahead.
@@ -78,13 +75,6 @@ class ProbesAhead:
     def _ask(self, number: int) -> None:
         self._asked[number] += 1
         self._workers.give(number)
-
-
-def _end_with(caller: int) -> None:
-    """Have the kernel kill this process when its caller ends, however that does: the branch that it owns ends with it."""
-    libc.call("prctl", _PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-    if os.getppid() != caller:  # it has ended before
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _line_of(ask: Callable[[int], Judged], number: int) -> str:

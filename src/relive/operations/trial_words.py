@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from relive.incidents.report.shown import one_line, shorten
 from relive.intervention.judging import lacking_words
@@ -14,6 +14,8 @@ __all__ = ["TRIAL_COLUMNS", "bad_rows", "fix_notes", "swapped_lines", "trial_lin
 
 TRIAL_COLUMNS = ["fix", "result", "answer", "exception", "time", "calls", "files", "still there"]
 _WIDTH = 50  # [characters] of an exception
+_FILES = 3  # that are named
+_ELSEWHERE = 10  # requests that are named
 
 
 def trial_rows(trial: Trial) -> list[list[str]]:
@@ -34,22 +36,61 @@ def bad_rows(trial: Trial) -> set[int]:
 def trial_lines(trial: Trial) -> list[str]:
     """What is to be said of the whole, before the notes of each fix."""
     lines = [f"From commit {trial.commit[:10]}; the unchanged code failed {trial.failed} of {trial.ran}."]
+    if trial.around and not any(one.neighbours for one in trial.fixes):
+        lines.append("No other request was recorded from that commit on, so nothing is known of neighbours.")
     return lines + [f"Noise between two runs of it: {text}" for text in trial.noise]
 
 
-def fix_notes(tried: FixTried) -> Iterator[str]:
-    """What is to be said of one, a line each."""
+def fix_notes(tried: FixTried, recorded: FixRun) -> Iterator[str]:
+    """What is to be said of one, a line each; ``recorded``: what its side effects are compared with."""
     yield from lacking_words(tried.runs)
     if tried.kind == "patch":
         yield from swapped_lines(tried.swapped)
-    yield from (run.difference for run in tried.runs if run.fails is None and run.difference)
+    yield from _differences(tried.runs)
+    yield from _effects(tried.runs, recorded)
     if tried.refused is not None:
         yield f"refused: {tried.refused}"
+    yield from _failed_elsewhere(tried.runs)
     if tried.more_runs:
-        yield f"{tried.more_runs} more clean runs (--times) until it is under 5 % that the failure is still there"
+        runs = "1 more clean run" if tried.more_runs == 1 else f"{tried.more_runs} more clean runs"
+        yield f"{runs} (--times) until it is under 5 % that the failure is still there"
     if tried.neighbours:
-        yield f"{len(tried.breaks)} of {tried.neighbours} neighbouring requests end otherwise than recorded"
-    yield from (f"request {one.request} ({one.asked}): {one.difference}" for one in tried.breaks)
+        broken = sum(not one.cured for one in tried.breaks)
+        yield f"{broken} of {tried.neighbours} neighbouring requests end otherwise than recorded"
+    for one in sorted(tried.breaks, key=lambda one: one.cured):
+        yield f"{'also cured: ' if one.cured else ''}request {one.request} ({one.asked}): {one.difference}"
+
+
+def _differences(runs: Sequence[FixRun]) -> Iterator[str]:
+    """How runs that were not restored, or that failed in another way, ended; each once."""
+    said = (run.difference for run in runs if run.fails is None or (run.fails and run.exception is None))
+    yield from dict.fromkeys(text for text in said if text)
+
+
+def _effects(runs: Sequence[FixRun], recorded: FixRun) -> Iterator[str]:
+    """Calls of the first run where they differ from the recorded ones, and the files that it wrote."""
+    effects = next((run.effects for run in runs if run.effects is not None), None)
+    if effects is None:
+        return
+    before = recorded.effects.calls if recorded.effects is not None else None
+    if effects.calls is not None and before is not None and effects.calls != before:
+        yield f"calls: {_call_words(effects.calls)}; recorded: {_call_words(before)}"
+    if effects.files:
+        more = f", and {len(effects.files) - _FILES} more" if len(effects.files) > _FILES else ""
+        yield f"files: {', '.join(effects.files[:_FILES])}{more}"
+
+
+def _call_words(calls: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in calls.items()) or "none"
+
+
+def _failed_elsewhere(runs: Sequence[FixRun]) -> Iterator[str]:
+    """Requests that failed in some run, with how often."""
+    counts = Counter(one.request for run in runs for one in run.elsewhere)
+    first = {one.request: one for run in reversed(runs) for one in run.elsewhere}
+    for number, count in sorted(counts.items())[:_ELSEWHERE]:
+        often = f", in {count} of {len(runs)} runs" if len(runs) > 1 else ""
+        yield f"also fails: request {number} ({first[number].asked}): {first[number].difference}{often}"
 
 
 def swapped_lines(swapped: Swapped | None) -> list[str]:
@@ -75,7 +116,9 @@ def _row(name: str, runs: list[FixRun], tried: FixTried | None) -> list[str]:
         shorten(one_line(first.exception or ""), _WIDTH),
         duration(first.seconds * 1e6) if first.seconds is not None else "",
         _calls(first),
-        str(len(first.effects.files)) if first.effects is not None else "",
+        str(len(first.effects.files))
+        if first.effects is not None and first.effects.files is not None
+        else "",
         f"{odds:.0%}" if odds is not None else "",
     ]
 

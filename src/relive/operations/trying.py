@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
@@ -19,6 +20,7 @@ from relive.model.outcome import VerdictKind
 from relive.model.reproduction import Attempt, ReproductionKind
 from relive.model.token_scope import Scope
 from relive.model.trial import FixRun, FixTried, Swapped, Trial
+from relive.operations.branch_memory import branches_with_memory
 from relive.operations.changing_state import (
     MODULE_TEXT,
     SET_TEXT,
@@ -41,7 +43,7 @@ from relive.operations.policies import (
 from relive.operations.progress import Progress
 from relive.operations.reproductions import ReproduceParams, reproduce
 from relive.operations.targets import tend
-from relive.replay.branch_supply import lasting_branches
+from relive.operations.trial_parts import FixParts, run_parts
 from relive.replay.fresh.environment import parse_variable
 from relive.replay.plan import Pace
 from relive.replay.replay import ReplayOptions
@@ -49,19 +51,19 @@ from relive.replay.replay_input import ReplayInput, case_of_incident
 from relive.replay.verdict import is_failure
 from relive.sandbox.branch import Branch
 from relive.store import Store
+from relive.trial.effects import effects_of
 from relive.trial.findability import PRIOR
 from relive.trial.lives import Change
 from relive.trial.patches import PATCH_MOST, paths_of_patch
 from relive.trial.trying import (
     Neighbours,
     TrialContext,
-    compared,
+    changed_by,
+    counted_elsewhere,
     neighbours_of,
     noise_between,
     patching,
     run_words,
-    try_fix,
-    try_unchanged,
     with_odds,
 )
 
@@ -109,6 +111,12 @@ class TryParams(Params):
         description="A revision of git, or . for the files as they are: start the service afresh with it",
     )
     times: int = Field(default=1, ge=1, le=1000, description="How often each fix is run")
+    jobs: int | None = Field(
+        default=None,
+        ge=1,
+        le=1000,
+        description="Branches at one time; default: one for each CPU and one more, as they mostly wait",
+    )
     around: int = Field(
         default=0,
         ge=0,
@@ -157,16 +165,8 @@ def try_fixes(settings: Settings, params: TryParams, progress: Progress) -> Tria
     near = (
         neighbours_of(settings, store, incident, occurrence, case, params.around) if params.around else None
     )
-    with lasting_branches(settings, store) as supply:
-        context = TrialContext(
-            settings,
-            store,
-            case,
-            replace(options, supply=supply),
-            progress.status,
-            lambda run: mask.model(masked_run(run, mask)),
-        )
-        fixes = _in_branches(context, params, patches, near, progress)
+    context = TrialContext(settings, store, case, options, lambda run: mask.model(masked_run(run, mask)))
+    fixes = _in_branches(context, params, patches, near, mask, progress)
     unchanged = fixes[0]
     fresh = FreshTrial(params.incident, params.times, params.limit)
     fixes += try_fresh_process(settings, fresh, params.env, params.tree, progress)
@@ -182,12 +182,14 @@ def try_fixes(settings: Settings, params: TryParams, progress: Progress) -> Tria
                 status=case.recorded.status,
                 exception=case.recorded.stack.exception if case.recorded.stack is not None else None,
                 seconds=case.recorded.seconds,
+                effects=effects_of(case.recorded, None),
             ),
             noise=noise_between(*unchanged.runs[:2]),
             failed=_failed(unchanged),
             ran=_ran(unchanged),
             prior=PRIOR,
             fixes=fixes,
+            around=params.around,
         )
     )
 
@@ -197,26 +199,47 @@ def _in_branches(
     params: TryParams,
     patches: Sequence[tuple[str, str]],
     near: Neighbours | None,
+    mask: Mask,
     progress: Progress,
 ) -> list[FixTried]:
     """The unchanged code first."""
-    unchanged, _ = try_unchanged(context, max(_BASELINE, params.times))
-    failed, ran = _failed(unchanged), _ran(unchanged)
-    if near is not None:
-        near, unchanged = _with_usual(context, near, unchanged)
-    fixes = [unchanged]
-    changes = [(name, "patch", patching(patch, params.root)) for name, patch in patches]
+    changes: list[tuple[str, str, Change | None]] = [(NONE, NONE, None)]
+    changes += [(name, "patch", patching(patch, params.root)) for name, patch in patches]
     changes += _of_state(params, progress)
-    is_only = len(changes) == 1 and not params.env and not params.tree
-    for name, kind, change in changes:
-        tried = try_fix(
-            context, name, change, params.times, kind=kind, failed=failed, ran=ran, is_only=is_only
-        )
-        if tried.refused is None and near is not None:
-            _, breaks = compared(context, near, change)
-            tried = tried.model_copy(update={"neighbours": len(near.asked), "breaks": breaks})
-        fixes.append(tried)
-    return fixes
+    fixes = [(change, params.times if change else max(_BASELINE, params.times)) for _, _, change in changes]
+    wanted = sum(times for _, times in fixes) + (len(fixes) + 1 if near is not None else 0)
+    jobs = branches_with_memory(context.case.manifest, params.jobs or (os.cpu_count() or 1) + 1)
+    with progress.progress("running", wanted) as done:
+        parts = run_parts(context, fixes, near, jobs, mask.model, done)
+    is_only = len(changes) == 2 and not params.env and not params.tree
+    if is_only and (refusal := parts[1].refusal) is not None:
+        raise refusal
+    unchanged = counted_elsewhere(parts[0].runs, parts[0].runs)
+    return [
+        _tried(name, kind, one, parts[0], unchanged, near)
+        for (name, kind, _), one in zip(changes, parts, strict=True)
+    ]
+
+
+def _tried(
+    name: str, kind: str, parts: FixParts, usual: FixParts, unchanged: list[FixRun], near: Neighbours | None
+) -> FixTried:
+    """One row; ``unchanged``: the runs of the unchanged code, ``usual``: all of its parts."""
+    if (refusal := parts.refusal) is not None:
+        why = f"{refusal.message}: {refusal.cause}" if refusal.cause else refusal.message
+        return FixTried(name=name, kind=kind, refused=why)
+    tried = FixTried(
+        name=name,
+        kind=kind,
+        runs=counted_elsewhere(parts.runs, parts.runs if kind == NONE else usual.runs),
+        swapped=parts.swapped,
+        neighbours=len(near.asked) if near is not None else 0,
+        breaks=changed_by(parts.differing, usual.differing if kind != NONE else []),
+    )
+    if kind == NONE:
+        return tried
+    failed = sum(run.fails is True for run in unchanged)
+    return with_odds(tried, failed=failed, ran=sum(run.fails is not None for run in unchanged))
 
 
 def _failed(tried: FixTried) -> int:
@@ -264,13 +287,15 @@ def _patches(fixes: Sequence[str]) -> list[tuple[str, str]]:
             paths = paths_of_patch(text)
         except PatchUnfit as error:
             raise PatchUnfit(
-                f"patch {number} cannot be applied", cause=error.cause, remedy=error.remedy
+                f"patch {number} cannot be applied",
+                cause=f"{error.message}: {error.cause}",
+                remedy=error.remedy,
             ) from error
         found.append((f"patch {number} ({', '.join(path.rpartition('/')[2] for path in paths[:3])})", text))
     return found
 
 
-def _of_state(params: TryParams, progress: Progress) -> list[tuple[str, str, Change]]:
+def _of_state(params: TryParams, progress: Progress) -> list[tuple[str, str, Change | None]]:
     """The other state that is tried, as all others are: (name, kind, change) of none or one."""
     words = change_words(params.set, params.write)
     if not words:
@@ -282,14 +307,6 @@ def _of_state(params: TryParams, progress: Progress) -> list[tuple[str, str, Cha
         return Swapped()
 
     return [("; ".join(words), "state", change)]
-
-
-def _with_usual(context: TrialContext, near: Neighbours, unchanged: FixTried) -> tuple[Neighbours, FixTried]:
-    """With what the neighbours do without any fix."""
-    context.tell(f"Sending {len(near.asked)} neighbouring requests.")
-    usual, differing = compared(context, near, None)
-    updated = unchanged.model_copy(update={"neighbours": len(near.asked), "breaks": differing})
-    return replace(near, usual=usual), updated
 
 
 @dataclass(frozen=True, slots=True)

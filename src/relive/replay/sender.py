@@ -29,6 +29,8 @@ __all__ = ["Sender", "service_address"]
 
 _CONNECT_LIMIT = 5.0  # [s]
 _ONE_GO_NS = 1_000_000  # [ns] requests on one connection that began within it had come together
+_UNANSWERED_MOST = 2  # requests; further ones are waited for less long: ``_BRIEFLY``, and three times as long as they had taken
+_BRIEFLY = 1.0  # [s]
 _WAIT_LIMIT = 30.0  # [s] most that a request waits for earlier ones to end, should the branch answer slower
 
 
@@ -76,6 +78,7 @@ class Sender:
         self._sent: dict[int, asyncio.Event] = {}
         self._before: dict[int, int] = {}  # the request before it on its connection
         self._goes: dict[int, list[Exchange]] = {}  # what is sent in one go, by the number of the first
+        self._unanswered = 0  # requests without an answer that had one when they were recorded
         self.answers: dict[int, ReceivedAnswer] = {}
         self.sent_anew: list[int] = []
         self.ports: dict[int, int] = {}
@@ -165,6 +168,7 @@ class Sender:
         self, step: ReplayStep, subject: int | None, began: float, on_subject: Callable[[], None]
     ) -> None:
         exchange = step.exchange
+        patience = self._limit
         try:
             if not step.continues:
                 await self._wait_for_turn(step, began)
@@ -172,14 +176,23 @@ class Sender:
             if any(one.number == subject for one in self._goes.get(exchange.number, [])):
                 on_subject()
             answer = self.answers[exchange.number] = ReceivedAnswer()
-            await asyncio.wait_for(self._send(step, answer), self._limit)
+            patience = self._limit if exchange.number == subject else self._patience(exchange)
+            await asyncio.wait_for(self._send(step, answer), patience)
         except TimeoutError:
             # What has come of the answer stays: a head without an end is a hang as well.
             answer = self.answers.setdefault(exchange.number, ReceivedAnswer())
-            answer.end, answer.seconds = End.NO_ANSWER, self._limit
+            answer.end, answer.seconds = End.NO_ANSWER, patience
+            self._unanswered += exchange.status is not None
         finally:
             self._sent[exchange.number].set()
             self._ended[exchange.number].set()
+
+    def _patience(self, exchange: Exchange) -> float:
+        """Seconds for a request beside the subject. A service that hangs in all of hundreds is not waited for each time as long."""
+        if self._unanswered < _UNANSWERED_MOST or exchange.status is None or exchange.ended_mono_ns is None:
+            return self._limit
+        took = (exchange.ended_mono_ns - exchange.started_mono_ns) / 1e9 / self._speed
+        return min(self._limit, _BRIEFLY + 3 * took)
 
     async def _hang_up(self, hangup: Hangup, began: float) -> None:
         """Close a connection as its client had, once nothing more is to come on it."""

@@ -48,8 +48,8 @@ def written_between(before: FileStates, after: FileStates) -> list[str]:
     return sorted({path.partition(":")[2] for path in differing})[:_TOLD_MOST]
 
 
-def effects_of(outcome: Outcome, files: list[str]) -> Effects:
-    """Of one life."""
+def effects_of(outcome: Outcome, files: list[str] | None) -> Effects:
+    """Of one life; ``files``: as of ``Effects``."""
     calls = None
     if outcome.events is not None:
         calls = dict(sorted(Counter(event.kind for event in outcome.events if is_call(event)).items()))

@@ -36,7 +36,7 @@ def _ways(patch: str) -> list[tuple[int, list[str]]]:
             found.append((stripped, paths))
         refusal = refusal or said
     if not found:
-        raise PatchUnfit("that is no patch that can be applied", cause=refusal, remedy=_REMEDY)
+        raise PatchUnfit("that is no patch", cause=refusal, remedy=_REMEDY)
     return found
 
 
@@ -156,6 +156,6 @@ def _git(directory: Path, patch: str, *options: str) -> subprocess.CompletedProc
 
 def _said(done: subprocess.CompletedProcess[bytes]) -> str:
     lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    return (
-        "; ".join(line.removeprefix("error: ") for line in lines[:3]) or f"git ended with {done.returncode}"
-    )
+    words = "; ".join(line.removeprefix("error: ") for line in lines[:3])
+    # git names an option of its own there, which nobody has here.
+    return words.partition(" (allow with")[0] or f"git ended with {done.returncode}"

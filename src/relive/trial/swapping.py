@@ -24,11 +24,12 @@ from relive.trial.source import SourceChange, read_in_branch, write_in_branch
 __all__ = ["asked_swapper", "change_code", "loaded_files", "python_processes", "roots_of"]
 
 _LIMIT = 30.0  # [s] for one process
-_PACKAGES = ("/site-packages/", "/dist-packages/", "/lib/python")
+# Not the service's own: installed, of Python, or what Relive has put into the process.
+_PACKAGES = ("/site-packages/", "/dist-packages/", "/lib/python", "/etc/python", "/run/relive/inprocess/")
 
 
 def loaded_files(branch: Branch) -> list[str]:
-    """The source files of modules that its Python processes have loaded, those of packages and of Python aside."""
+    """The source files of modules that its Python processes have loaded, those of packages, of Python and of Relive aside."""
     found: dict[str, None] = {}
     for pid in python_processes(branch):
         reply = asked_swapper(pid, {"kind": "files"})

@@ -3,17 +3,20 @@
 1. The unchanged code runs twice (or as often as fixes are): what differs between these two is noise, and how often it fails
    says how many clean runs a fix needs.
 2. Each patch changes the files and the living functions of a branch before anything is sent.
-3. With neighbours, the requests around the failing one are sent, too; what ends otherwise than recorded, and does not so with
+3. A run in which an earlier request fails that had not failed when it was recorded counts as failed, too.
+4. With neighbours, the requests around the failing one are sent, too; what ends otherwise than recorded, and does not so with
    the unchanged code, is what the fix breaks.
+
+Runs do not depend on each other: who calls decides how many go on at one time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from relive.config import Settings
-from relive.errors import ChangeUnfit, PatchUnfit, RecordingError, ReliveError
+from relive.errors import PatchUnfit, RecordingError, ReliveError
 from relive.model.capsule import LifePaths
 from relive.model.incident import Incident, Occurrence
 from relive.model.outcome import Outcome, Run, VerdictKind
@@ -33,20 +36,25 @@ from relive.trial.source import read_in_branch
 from relive.trial.swapping import change_code, loaded_files, roots_of
 
 __all__ = [
+    "NOT_RESTORED",
     "Neighbours",
+    "RunsMade",
     "TrialContext",
-    "compared",
+    "changed_by",
+    "counted_elsewhere",
     "neighbours_of",
     "noise_between",
     "patching",
+    "run_fix",
+    "run_neighbours",
     "run_words",
-    "try_fix",
-    "try_unchanged",
     "with_odds",
 ]
 
+NOT_RESTORED, FAILS_ELSEWHERE = "not restored", "another request fails"  # as results
 _LAST = (1 << 63) - 1  # a sequence number behind all
 _TOLD_MOST = 100
+_FILES = 3  # that are named
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +62,13 @@ class TrialContext:
     """What all fixes of a trial are tried on.
 
     Attributes:
-        tell: called with a sentence on what is being done; masked: takes secrets out of a life.
+        masked: takes secrets out of a life.
     """
 
     settings: Settings
     store: Store
     case: ReplayInput
     options: ReplayOptions
-    tell: Callable[[str], None] = lambda _text: None
     masked: Callable[[Run], Run] = lambda run: run
 
 
@@ -72,13 +79,19 @@ class Neighbours:
     Attributes:
         case: of the last of them, whose replay sends all before it, too.
         asked: number of each that is compared to its request in words; recorded: to how it ended then.
-        usual: number to the outcome with the unchanged code.
     """
 
     case: ReplayInput
     asked: Mapping[int, str]
     recorded: Mapping[int, Outcome]
-    usual: Mapping[int, Outcome] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RunsMade:
+    """Some runs of one fix; ``swapped``: what its change did to the code, None where there was none."""
+
+    runs: list[FixRun]
+    swapped: Swapped | None
 
 
 def patching(patch: str, root: str | None) -> Change:
@@ -109,46 +122,6 @@ def patching(patch: str, root: str | None) -> Change:
     return change
 
 
-def try_unchanged(context: TrialContext, times: int) -> tuple[FixTried, list[TrialLife]]:
-    """The committed code as it is."""
-    context.tell("Running the unchanged code.")
-    lives, runs = _lives(context, None, times)
-    return FixTried(name="none", kind="none", runs=runs), lives
-
-
-def try_fix(
-    context: TrialContext,
-    name: str,
-    change: Change,
-    times: int,
-    *,
-    kind: str,
-    failed: int,
-    ran: int,
-    is_only: bool,
-) -> FixTried:
-    """One fix; what cannot be applied is refused, in its result.
-
-    Args:
-        kind: as of a ``FixTried``. failed, ran: of the unchanged code.
-        is_only: there is no other; PatchUnfit or ChangeUnfit is raised then where it cannot be applied.
-    """
-    context.tell(f"Trying {name}.")
-    try:
-        lives, runs = _lives(context, change, times)
-    except (PatchUnfit, ChangeUnfit) as error:
-        if is_only:
-            raise
-        return FixTried(
-            name=name,
-            kind=kind,
-            refused=f"{error.message}: {error.cause}" if error.cause else error.message,
-        )
-    return with_odds(
-        FixTried(name=name, kind=kind, runs=runs, swapped=lives[0].swapped), failed=failed, ran=ran
-    )
-
-
 def with_odds(tried: FixTried, *, failed: int, ran: int) -> FixTried:
     """With the probability that the failure is still there."""
     clean = sum(run.fails is False for run in tried.runs)
@@ -163,14 +136,19 @@ def with_odds(tried: FixTried, *, failed: int, ran: int) -> FixTried:
     )
 
 
-def _lives(context: TrialContext, change: Change | None, times: int) -> tuple[list[TrialLife], list[FixRun]]:
-    lives, runs = [], []
-    for number in range(1, times + 1):
+def run_fix(context: TrialContext, change: Change | None, numbers: Sequence[int]) -> RunsMade:
+    """Runs with these numbers, one after the other.
+
+    Raises:
+        PatchUnfit, ChangeUnfit: the change cannot be made. RestoreFailed: a branch could not be changed.
+    """
+    runs, swapped = [], None
+    for number in numbers:
         life, files = _life(context, context.case, change, number)
         life = replace(life, run=context.masked(life.run))
-        lives.append(life)
-        runs.append(_fix_run(life, files))
-    return lives, runs
+        swapped = swapped or life.swapped
+        runs.append(_fix_run(life, files, context.case))
+    return RunsMade(runs, swapped)
 
 
 def _life(
@@ -196,10 +174,10 @@ def _life(
     return life, written
 
 
-def _fix_run(life: TrialLife, files: list[str]) -> FixRun:
+def _fix_run(life: TrialLife, files: list[str], case: ReplayInput) -> FixRun:
     outcome = life.run.outcome
     if outcome is None:
-        return FixRun(fails=None, result="not restored", difference=life.run.verdict.difference)
+        return FixRun(fails=None, result=NOT_RESTORED, difference=life.run.verdict.difference)
     return FixRun(
         fails=is_failure(outcome),
         result=run_words(life.run.verdict.kind, outcome),
@@ -210,7 +188,39 @@ def _fix_run(life: TrialLife, files: list[str]) -> FixRun:
         missing=life.run.verdict.missing,
         played=life.run.verdict.played,
         effects=effects_of(outcome, files),
+        elsewhere=_elsewhere(life, case),
     )
+
+
+def _elsewhere(life: TrialLife, case: ReplayInput) -> list[NeighbourDifference]:
+    """Requests before the judged one that failed, and had not when they were recorded."""
+    asked = {step.exchange.number: step.exchange for step in case.plan.steps}
+    found = []
+    for number, recorded in sorted(case.earlier.items()):
+        outcome = life.others.get(number)
+        if outcome is None or number not in asked or not is_failure(outcome) or is_failure(recorded):
+            continue
+        words = f"{asked[number].method} {asked[number].target}"
+        difference = same_answer(recorded, outcome) or "it failed"
+        found.append(NeighbourDifference(request=number, asked=words, difference=difference))
+    return found[:_TOLD_MOST]
+
+
+def counted_elsewhere(runs: Sequence[FixRun], unchanged: Sequence[FixRun]) -> list[FixRun]:
+    """The runs in which only another request failed count as failed: a race that is lost elsewhere is no cure.
+
+    A request that fails in each run of the unchanged code does so since it is replayed, and says nothing of a fix.
+    """
+    ran = [run for run in unchanged if run.fails is not None]
+    always = set.intersection(*({one.request for one in run.elsewhere} for run in ran)) if ran else set()
+    counted = []
+    for run in runs:
+        left = [one for one in run.elsewhere if one.request not in always]
+        update: dict[str, object] = {"elsewhere": left}
+        if left and run.fails is False:
+            update |= {"fails": True, "result": FAILS_ELSEWHERE}
+        counted.append(run.model_copy(update=update))
+    return counted
 
 
 def run_words(kind: VerdictKind, outcome: Outcome) -> str:
@@ -233,9 +243,10 @@ def noise_between(one: FixRun, other: FixRun) -> list[str]:
     if one.effects is not None and other.effects is not None:
         if one.effects.calls != other.effects.calls:
             found.append(f"calls: {one.effects.calls} and {other.effects.calls}")
-        files = sorted(set(one.effects.files) ^ set(other.effects.files))
+        files = sorted(set(one.effects.files or ()) ^ set(other.effects.files or ()))
         if files:
-            found.append(f"files: {', '.join(files[:5])}")
+            more = f", and {len(files) - _FILES} more" if len(files) > _FILES else ""
+            found.append(f"files: {', '.join(files[:_FILES])}{more}")
     return found
 
 
@@ -281,10 +292,10 @@ def _is_answered(exchange: Exchange) -> bool:
     return exchange.sent_seq is not None and not exchange.request_cut and exchange.status is not None
 
 
-def compared(
+def run_neighbours(
     context: TrialContext, neighbours: Neighbours, change: Change | None
-) -> tuple[Mapping[int, Outcome], list[NeighbourDifference]]:
-    """(how the neighbours ended with a change, what it breaks).
+) -> list[NeighbourDifference]:
+    """Which of the neighbours end otherwise than recorded.
 
     Raises:
         ReliveError: it could not be restored, or changed.
@@ -294,22 +305,24 @@ def compared(
     life = live_once(context.settings, context.store, neighbours.case, options, change)
     if life.run.outcome is None:
         raise ReliveError("the neighbouring requests could not be sent", cause=life.run.verdict.difference)
-    ended = dict(heard) | dict(life.others)
+    ended = heard | dict(life.others)
     if neighbours.case.plan.subject is not None:
         ended[neighbours.case.plan.subject] = life.run.outcome
-    breaks = []
+    found = []
     for number, asked in sorted(neighbours.asked.items()):
-        outcome = ended.get(number)
-        if outcome is None:
-            continue
-        difference = _difference(neighbours.recorded[number], outcome, context.options)
-        usual = neighbours.usual.get(number)
-        if difference is None or (
-            usual is not None and _difference(neighbours.recorded[number], usual, context.options) is not None
-        ):
-            continue
-        breaks.append(NeighbourDifference(request=number, asked=asked, difference=difference))
-    return ended, breaks[:_TOLD_MOST]
+        outcome, recorded = ended.get(number), neighbours.recorded[number]
+        if outcome is not None and (difference := _difference(recorded, outcome, context.options)):
+            cured = is_failure(recorded) and not is_failure(outcome)
+            found.append(NeighbourDifference(request=number, asked=asked, difference=difference, cured=cured))
+    return found
+
+
+def changed_by(
+    found: Sequence[NeighbourDifference], usual: Sequence[NeighbourDifference]
+) -> list[NeighbourDifference]:
+    """What a fix changes: what ends otherwise than recorded with it, and does not so without."""
+    known = {one.request for one in usual}
+    return [one for one in found if one.request not in known][:_TOLD_MOST]
 
 
 def _difference(recorded: Outcome, outcome: Outcome, options: ReplayOptions) -> str | None:
