@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import mmap
 import os
 import pty
 import signal
@@ -249,6 +250,16 @@ print("ready", flush=True); sys.stdin.read(); stop.set(); thread.join()
 def test_a_status_field_that_is_absent_is_none():
     assert procfs.status_field(os.getpid(), "Nonsense") is None
     assert procfs.status_field(os.getpid(), "Tgid") == str(os.getpid())
+
+
+def test_the_vdso_is_where_the_mappings_say_and_no_file_can_pretend_to_be_it(tmp_path: Path) -> None:
+    like = tmp_path / "x [vdso]"
+    like.write_bytes(bytes(4096))
+    with like.open("rb") as file, mmap.mmap(file.fileno(), 4096, prot=mmap.PROT_READ):
+        known = next(one for one in procfs.read_maps(os.getpid()) if one.path == "[vdso]")
+        assert procfs.vdso_of(os.getpid()) == (known.start, known.end)
+    assert procfs.vdso_of(2) is None  # a kernel thread
+    assert procfs.vdso_of(2**22 + 5) is None
 
 
 def test_mappings_come_in_order_with_their_paths():

@@ -21,7 +21,8 @@ COMMIT = CommitId("a" * 64)
 @pytest.fixture
 def kept() -> Iterator[FittedImages]:
     manifest: Any = SimpleNamespace(version=2)
-    made = FittedImages([], True, manifest, {"core-1.img": b"fitted"})
+    facts: Any = None
+    made = FittedImages([], True, manifest, facts, {"core-1.img": b"fitted"})
     fitted_images._known[COMMIT] = made
     yield made
     fitted_images._known.clear()

@@ -137,7 +137,7 @@ class CriuTemplate:
         parent.mkdir()
         for name, (head, pages) in self._heads.items():
             (parent / name).write_bytes(head)
-            os.link(parent / name, parent / f"pages-{pages}.img")  # nothing is ever read from it
+            os.link(f"{parent}/{name}", f"{parent}/pages-{pages}.img")  # nothing is ever read from it
 
     def fork(self, first: int, keep: Sequence[int]) -> ForkedCriu:
         """A CRIU in the namespaces of process 1 with this pid, whose next number it has; the calling thread is in them already.

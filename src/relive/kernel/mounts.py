@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from relive.kernel import libc
+from relive.kernel.procfs import read_file
 
 __all__ = [
     "Mount",
@@ -206,8 +207,7 @@ def unmount(point: Path) -> None:
 def read_mounts(pid: int | str = "self") -> list[Mount]:
     """The mounts that a process sees, in the order in which they were made."""
     # Only a newline ends a line: mount points may hold what Python takes for other ends.
-    with Path(f"/proc/{pid}/mountinfo").open(errors="surrogateescape", newline="") as file:
-        return list(_parse(file.read()))
+    return list(_parse(read_file(f"/proc/{pid}/mountinfo").decode(errors="surrogateescape")))
 
 
 @lru_cache(maxsize=4)  # of one commit after another they are mostly the same

@@ -23,6 +23,7 @@ __all__ = [
     "memory_of",
     "name_of",
     "namespace_pids",
+    "read_file",
     "read_maps",
     "read_stat",
     "registers_of",
@@ -30,6 +31,7 @@ __all__ = [
     "terminal_of",
     "threads_of",
     "tree_of",
+    "vdso_of",
     "write_calls",
 ]
 
@@ -69,9 +71,10 @@ class ProcessStat:
 
 _PF_KTHREAD = 0x00200000
 _PART = 1 << 14  # [bytes] read at once
+_VDSO = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ \d+ +\[vdso\]$", re.MULTILINE)
 
 
-def _read(path: str) -> bytes:
+def read_file(path: str) -> bytes:
     """All of a file of /proc, in a fifth of the time that ``Path.read_bytes`` takes for one so small."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -86,7 +89,7 @@ def _read(path: str) -> bytes:
 def terminal_of(pid: int) -> int:
     """The device of the terminal that controls a process, as in ``st_rdev``; 0 where none does, or it is gone."""
     try:
-        fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+        fields = read_file(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return 0
     number = int(fields[4])  # the minor number's upper bits stand above the major one
@@ -96,7 +99,7 @@ def terminal_of(pid: int) -> int:
 def read_stat(pid: int) -> ProcessStat | None:
     """The process's stat line, or None when there is no such process."""
     try:
-        text = _read(f"/proc/{pid}/stat").decode(errors="replace")
+        text = read_file(f"/proc/{pid}/stat").decode(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
     # The name stands in parentheses and may itself hold parentheses and spaces.
@@ -160,7 +163,7 @@ def children_of(pid: int) -> list[int]:
     found: list[int] = []
     for thread in threads_of(pid):
         try:
-            text = _read(f"/proc/{pid}/task/{thread}/children")
+            text = read_file(f"/proc/{pid}/task/{thread}/children")
         except (FileNotFoundError, ProcessLookupError):
             continue
         found.extend(int(word) for word in text.split())
@@ -182,7 +185,7 @@ def registers_of(pid: int, thread: int) -> tuple[int, int] | None:
         PermissionError: without the right to trace it.
     """
     try:
-        words = _read(f"/proc/{pid}/task/{thread}/syscall").decode().split()
+        words = read_file(f"/proc/{pid}/task/{thread}/syscall").decode().split()
     except (FileNotFoundError, ProcessLookupError):
         return None
     # "running", "NUMBER six arguments SP PC", or "-1 SP PC" outside of a call (proc_pid_syscall(5)).
@@ -192,7 +195,7 @@ def registers_of(pid: int, thread: int) -> tuple[int, int] | None:
 def namespace_pids(pid: int, thread: int | None = None) -> list[int]:
     """The numbers of a process or thread in each of its PID namespaces, that of the reader first; empty: it is gone."""
     try:
-        text = _read(f"/proc/{pid}/task/{thread if thread is not None else pid}/status")
+        text = read_file(f"/proc/{pid}/task/{thread if thread is not None else pid}/status")
     except (FileNotFoundError, ProcessLookupError):
         return []
     return next(
@@ -214,7 +217,7 @@ def innermost_pid(pid: int, thread: int | None = None) -> int | None:
 def environment_of(pid: int) -> dict[str, str]:
     """The variables that a process was started with; empty when there is no such process."""
     try:
-        words = _read(f"/proc/{pid}/environ").split(b"\0")
+        words = read_file(f"/proc/{pid}/environ").split(b"\0")
     except OSError:
         return {}
     pairs = (os.fsdecode(word).partition("=") for word in words)
@@ -224,7 +227,7 @@ def environment_of(pid: int) -> dict[str, str]:
 def command_of(pid: int) -> list[str]:
     """The words with which a process was started; none when there is no such process."""
     try:
-        words = _read(f"/proc/{pid}/cmdline").removesuffix(b"\0").split(b"\0")
+        words = read_file(f"/proc/{pid}/cmdline").removesuffix(b"\0").split(b"\0")
     except OSError:
         return []
     return [word.decode(errors="replace") for word in words]
@@ -233,7 +236,7 @@ def command_of(pid: int) -> list[str]:
 def status_field(pid: int, name: str) -> str | None:
     """One field of /proc/PID/status as text, or None when the process or the field is absent."""
     try:
-        text = _read(f"/proc/{pid}/status").decode(errors="replace")  # a name may hold any bytes
+        text = read_file(f"/proc/{pid}/status").decode(errors="replace")  # a name may hold any bytes
     except (FileNotFoundError, ProcessLookupError):
         return None
     for line in text.split("\n"):
@@ -257,7 +260,7 @@ def write_calls(pid: int) -> int | None:
     None when there is no such process, or the kernel does not count them.
     """
     try:
-        text = _read(f"/proc/{pid}/io").decode()
+        text = read_file(f"/proc/{pid}/io").decode()
     except OSError:
         return None
     found = re.search(r"^syscw: (\d+)$", text, re.MULTILINE)
@@ -267,7 +270,7 @@ def write_calls(pid: int) -> int | None:
 def memory_of(pid: int) -> MemoryUse | None:
     """From counters, which costs the process nothing; None when it is gone or a kernel thread."""
     try:
-        text = _read(f"/proc/{pid}/status").decode(errors="replace")
+        text = read_file(f"/proc/{pid}/status").decode(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
     found = {
@@ -294,10 +297,22 @@ class Mapping:
     path: str
 
 
+def vdso_of(pid: int) -> tuple[int, int] | None:
+    """Where the vDSO of a process begins and ends; None: it has none, or is gone.
+
+    A tenth of what ``read_maps`` takes for a process of some hundred mappings.
+    """
+    try:
+        found = _VDSO.search(read_file(f"/proc/{pid}/maps"))
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return (int(found[1], 16), int(found[2], 16)) if found else None
+
+
 def read_maps(pid: int) -> Iterator[Mapping]:
     """The memory mappings of a process, lowest address first; none when it is gone."""
     try:
-        text = _read(f"/proc/{pid}/maps").decode(errors="surrogateescape")
+        text = read_file(f"/proc/{pid}/maps").decode(errors="surrogateescape")
     except (FileNotFoundError, ProcessLookupError):
         return
     for line in text.split("\n"):

@@ -126,6 +126,7 @@ def bring_to_life(
     params: BranchParams,
     name: str | None = None,
     template: CriuTemplate | None = None,
+    manifest: Manifest | None = None,
     *,
     is_owned: bool = False,
     rewinds: bool = False,
@@ -134,12 +135,13 @@ def bring_to_life(
 
     Args:
         name: of the branch; None: that of the service.
+        manifest: the commit's, where the caller has it already.
         template, is_owned, rewinds: see ``RestoreRequest``.
     """
     from relive.containers.restore.restoring import restore as restore_branch
 
     pace = parse_speed(params.speed)
-    manifest = store.manifest(commit)
+    manifest = manifest or store.manifest(commit)
     stage = _stage(settings, manifest, pace) if params.stubs else None
     branch = restore_branch(
         settings,

@@ -127,15 +127,13 @@ def _all(
     params: RestoreManyParams,
     progress: Progress,
 ) -> Generator[OneOfMany, None, None]:
-    name = manifest.target.name
     jobs = params.jobs or _JOBS_FOR_EACH_CPU * (os.cpu_count() or 1)
-    memory = memory_of(manifest)
-    first = _one(settings, store, commit, params, name, 1)
+    first = _one(settings, store, commit, params, manifest, 1)
     yield first
     store.close()  # its database is nothing for forked processes, which open their own
     with contextlib.ExitStack() as stack:
         template = _template(settings, first, params, progress, stack)
-        yield from _others(settings, commit, params, name, memory, jobs, template)
+        yield from _others(settings, commit, params, manifest, jobs, template)
 
 
 def _template(
@@ -160,19 +158,19 @@ def _others(
     settings: Settings,
     commit: CommitId,
     params: RestoreManyParams,
-    name: str,
-    memory: int,
+    manifest: Manifest,
     jobs: int,
     template: CriuTemplate | None,
 ) -> Generator[OneOfMany, None, None]:
     own: list[Store] = []
+    memory = memory_of(manifest)
 
     def work(number: int) -> str:
         if not own:
             own.append(Store(settings.store))
         if (free := free_for_branches()) < memory * jobs:  # all workers look at the same moment
             return _failed(number, _too_little(number, memory, max(free, 0))).model_dump_json()
-        return _one(settings, own[0], commit, params, name, number, template).model_dump_json()
+        return _one(settings, own[0], commit, params, manifest, number, template).model_dump_json()
 
     def stop_branch(line: str) -> None:
         _stop_branch(settings, OneOfMany.model_validate_json(line))
@@ -187,12 +185,13 @@ def _one(
     store: Store,
     commit: CommitId,
     params: RestoreManyParams,
-    name: str,
+    manifest: Manifest,
     number: int,
     template: CriuTemplate | None = None,
 ) -> OneOfMany:
+    name = f"{manifest.target.name}-{number}"
     try:
-        branch = bring_to_life(settings, store, commit, params, f"{name}-{number}", template)
+        branch = bring_to_life(settings, store, commit, params, name, template, manifest)
     except ReliveError as error:
         return _failed(number, error)
     except OSError as error:

@@ -39,14 +39,14 @@ class BranchPlan:
         pager: the page daemon that brings memory in once the processes run; None: all of it is there before.
     """
 
-    addresses: list[str]
-    devices: list[bytes]
-    connections: list[TcpConnection]
-    inner_pairs: set[tuple[int, int]]
+    addresses: Sequence[str]
+    devices: Sequence[bytes]
+    connections: Sequence[TcpConnection]
+    inner_pairs: frozenset[tuple[int, int]]
     inward: list[bool]
     listening: list[tuple[str, int]]
     outlets: list[Outlet]
-    outside_names: list[bytes]
+    outside_names: Sequence[bytes]
     clock_shift_ns: int | None
     hostname: str
     taken_pids: frozenset[int]

@@ -58,7 +58,6 @@ def time_routines(shift_ns: int) -> dict[str, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class _Vdso:
-    start: int
     image: bytes
 
     def symbols(self) -> dict[str, int]:
@@ -121,19 +120,20 @@ def shift_wall_clock(pids: list[int], shift_ns: int) -> None:
 
 
 def _patch(pid: int, routines: dict[str, bytes]) -> None:
-    mapping = next((m for m in procfs.read_maps(pid) if m.path == "[vdso]"), None)
-    if mapping is None:
+    place = procfs.vdso_of(pid)
+    if place is None:
         return  # a process without a vDSO makes system calls, which are not shifted
+    start, end = place
     memory = os.open(f"/proc/{pid}/mem", os.O_RDWR | os.O_CLOEXEC)
     try:
-        vdso = _Vdso(mapping.start, os.pread(memory, mapping.end - mapping.start, mapping.start))
+        vdso = _Vdso(os.pread(memory, end - start, start))
         symbols, room = vdso.symbols(), vdso.free_space()
         for name, code in routines.items():
             if room + len(code) > len(vdso.image):
                 raise ValueError("no room left in its last page")
             entry = symbols[name]
-            os.pwrite(memory, code, mapping.start + room)
-            os.pwrite(memory, b"\xe9" + struct.pack("<i", room - (entry + 5)), mapping.start + entry)
+            os.pwrite(memory, code, start + room)
+            os.pwrite(memory, b"\xe9" + struct.pack("<i", room - (entry + 5)), start + entry)
             room = (room + len(code) + _ALIGNMENT - 1) & -_ALIGNMENT
     finally:
         os.close(memory)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import stat
 import struct
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from relive.errors import RestoreFailed
 from relive.images.validation import is_of_the_machine
@@ -24,6 +24,7 @@ __all__ = ["host_namespaces", "prove_confined"]
 
 _WITHHELD = sum(1 << number for number in WITHHELD.values())
 _SETS = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
+_FIELDS = re.compile(rf"^(State|Seccomp|{'|'.join(_SETS)}):\t(.*)$".encode(), re.MULTILINE)
 _NO_FILTER = "0"
 _NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
 # CRIU brings System V objects back in an IPC namespace of their own.
@@ -62,7 +63,7 @@ def prove_confined(root: int, *, host: Mapping[str, str], is_container: bool) ->
     """
     named = _OF_CONTAINER if is_container else _OF_BRANCH
     wanted = {name: os.readlink(f"/proc/1/ns/{name}") for name in named}
-    groups = Path("/proc/1/cgroup").read_text()
+    groups = procfs.read_file("/proc/1/cgroup")
     known = {entry.identifier for entry in read_mounts(root)} if not is_container else None
     for pid in procfs.tree_of(root):
         # A process whose first thread has ended shows what it has by its others only; a dead one has nothing.
@@ -74,7 +75,7 @@ def prove_confined(root: int, *, host: Mapping[str, str], is_container: bool) ->
             threads.append(place)
             _check_rights(pid, fields)
             _check_namespaces(pid, place, wanted, host)
-            if Path(f"{place}/cgroup").read_text() != groups:
+            if procfs.read_file(f"{place}/cgroup") != groups:
                 raise _loose(pid, "is in other control groups than the branch")
         if threads:
             _check_files(pid, threads[0], known)
@@ -82,8 +83,9 @@ def prove_confined(root: int, *, host: Mapping[str, str], is_container: bool) ->
 
 
 def _status(place: str) -> dict[str, str]:
-    text = Path(f"{place}/status").read_text(errors="surrogateescape")
-    return dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
+    """The fields that count; the kernel writes no newline of a name as one."""
+    text = procfs.read_file(f"{place}/status")
+    return {name.decode(): value.decode() for name, value in _FIELDS.findall(text)}
 
 
 def _check_namespaces(pid: int, place: str, wanted: Mapping[str, str], host: Mapping[str, str]) -> None:

@@ -21,7 +21,9 @@ from relive.images.rights import forget_security_modules, limit_rights
 from relive.images.sandbox_filters import limit_calls
 from relive.images.shared_namespaces import forget_devices, networks_from_outside
 from relive.images.validation import refuse_hostile_images, refuse_hostile_processes
+from relive.kernel.procfs import read_file
 from relive.model.commit import CommitId, Manifest, TargetKind
+from relive.sandbox.image_facts import ImageFacts, read_image_facts
 from relive.store import Store
 
 __all__ = ["FittedImages", "fit_images"]
@@ -40,6 +42,7 @@ class FittedImages:
         networks: what CRIU calls network namespaces of the target's own.
         may_ask: CRIU may restore it from under a filter of system calls.
         manifest: the commit's, with its layers.
+        facts: what they say of what has to stand around the processes.
         small: content of the images by name, all but those of pages; empty where they are not kept.
         may_link: nothing is changed where they lie; a container's are.
         laid: where they lie, of the branch that was made last.
@@ -48,6 +51,7 @@ class FittedImages:
     networks: Sequence[str]
     may_ask: bool
     manifest: Manifest
+    facts: ImageFacts
     small: Mapping[str, bytes] = field(default_factory=dict)
     may_link: bool = True
     laid: list[Path] = field(default_factory=list)
@@ -71,21 +75,23 @@ class FittedImages:
         files have just been removed (``recently_deleted()`` of the kernel).
         """
         store.lay_out_page_files(self.manifest, images)
-        for name, content in self.small.items():
-            if not self._is_linked(images / name, content):
-                with (images / name).open("xb") as file:
+        before = [str(directory) for directory in self.laid]
+        for name, content in self.small.items():  # texts: a branch has some twenty of them
+            path = f"{images}/{name}"
+            if not any(_is_linked(f"{directory}/{name}", path, content) for directory in before):
+                with open(path, "xb") as file:  # noqa: PTH123
                     file.write(content)
         if self.may_link:
             self.laid[:] = [images]
 
-    def _is_linked(self, path: Path, content: bytes) -> bool:
-        for directory in self.laid:
-            with contextlib.suppress(FileNotFoundError):
-                os.link(directory / path.name, path)
-                if path.read_bytes() == content:
-                    return True
-                path.unlink()
-        return False
+
+def _is_linked(source: str, path: str, content: bytes) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        os.link(source, path)
+        if read_file(path) == content:
+            return True
+        os.unlink(path)  # noqa: PTH108
+    return False
 
 
 def fit_images(images: Path, commit: CommitId, manifest: Manifest, *, keep: bool) -> FittedImages:
@@ -111,7 +117,8 @@ def fit_images(images: Path, commit: CommitId, manifest: Manifest, *, keep: bool
     may_ask = limit_calls(images, processes)
     note_posix_locks(images)
     small = _small(images, manifest) if keep else {}
-    fitted = FittedImages(networks, may_ask, manifest, small, may_link=not is_container)
+    facts = read_image_facts(images)
+    fitted = FittedImages(networks, may_ask, manifest, facts, small, may_link=not is_container)
     if fitted.may_link:
         fitted.laid.append(images)
     if fitted.small:

@@ -10,8 +10,9 @@ from relive.kernel.mounts import MountFlag, bind, mount
 
 __all__ = ["close_proc"]
 
-_READ_ONLY = ("sys", "irq", "bus", "fs", "sysrq-trigger")
-_HIDDEN = ("kcore", "keys", "timer_list", "sched_debug", "kallsyms")
+_PROC = Path("/proc")
+_READ_ONLY = [_PROC / name for name in ("sys", "irq", "bus", "fs", "sysrq-trigger")]
+_HIDDEN = [_PROC / name for name in ("kcore", "keys", "timer_list", "sched_debug", "kallsyms")]
 
 
 def close_proc(null: Path = Path("/dev/null")) -> None:
@@ -22,12 +23,10 @@ def close_proc(null: Path = Path("/dev/null")) -> None:
     Args:
         null: what is shown instead of what is hidden.
     """
-    for name in _READ_ONLY:
-        path = Path("/proc") / name
+    for path in _READ_ONLY:
         if path.exists() and not os.statvfs(path).f_flag & os.ST_RDONLY:
             bind(path, path, read_only=True)
-    for name in _HIDDEN:
-        path = Path("/proc") / name
+    for path in _HIDDEN:
         if path.exists() and not stat.S_ISCHR(path.stat().st_mode):
             bind(null, path)
     if os.path.ismount("/sys") and not os.statvfs("/sys").f_flag & os.ST_RDONLY:

@@ -19,15 +19,7 @@ from relive.errors import (
 )
 from relive.images import criu_images_pb2 as pb
 from relive.images.image_file import read_entries
-from relive.images.inode_numbers import INODE_NUMBERS, parse_inode_numbers, written_files
-from relive.images.sockets import (
-    bound_addresses,
-    bound_devices,
-    inner_pairs,
-    read_connections,
-    read_files,
-    read_outside_names,
-)
+from relive.images.sockets import read_files
 from relive.kernel import procfs
 from relive.kernel.userfault import check_userfault
 from relive.model.branch import BranchFacts, Clients, Clock
@@ -77,7 +69,8 @@ def restore(
         raise PermissionMissing(
             "restoring needs root", cause=f"this is uid {os.geteuid()}", remedy="run it with sudo"
         )
-    CriuTools(settings.tools_path).check()
+    if request.template is None:  # else that was done for the branch of which the template was made
+        CriuTools(settings.tools_path).check()
     if request.lazily:
         check_userfault()
     try:
@@ -150,7 +143,8 @@ def _restore_in(
             known.lay_out(store, images)
         else:
             store.lay_out_images(manifest, images, lazily=pager is not None)
-        make_rings(images, directory / "rings", request.recorder)
+        opened = known.facts.files if known is not None else read_files(images)
+        make_rings(opened, directory / "rings", request.recorder)
         if request.lay_beside is not None:
             request.lay_beside(directory / "rings")
         # Whatever has written here before: what is to be checked is checked last.
@@ -158,7 +152,7 @@ def _restore_in(
         if template is not None:
             template.lay_beside(images)
         hostname = f"{manifest.host.name[:40]}-{identifier}"
-        plan = branch_root.fit(commit, images, _plan(fitted, images, hostname, request, settings, ownership))
+        plan = branch_root.fit(commit, images, _plan(fitted, hostname, request, settings, ownership))
         if request.outside is not None:
             outward = [one for one, inward in zip(plan.connections, plan.inward, strict=True) if not inward]
             plan = replace(plan, outside=request.outside(outward))
@@ -174,10 +168,9 @@ def _restore_in(
         # What nothing waits for is done while CRIU works.
         if template is None:  # else that was done for the branch of which the template was made
             sweep(settings)
-        unwritable = _unwritable(store, manifest, images)
+        unwritable = unwritable_databases(manifest.layers, fitted.facts.written, store.lay_out_layer)
         built = builder.finish()
         root = _running_root(built, plan, directory, tools)
-        missing = branch_root.missing_files
         stat, root_stat = procfs.read_stat(built.init), procfs.read_stat(root)
         facts = BranchFacts(
             id=identifier,
@@ -197,8 +190,8 @@ def _restore_in(
             pager_started=pager.started if pager is not None else 0,
             mark=settings.mark,
             is_container=manifest.target.kind is TargetKind.CONTAINER,
-            missing_files=missing[:_MISSING_SHOWN],
-            missing_count=len(missing),
+            missing_files=branch_root.missing_files[:_MISSING_SHOWN],
+            missing_count=len(branch_root.missing_files),
             unwritable_databases=[path for path in unwritable if path not in branch_root.numbered],
             clients=request.clients,
             taken_wall_ns=manifest.taken_wall_ns,
@@ -254,53 +247,34 @@ def _start_pager(settings: Settings, store: Store, commit: CommitId, directory: 
         return Pager(directory, pages, settings.restore_limit) if pages.processes else None
 
 
-def _unwritable(store: Store, manifest: Manifest, images: Path) -> list[str]:
-    """Those that cannot be written unless they have the inode number that they had."""
-    image = images / INODE_NUMBERS
-    is_told = image.exists()  # else it is of an older Relive
-    opened = set(parse_inode_numbers(image.read_bytes())) if is_told else written_files(read_files(images))
-    return unwritable_databases(manifest.layers, opened, store.lay_out_layer)
-
-
 def _plan(
     fitted: FittedImages,
-    images: Path,
     hostname: str,
     request: RestoreRequest,
     settings: Settings,
     ownership: Ownership,
 ) -> BranchPlan:
-    manifest = fitted.manifest
-    processes = read_entries(images / "pstree.img", pb.PstreeEntry)
-    files = read_files(images)
-    connections = read_connections(images, files)
+    manifest, facts = fitted.manifest, fitted.facts
     listening = {port for _, port in manifest.listening}
-    addresses = bound_addresses(files) | {connection.peer[0] for connection in connections}
     return BranchPlan(
-        addresses=sorted(address for address in addresses if not _is_unspecified(address)),
-        devices=sorted(bound_devices(files)),
-        connections=connections,
-        inner_pairs=inner_pairs(images, files),
-        inward=[connection.local[1] in listening for connection in connections],
+        addresses=facts.addresses,
+        devices=facts.devices,
+        connections=facts.connections,
+        inner_pairs=facts.inner_pairs,
+        inward=[connection.local[1] in listening for connection in facts.connections],
         listening=list(manifest.listening),
         # CRIU brings back the reading end of a pipe with what nobody has read yet; then it is at its end, as nobody writes.
         outlets=[outlet for outlet in manifest.outlets if outlet.writable],
-        outside_names=read_outside_names(files),
+        outside_names=facts.outside_names,
         clock_shift_ns=manifest.taken_wall_ns - time.time_ns() if request.clock is Clock.RECORDED else None,
         hostname=hostname[:64],
-        taken_pids=frozenset(
-            number for one in processes for number in (one.pid, one.pgid, one.sid, *one.threads)
-        ),
+        taken_pids=facts.taken_pids,
         limit=settings.restore_limit,
         owner=ownership.line,
         disk_share=settings.branch_disk,
         networks=list(fitted.networks),
         connects=request.connects if fitted.may_ask else None,
     )
-
-
-def _is_unspecified(address: str) -> bool:
-    return address in ("0.0.0.0", "::")
 
 
 def _host_pid(built: Built) -> int:

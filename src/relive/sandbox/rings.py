@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
-from relive.images.sockets import read_files
+from relive.images import criu_images_pb2 as pb
 from relive.recording.rings import RingMode, make_branch_ring
 from relive.sandbox.rootfs import RINGS_DIRECTORY
 
 __all__ = ["make_rings"]
 
 
-def make_rings(images: Path, rings: Path, mode: RingMode) -> None:
-    """Lay files into the directory ``rings`` where the commit's Python processes have theirs."""
+def make_rings(files: Iterable[pb.FileEntry], rings: Path, mode: RingMode) -> None:
+    """Lay files into the directory ``rings`` where the commit's Python processes have theirs; ``files``: what they had open."""
     prefix = f"{RINGS_DIRECTORY}/"
-    for entry in read_files(images):
+    for entry in files:
         name = entry.reg.name.removeprefix(prefix) if entry.HasField("reg") else "/"
         if "/" not in name:
             path = rings / name

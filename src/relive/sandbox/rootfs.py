@@ -66,7 +66,21 @@ _COVERED_KINDS = frozenset(
     }
 )
 _KEPT_APART = ("/proc", "/sys", "/dev", "/run")
-_DEVICES = {"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9}  # name: minor number of major 1
+_DEVICES = {
+    "null": os.makedev(1, 3),
+    "zero": os.makedev(1, 5),
+    "full": os.makedev(1, 7),
+    "random": os.makedev(1, 8),
+    "urandom": os.makedev(1, 9),
+    "tty": os.makedev(5, 0),
+}
+_DEVICE_LINKS = {
+    "ptmx": "pts/ptmx",
+    "fd": "/proc/self/fd",
+    "stdin": "/proc/self/fd/0",
+    "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
+}
 _TMPFS_ROOM = "size=50%"
 _POINT = "point"  # a link that says the mount point of a slot
 
@@ -111,9 +125,8 @@ def layer_directories(layers: Path, slot: str) -> tuple[Path, Path]:
 
 def note_point(layers: Path, point: CoveredPoint) -> None:
     """Write down whose layers those of a slot are (``layer_points``)."""
-    note = layers / point.slot / _POINT
-    if not note.is_symlink():
-        note.symlink_to(point.point)
+    with contextlib.suppress(FileExistsError):
+        (layers / point.slot / _POINT).symlink_to(point.point)
 
 
 def layer_points(layers: Path) -> dict[str, Path]:
@@ -168,6 +181,8 @@ class RootBuilder:
         volatile: bool = False,
     ) -> None:
         self.root = directory / "root" if directory is not None else Path("/")
+        self._root_text = str(self.root)
+        self._inside: dict[str, Path] = {}
         self._layers = directory / "layers" if directory is not None else Path()
         self._under = directory / "under" if directory is not None else Path()
         self._home = Path(os.path.realpath(home))
@@ -187,7 +202,7 @@ class RootBuilder:
         parts = str(path).strip("/").split("/")
         if not self._is_covered or parts == [""]:
             return self.root / str(path).lstrip("/")
-        here = str(self.root)  # a text: this is asked hundreds of times for a branch
+        here = self._root_text  # a text: this is asked hundreds of times for a branch
         for part in parts:
             if part in ("", ".", ".."):
                 raise OSError(errno.ENOTDIR, "a commit names a place that is none", str(path))
@@ -196,7 +211,9 @@ class RootBuilder:
                 raise OSError(
                     errno.ELOOP, "a commit has a symbolic link where a branch has a directory", str(path)
                 )
-        return Path(here)
+        if here not in self._inside:  # making a Path takes longer than the look at all its links
+            self._inside[here] = Path(here)
+        return self._inside[here]
 
     def upper(self, point: CoveredPoint) -> Path:
         """The directory of the upper layer of a point's overlay."""
@@ -279,13 +296,12 @@ class RootBuilder:
         bind(Path("/sys"), self.inside("/sys"), read_only=True)
         dev = self.inside("/dev")
         mount("tmpfs", dev, "tmpfs", MountFlag.NO_SUID, "mode=755,size=1m")
-        for name, minor in _DEVICES.items():
-            os.mknod(dev / name, 0o666 | stat.S_IFCHR, os.makedev(1, minor))
-            (dev / name).chmod(0o666)
-        os.mknod(dev / "tty", 0o666 | stat.S_IFCHR, os.makedev(5, 0))
-        (dev / "tty").chmod(0o666)
+        for name, number in _DEVICES.items():
+            node = f"{dev}/{name}"
+            os.mknod(node, 0o666 | stat.S_IFCHR, number)
+            os.chmod(node, 0o666)  # noqa: PTH101
         for name in ("pts", "shm", "mqueue"):
-            (dev / name).mkdir()
+            os.mkdir(f"{dev}/{name}")  # noqa: PTH102
         mount(
             "devpts",
             dev / "pts",
@@ -293,9 +309,8 @@ class RootBuilder:
             MountFlag.NO_SUID | MountFlag.NO_EXEC,
             "newinstance,ptmxmode=0666,mode=620",
         )
-        (dev / "ptmx").symlink_to("pts/ptmx")
-        for name, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
-            (dev / name).symlink_to(f"/proc/self/fd{target}")
+        for name, target in _DEVICE_LINKS.items():
+            os.symlink(target, f"{dev}/{name}")  # noqa: PTH211
         self._private_memory()
 
     def _private_memory(self) -> None:
@@ -316,17 +331,12 @@ class RootBuilder:
 
     def own_run(self) -> None:
         """A private /run with the host's directories and none of its files (branches)."""
-        mount(
-            "tmpfs",
-            self.inside("/run"),
-            "tmpfs",
-            MountFlag.NO_SUID | MountFlag.NO_DEVICES,
-            f"mode=755,{_TMPFS_ROOM}",
-        )
+        run = self.inside("/run")
+        mount("tmpfs", run, "tmpfs", MountFlag.NO_SUID | MountFlag.NO_DEVICES, f"mode=755,{_TMPFS_ROOM}")
         for entry in os.scandir("/run"):
             if entry.is_dir(follow_symlinks=False):
-                with contextlib.suppress(FileExistsError, FileNotFoundError):
-                    here = self.inside(entry.path)
+                with contextlib.suppress(FileNotFoundError):
+                    here = run / entry.name
                     here.mkdir()
                     _copy_likeness(Path(entry.path), here)
         for directory in (IO_DIRECTORY, RINGS_DIRECTORY, INPROCESS_DIRECTORY):

@@ -6,15 +6,19 @@ elsewhere is refused in the kernel before it exists, and counted.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import re
 import socket
 import threading
-from pathlib import Path
 
 from relive.errors import SealBroken
+from relive.kernel.procfs import read_file
 from relive.model.value import Value
 
 __all__ = ["Seal", "check_sealed", "read_seal"]
+
+_REFUSED_6 = re.compile(rb"^Ip6OutNoRoutes\s+(\d+)", re.MULTILINE)
 
 
 class Seal(Value):
@@ -39,7 +43,7 @@ class Seal(Value):
 def read_seal(pid: int | str) -> Seal:
     """The counters of the network namespace of a process; raises OSError when it is gone."""
     devices, packets = [], 0
-    for line in Path(f"/proc/{pid}/net/dev").read_text().splitlines()[2:]:
+    for line in read_file(f"/proc/{pid}/net/dev").decode().splitlines()[2:]:
         name, _, figures = line.partition(":")
         if name.strip() != "lo":
             devices.append(name.strip())
@@ -48,15 +52,12 @@ def read_seal(pid: int | str) -> Seal:
 
 
 def _refused(pid: int | str) -> int:
-    lines = Path(f"/proc/{pid}/net/snmp").read_text().splitlines()
+    lines = read_file(f"/proc/{pid}/net/snmp").decode().splitlines()
     names, values = next((a, b) for a, b in itertools.pairwise(lines) if a.startswith("Ip:"))
     count = int(dict(zip(names.split(), values.split(), strict=True)).get("OutNoRoutes", "0"))
-    snmp6 = Path(f"/proc/{pid}/net/snmp6")
-    if snmp6.exists():
-        for line in snmp6.read_text().splitlines():
-            key, value = line.split()
-            if key == "Ip6OutNoRoutes":
-                count += int(value)
+    with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6
+        found = _REFUSED_6.search(read_file(f"/proc/{pid}/net/snmp6"))
+        count += int(found[1]) if found else 0
     return count
 
 

@@ -317,7 +317,7 @@ class _Reviving:
             rings = self._directory / "rings"
             rings.mkdir()
             rings.chmod(0o1777)
-            make_rings(images, rings, RingMode.FREE)
+            make_rings(read_files(images), rings, RingMode.FREE)
             copies[recorder[0].destination] = rings
         dress = Dress(
             commit=self._commit,
