@@ -1,7 +1,7 @@
 """How long a service stands still for a commit, and until the commit is durable; in pairs with CRIU alone.
 
     python benchmarks/pause.py [--rounds 15] [--json] [--program NAME]...
-    RELIVE_PRE_COPY=1 python benchmarks/pause.py ...     # with memory copied ahead, on Relive's side
+    RELIVE_PRE_COPY=1 python benchmarks/pause.py ...     # with memory copied ahead on Relive's side, however small it is
 
 The same program runs twice: in a capsule, committed by its agent (overlay files copied in the pause, recording gate,
 failure watch), and bare, dumped by ``criu dump --leave-running --network-lock skip`` with its kernel cache in place.
@@ -9,7 +9,8 @@ The two take turns. ``frozen`` is what CRIU's own statistics say; ``gap`` is wha
 time between two naps of 0.2 ms; ``gate``, for a recorded service, how long no request byte moved. ``wall`` is the whole of
 ``criu dump``, and for Relive what the agent needs until the commit is durable.
 
-Programs: ``python-12``, ``python-100`` and, where it is named, ``python-500`` (megabytes, idle but for the naps),
+Programs: ``python-12``, ``python-100`` and, where they are named, ``python-500`` and ``python-5000`` (megabytes, idle but for the
+naps),
 ``fastapi`` (uvicorn, a client on four
 connections asks 200 times a second; through the recording proxy on Relive's side).
 """
@@ -315,7 +316,7 @@ def show(result: dict[str, Any]) -> None:
 def main() -> None:
     """Measure and print."""
     names = ["python-12", "python-100", "fastapi"]
-    named = ["python-500"]
+    named = ["python-500", "python-5000"]
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -330,6 +331,7 @@ def main() -> None:
             "python-12": lambda: place.plain(12),
             "python-100": lambda: place.plain(100),
             "python-500": lambda: place.plain(500),
+            "python-5000": lambda: place.plain(5000),
             "fastapi": place.web,
         }
         results = [measure(place, makers[name](), options.rounds) for name in options.program or names]

@@ -6,8 +6,8 @@
  * For each process it writes DIRECTORY/PID.pages, pages of memory one after the other, and DIRECTORY/PID.runs, whose records
  * (two u64: address of the first page, address behind the last) say in the same order which they are; of an address that
  * comes twice the later copy counts. On standard output comes one line for each process, "tracked PID" or
- * "skipped PID REASON", and "ready" when little is left that has changed since it was copied. Then it waits for its
- * standard input to close, and ends, and with it the tracking.
+ * "skipped PID REASON"; "begun" when all are tracked and none is traced any more; and "ready" when little is left that has
+ * changed since it was copied. Then it waits for its standard input to close, and ends, and with it the tracking.
  *
  * How a process is tracked (Linux 6.7):
  *  1. A userfaultfd for its memory is made. Only the process itself can do that, so its first thread is stopped for some
@@ -171,6 +171,8 @@ int main(int argc, char **argv)
 	}
 	if (mending)
 		return 0;
+	printf("begun\n");
+	fflush(stdout);
 	/* Not before: a process would stand still for longer. */
 	if (nice(10) < 0)
 		errno = 0;

@@ -29,6 +29,14 @@ def test_more_memory_takes_longer_and_more_room() -> None:
     assert large.later.most < large.first.most
 
 
+def test_memory_that_is_copied_ahead_hardly_lengthens_the_pause() -> None:
+    ahead = Limits(spaces=SPACES, pre_copy_from=64 << 20)
+    of = {"memory": Memory(private=500 << 20)}
+    assert grows(estimate(tree(root=of, limits=ahead)).pause_us, estimate(tree(root=of)).pause_us)
+    small = {"memory": Memory(private=10 << 20)}
+    assert estimate(tree(root=small, limits=ahead)).pause_us == estimate(tree(root=small)).pause_us
+
+
 def test_open_files_count_for_plain_processes_only() -> None:
     held = file("/srv/x", flags=os.O_RDWR, size=100 << 20)
     plain, capsule = estimate(tree(held)), estimate(tree(held, kind=TargetKind.CAPSULE))

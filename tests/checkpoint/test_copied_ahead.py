@@ -18,7 +18,7 @@ import pytest
 from relive.checkpoint import dump as room
 from relive.checkpoint.copied_ahead import CopiedAhead
 from relive.checkpoint.criu import CriuTools
-from relive.checkpoint.dump import capture
+from relive.checkpoint.dump import Aside, capture
 from relive.checkpoint.dumped import Capture
 from relive.checkpoint.target import process_target
 from relive.checkpoint.watchdog import Watchdog
@@ -139,13 +139,18 @@ class Taking:
         taken.discard()
         return found
 
-    def take(self, pid: int) -> Capture:
+    def take(self, pid: int, aside: Aside = contextlib.nullcontext) -> Capture:
         with (
             contextlib.closing(Store(self.settings.store)) as store,
             Watchdog(CriuTools(self.settings.tools_path).watchdog) as watchdog,
         ):
             return capture(
-                process_target(pid), Trigger.MANUAL, settings=self.settings, store=store, watchdog=watchdog
+                process_target(pid),
+                Trigger.MANUAL,
+                settings=self.settings,
+                store=store,
+                watchdog=watchdog,
+                aside=aside,
             )
 
 
@@ -207,9 +212,49 @@ def test_an_idle_process_is_committed_as_it_stands(start: Start, taking: Taking)
     assert dumped < 500
     assert len(whole) - dumped > 4096
     assert not differences(whole, taking.frozen[pid])
-    plain = load_settings(home=taking.settings.home, tools=taking.settings.tools_path)
-    taking.settings = plain
+    taking.settings = load_settings(
+        home=taking.settings.home, tools=taking.settings.tools_path, pre_copy=False
+    )
     assert taking.commit(pid)[pid].keys() == whole.keys()
+
+
+@pytest.mark.parametrize(("megabytes", "is_ahead"), [(10, False), (80, True)])
+def test_without_a_setting_it_depends_on_how_much_there_is(
+    start: Start, taking: Taking, megabytes: int, is_ahead: bool
+) -> None:
+    taking.settings = load_settings(home=taking.settings.home, tools=taking.settings.tools_path)
+    pid = start(sys.executable, "-c", f"more = bytes(range(256)) * {megabytes << 12}\n{IDLE}")
+    taken = taking.take(pid)
+    assert (taken.memory is not None) is is_ahead
+    taken.discard()
+
+
+def test_whoever_traces_the_process_may_do_so_while_its_memory_is_copied(
+    start: Start, taking: Taking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a fatal signal in that time would not be seen."""
+    pid = start(sys.executable, "-c", IDLE)
+    happened: list[str] = []
+    wait = CopiedAhead.wait
+
+    def traced_by() -> str | None:
+        return procfs.status_field(pid, "TracerPid")
+
+    def waited(copied: CopiedAhead, limit: float) -> None:
+        happened.append(f"copied, traced by {traced_by()}")
+        wait(copied, limit)
+
+    @contextlib.contextmanager
+    def aside() -> Iterator[None]:
+        assert traced_by() == "0"
+        happened.append("aside")
+        yield
+        assert traced_by() == "0"
+        happened.append("back")
+
+    monkeypatch.setattr(CopiedAhead, "wait", waited)
+    taking.take(pid, aside).discard()
+    assert happened == ["aside", "back", "copied, traced by 0", "aside", "back"]
 
 
 def is_as_it_stood(taking: Taking, pid: int) -> bool:
@@ -384,7 +429,7 @@ def test_a_tracker_that_dies_anywhere_leaves_the_process_as_it_was(
             assert not holds_userfault(process.pid)
             dead += 1
             assert dead < 200
-        assert said == f"tracked {process.pid}\nready\n".encode()
+        assert said == f"tracked {process.pid}\nbegun\nready\n".encode()
         assert dead > 12
         process.kill()
 

@@ -86,6 +86,7 @@ class Agent:
         self._listener = hold_listener(facts.init)
         target = capsule_target(settings, capsule)
         dumper = CriuDumper(settings, lambda: present_target(capsule, target))
+        self._footprint = recent_footprint(lambda: capsule.lead, settings.pre_copy_from)
         self._committer = Committer(dumper, capsule.paths, facts.spec.name, self._keeper, self._protection)
         self._failures = FailureWatch(
             settings, capsule, self._committer, self._keeper, self._tasks, group, tracer
@@ -216,7 +217,7 @@ class Agent:
     def _policy(self) -> PolicyCommits:
         capsule, committer = self._capsule, self._committer
         spec, init = capsule.facts.spec, capsule.facts.init
-        pace = committer.pace = CommitPace(spec.policy, recent_footprint(lambda: capsule.lead))
+        pace = committer.pace = CommitPace(spec.policy, self._footprint)
         listens = None
         if spec.upstream is not None:
             port = spec.upstream[1]

@@ -10,7 +10,7 @@ from relive.check.snapshot import Snapshot
 from relive.model.commit import TargetKind
 from relive.model.value import Value
 
-__all__ = ["Estimate", "Range", "estimate", "pause_range"]
+__all__ = ["Estimate", "Range", "copied_ahead", "estimate", "pause_range"]
 
 _MB = 1_000_000
 # (least, most), as measured by benchmarks/check.py on two shared cores, quiet and busy; see docs/check.md.
@@ -19,6 +19,10 @@ _PAUSE_PROCESS_US = (1_000, 7_000)  # each further one
 _PAUSE_THREAD_US = (30, 250)  # each further one
 _PAUSE_DESCRIPTOR_US = (8, 40)
 _PAUSE_MEMORY_US = (350, 1_200)  # each MB
+_PAUSE_AHEAD_US = (
+    5,
+    60,
+)  # each MB of private memory that is copied before the pause, and only looked at in it
 _PAUSE_FILE_US = (400, 2_500)  # each MB of open files that a commit of a plain process copies
 _FIRST_SHARE = (0.03, 1.0)  # of memory: numbered lines of text, and random bytes; most services a fifth
 _FIRST_BASE = (20_000, 150_000)  # [bytes]
@@ -59,12 +63,19 @@ class Estimate(Value):
 
 
 def pause_range(
-    *, processes: int, memory: int, threads: int = 0, descriptors: int = 0, slow_files: int = 0
+    *,
+    processes: int,
+    memory: int,
+    ahead: int = 0,
+    threads: int = 0,
+    descriptors: int = 0,
+    slow_files: int = 0,
 ) -> Range:
     """Microseconds for which a service stands still, on a quiet machine and on a busy one.
 
     Args:
         memory: bytes of private and shared memory in no file.
+        ahead: bytes of these that are copied while the service runs (``Settings.pre_copy_from``).
         slow_files: bytes of open files that are copied meanwhile, where blocks cannot be shared.
     """
 
@@ -74,11 +85,17 @@ def pause_range(
             + _PAUSE_PROCESS_US[end] * (processes - 1)
             + _PAUSE_THREAD_US[end] * max(0, threads - processes)
             + _PAUSE_DESCRIPTOR_US[end] * descriptors
-            + _PAUSE_MEMORY_US[end] * memory / _MB
+            + _PAUSE_MEMORY_US[end] * (memory - ahead) / _MB
+            + _PAUSE_AHEAD_US[end] * ahead / _MB
             + _PAUSE_FILE_US[end] * slow_files / _MB
         )
 
     return Range(least=pause(0), most=pause(1))
+
+
+def copied_ahead(private: int, least: int | None) -> int:
+    """How many bytes of private memory are copied while the service runs; ``least`` as of ``Settings.pre_copy_from``."""
+    return private if least is not None and private >= least else 0
 
 
 def estimate(seen: Snapshot) -> Estimate:
@@ -98,6 +115,7 @@ def estimate(seen: Snapshot) -> Estimate:
         threads=threads,
         descriptors=count,
         memory=memory,
+        ahead=copied_ahead(private, seen.limits.pre_copy_from),
         slow_files=slow_files,
     )
     busy = max(1.0, seen.limits.load)

@@ -371,6 +371,7 @@ def _limits(settings: Settings) -> Limits:
         ghost=min(settings.ghost_limit, 0xFFFFFFFF),
         open_files=settings.open_file_limit,
         base_file=settings.base_file_limit,
+        pre_copy_from=settings.pre_copy_from,
         reads_limits=bool(held >> _SYS_RESOURCE & 1),
         ptrace_scope=scope,
         load=os.getloadavg()[0] / (os.cpu_count() or 1),

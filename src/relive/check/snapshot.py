@@ -149,6 +149,7 @@ class Limits:
 
     Attributes:
         base_file: bytes of a file above which a capsule keeps no copy of it before a change, where that would be a real one.
+        pre_copy_from: as of ``Settings``.
         reads_limits: the caller has CAP_SYS_RESOURCE.
         spaces: of the caller; see ``Process.spaces``.
         ptrace_scope: of Yama, 0 without it.
@@ -159,6 +160,7 @@ class Limits:
     ghost: int = 1 << 30
     open_files: int = 1 << 30
     base_file: int = 256 << 20
+    pre_copy_from: int | None = None
     reads_limits: bool = True
     ptrace_scope: int = 0
     watched: bool = False

@@ -40,6 +40,7 @@ _RUN = struct.Struct("<QQ")
 _LEFT_OUT = struct.Struct("<QQQ")  # pid as CRIU sees it, then as _RUN
 _ENDS_WITHIN = 5.0  # [s]
 _GONE = "gone"  # it has ended meanwhile
+_BEGUN, _READY = b"begun\n", b"ready\n"
 _FILTERS_OF_CAPSULES = 2  # of ``relive.kernel.seccomp``; neither ends a process
 
 _FileRun = tuple[int, int, int]  # (which file, first page in it, number of pages)
@@ -47,6 +48,8 @@ _FileRun = tuple[int, int, int]  # (which file, first page in it, number of page
 
 class CopiedAhead:
     """The copies of one commit, and the process that has changes noted until ``close``; ``discard`` or ``merge`` ends it all.
+
+    ``wait_until_begun`` and then ``wait`` are called once each.
 
     Whatever goes wrong here costs no more than time: what is not tracked, or no longer, CRIU dumps.
     """
@@ -74,6 +77,7 @@ class CopiedAhead:
         self._inside = {pid: numbers[-1] for pid, numbers in pids.items()}
         self._copies: dict[int, list[Placed]] = {}
         self._copied: dict[int, list[Span]] = {}
+        self._said = b""
         self.left_out = os.open(
             directory / "left-out", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600
         )
@@ -93,14 +97,22 @@ class CopiedAhead:
             os.close(self.left_out)
             raise
 
+    def wait_until_begun(self, limit: float) -> None:
+        """Return when the tracker traces no process any more: somebody else may do so then. At most ``limit`` seconds."""
+        assert self._process.stdout is not None
+        # "ready" may come in the same moment.
+        self._said = read_until(self._process.stdout, (_BEGUN, _BEGUN + _READY), limit)
+        if _BEGUN not in self._said:
+            self._give_up()
+
     def wait(self, limit: float) -> None:
         """Return when little is left that is not copied, or the tracker has ended, or after ``limit`` seconds."""
         assert self._process.stdout is not None
-        said = read_until(self._process.stdout, b"ready\n", limit)
-        if not said.endswith(b"ready\n"):
-            self._process.kill()  # copies that nobody waits for would only cost
-            self._mend()
-        lines = [line.split(maxsplit=2) for line in said.decode(errors="replace").splitlines()]
+        if self._said.endswith(_BEGUN):
+            self._said += read_until(self._process.stdout, _READY, limit)
+            if not self._said.endswith(_READY):
+                self._give_up()
+        lines = [line.split(maxsplit=2) for line in self._said.decode(errors="replace").splitlines()]
         # Also where it is killed: what it did not finish counts as written, and is dumped.
         self._copies = {int(words[1]): [] for words in lines if words[0] == "tracked" and len(words) == 2}
         for pid in self._copies:
@@ -111,8 +123,12 @@ class CopiedAhead:
             if words[0] in ("skipped", "failed") and words[-1] != _GONE:
                 self._log.warning("memory is not copied ahead", what=" ".join(words))
 
-    def _mend(self) -> None:
-        """One that is killed at the wrong moment leaves something open in a process that CRIU cannot dump."""
+    def _give_up(self) -> None:
+        """Copies that nobody waits for would only cost.
+
+        A tracker that is killed at the wrong moment leaves something open in a process that CRIU cannot dump.
+        """
+        self._process.kill()
         self._process.wait()
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             subprocess.run(

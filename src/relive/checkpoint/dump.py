@@ -1,7 +1,7 @@
 """Taking a commit: freeze, copy, resume; ``dumped`` makes it durable afterwards, with the target running again.
 
-1. Files are copied once while the target runs (``target_files``); with ``pre_copy`` memory, too (``copied_ahead``).
-2. The watchdog is armed, the failure watch steps aside, CRIU starts.
+1. Files are copied once while the target runs (``target_files``), and so is memory, where there is much (``copied_ahead``).
+2. Whoever traces the target steps aside, the watchdog is armed, CRIU starts.
 3. On CRIU's "pre-dump" the gate of the recording is closed, so that no request byte moves during the dump.
 4. CRIU freezes the tree and writes its images. Meanwhile files that changed since step 1 are copied again: from the
    moment at which CRIU opens ``files.img``, which is right after the freeze; at the latest on "post-dump".
@@ -16,6 +16,8 @@ import contextlib
 import os
 import time
 import uuid
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from pathlib import Path
 
@@ -57,7 +59,10 @@ from relive.store import Staging, Store
 from relive.store.held_images import HeldImages
 from relive_inprocess.relive_recorder.scrub import Scrubber
 
-__all__ = ["capture"]
+__all__ = ["Aside", "capture"]
+
+# A context in which nobody traces the target. It is entered once, or with ``pre_copy`` twice, in the thread of ``capture``.
+Aside = Callable[[], AbstractContextManager[object]]
 
 # CRIU opens its shared images (cr_glob_imgset_open) once all threads stand still.
 _FIRST_AFTER_FREEZE = "files.img"
@@ -77,12 +82,14 @@ def capture(
     name: str | None = None,
     advance: Advance | None = None,
     micro: MicroCommits | None = None,
+    aside: Aside = contextlib.nullcontext,
 ) -> Capture:
     """Take a commit of a target, which runs on afterwards whatever happens (unless it was stopped before).
 
     ``name``, of 32 hexadecimal digits, is what the manifest calls the capture, by which it can be found
     (``Store.captured_as``); it is given to one commit only. Without it is a random one. ``advance`` is told how far it is, also
-    while it is stored. ``micro`` takes it on top of the one before where it can.
+    while it is stored. ``micro`` takes it on top of the one before where it can. A process has one tracer: whoever else traces the
+    target is out of the way within ``aside``, and may trace it at all other times.
 
     Raises:
         TargetUndumpable: the target holds something that cannot be saved.
@@ -94,8 +101,6 @@ def capture(
     tools = CriuTools(settings.tools_path)
     # On top of the one before, the tracker sees what would be in the way of a commit.
     has_base = micro is not None and micro.tracker_pid is not None
-    if not has_base:
-        _check(tools, target)
     begun = procfs.read_stat(target.root)
     staging = store.stage(micro.spares if micro is not None else None)
     dump = _Dump(
@@ -103,8 +108,10 @@ def capture(
     )
     try:
         with copy_errors(staging.directory):
-            dump.copy_ahead()
-            with watchdog.watching(target.root, settings.commit_limit) as watch:
+            dump.copy_ahead(aside)
+            with aside(), watchdog.watching(target.root, settings.commit_limit) as watch:
+                if not has_base:
+                    _check(tools, target)
                 try:
                     if not dump.run_micro(watch):
                         if has_base:
@@ -206,11 +213,11 @@ class _Dump:
         self._watched = watched_paths(target.root) if not is_process else []
         self._root_inside = procfs.innermost_pid(target.root) or target.root
 
-    def copy_ahead(self) -> None:
+    def copy_ahead(self, aside: Aside) -> None:
         """Copy what can be copied while the target runs."""
-        # A process that stands before its fatal signal is not made to run for this.
-        if self._settings.pre_copy and self._stopped is None and self._micro is None:
-            with contextlib.suppress(OSError):  # then CRIU dumps all of it
+        if self._copies_memory():
+            # Where it cannot be begun, CRIU dumps all of it.
+            with contextlib.suppress(OSError), aside():
                 self._memory = CopiedAhead(
                     self._tools,
                     self._staging.directory / "memory",
@@ -218,9 +225,20 @@ class _Dump:
                     inside=self._target.inside,
                     is_capsule=self._target.kind is TargetKind.CAPSULE,
                 )
+                self._memory.wait_until_begun(self._settings.commit_limit)
         self.files.copy_ahead(self._advance)
         if self._memory is not None:
             self._memory.wait(self._settings.commit_limit)
+
+    def _copies_memory(self) -> bool:
+        # A process that stands before its fatal signal is not made to run for this.
+        if self._stopped is not None or self._micro is not None:
+            return False
+        least = self._settings.pre_copy_from
+        if least is None:
+            return False
+        found = map(procfs.memory_of, procfs.tree_of(self._target.root))
+        return sum(one.private for one in found if one is not None) >= least
 
     def forget_memory(self) -> None:
         """What was copied of it is not needed."""

@@ -32,8 +32,8 @@ def wait_or_kill(process: Endable, limit: float) -> int:
         return process.wait()
 
 
-def read_until(pipe: IO[bytes], end: bytes, limit: float) -> bytes:
-    """What it writes to an unbuffered pipe, up to and with ``end``; less where the pipe closes, or after ``limit`` seconds."""
+def read_until(pipe: IO[bytes], end: bytes | tuple[bytes, ...], limit: float) -> bytes:
+    """What it writes to an unbuffered pipe, up to and with (one of) ``end``; less where the pipe closes, or after ``limit`` [s]."""
     poller = select.poll()  # ``select`` knows descriptors below 1024 only
     poller.register(pipe, select.POLLIN)
     deadline, said = time.monotonic() + limit, b""

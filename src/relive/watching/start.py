@@ -200,7 +200,9 @@ class ContainerStart:
         spec, pid = self._common.watch.facts.spec, self.state.pid
         listens = (lambda: bool(listening_ports(pid))) if spec.listen or self.state.ports else None
         committer = self._common.committer
-        pace = committer.pace = CommitPace(spec.policy, recent_footprint(lambda: pid))
+        pace = committer.pace = CommitPace(
+            spec.policy, recent_footprint(lambda: pid, self._common.settings.pre_copy_from)
+        )
         paths = self._common.watch.paths
 
         def changes() -> Changes:

@@ -108,7 +108,7 @@ def test_a_footprint_is_looked_up_ten_times_a_second_at_most():
         asked.append(now[0])
         return os.getpid()
 
-    look = recent_footprint(root, lambda: now[0])
+    look = recent_footprint(root, clock=lambda: now[0])
     first = look()
     for now[0] in (5.05, 5.09, 5.101, 5.15):
         assert look().processes == first.processes

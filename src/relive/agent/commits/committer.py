@@ -17,13 +17,15 @@ from relive.agent.commits.commit_writer import CommitWriter
 from relive.agent.commits.dumper import DumpedCommit, Dumper
 from relive.agent.commits.pace import CommitPace
 from relive.agent.commits.protection import Protection
+from relive.agent.commits.tracer_aside import TracerAside
 from relive.agent.control.packet_gate import PacketGate
 from relive.agent.control.proxy_client import BothGates, ProxyGate, ProxyLink
 from relive.agent.control.supervised_process import ProcessSupervisor
+from relive.checkpoint.dump import Aside
 from relive.checkpoint.request_gate import RequestGate
 from relive.checkpoint.target import StoppedBy
 from relive.config import STORE_KEY, give_store_keys
-from relive.errors import CapsuleError, ReliveError
+from relive.errors import ReliveError
 from relive.model.capsule import LifePaths
 from relive.model.commit import Trigger
 from relive.signals.client import TracerClient
@@ -133,29 +135,24 @@ class Committer:
         while self._keeper.pending >= _PENDING_MOST and stopped is None:
             await asyncio.sleep(_PENDING_POLL)
         async with self.lock:
-            taken: DumpedCommit | None = None
-            tracer = self.tracer
-            if tracer is not None:
-                try:
-                    async with tracer.stepped_aside():
-                        taken = await self._capture_now(trigger, stopped, name)
-                except CapsuleError:
-                    # Not every one is the tracer's own: the watchdog of the dump fails with one too. A tracer that lives and is
-                    # forgotten never steps aside again, and each commit from then on is refused.
-                    if not tracer.has_ended:
-                        raise
-                    self.tracer = None  # it was killed; its loop starts another
-            return taken if taken is not None else await self._capture_now(trigger, stopped, name)
+            if self.tracer is None:
+                return await self._capture_now(trigger, stopped, name, contextlib.nullcontext)
+            aside = TracerAside(self.tracer, asyncio.get_running_loop())
+            try:
+                return await self._capture_now(trigger, stopped, name, aside)
+            finally:
+                if aside.is_lost:
+                    self.tracer = None  # its loop starts another
 
     async def _capture_now(
-        self, trigger: Trigger, stopped: StoppedBy | None, name: str | None
+        self, trigger: Trigger, stopped: StoppedBy | None, name: str | None, aside: Aside
     ) -> DumpedCommit:
         loop = asyncio.get_running_loop()
         gate = BothGates(
             self._inward_gate(loop),
             ProxyGate(self._link(self.border), loop, self._paths.egress),
         )
-        taken = await asyncio.to_thread(self._dumper.dump, trigger, gate, stopped, name)
+        taken = await asyncio.to_thread(self._dumper.dump, trigger, gate, stopped, name, aside)
         if self.pace is not None and stopped is None:
             self.pace.note(taken.pause_us)
         self._log.info("committed", capture=taken.name, trigger=trigger.value, pause_us=taken.pause_us)

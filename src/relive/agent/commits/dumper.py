@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from relive.checkpoint.criu import CriuTools
-from relive.checkpoint.dump import capture
+from relive.checkpoint.dump import Aside, capture
 from relive.checkpoint.micro_commits import MicroCommits
 from relive.checkpoint.request_gate import RequestGate
 from relive.checkpoint.target import StoppedBy, Target
@@ -49,7 +49,12 @@ class Dumper(Protocol):
         """How far the commits are that are being taken or stored; to be read in any thread."""
 
     def dump(
-        self, trigger: Trigger, gate: RequestGate, stopped: StoppedBy | None, name: str | None
+        self,
+        trigger: Trigger,
+        gate: RequestGate,
+        stopped: StoppedBy | None,
+        name: str | None,
+        aside: Aside,
     ) -> DumpedCommit:
         """Take one; the target runs on afterwards. Arguments and errors are those of ``checkpoint.dump.capture``."""
 
@@ -77,7 +82,12 @@ class CriuDumper:
         self.advance = Advance()
 
     def dump(
-        self, trigger: Trigger, gate: RequestGate, stopped: StoppedBy | None, name: str | None
+        self,
+        trigger: Trigger,
+        gate: RequestGate,
+        stopped: StoppedBy | None,
+        name: str | None,
+        aside: Aside,
     ) -> DumpedCommit:
         """See ``Dumper``."""
         target = self._find()
@@ -93,6 +103,7 @@ class CriuDumper:
                 name=name,
                 advance=self.advance,
                 micro=self._micro,
+                aside=aside,
             )
         except CapsuleError:  # of the watchdog, which has ended
             self._watchdog.close()

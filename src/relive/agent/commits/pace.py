@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from relive.agent.commits.brakes import left_out, rest, spent_until
-from relive.check.estimate import pause_range
+from relive.check.estimate import copied_ahead, pause_range
 from relive.kernel import procfs
 from relive.model.capsule import Policy
 from relive.model.pace import Brake, PaceState
@@ -35,14 +35,23 @@ _LOOK_EVERY = (
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What a commit has to save of a tree: its number of processes, and bytes of memory that are in no file."""
+    """What a commit has to save of a tree.
+
+    Attributes:
+        memory: bytes that are in no file. ahead: those of them that are copied while the tree runs.
+    """
 
     processes: int
     memory: int
+    ahead: int = 0
 
 
-def footprint_of(root: int) -> Footprint:
-    """As /proc tells at once. Pages that processes share with their parent since a fork are saved for each, as they are counted."""
+def footprint_of(root: int, pre_copy_from: int | None = None) -> Footprint:
+    """As /proc tells at once. Pages that processes share with their parent since a fork are saved for each, as they are counted.
+
+    Args:
+        pre_copy_from: as of ``Settings``.
+    """
     private = shared = processes = 0
     for pid in procfs.tree_of(root):
         memory = procfs.memory_of(pid)
@@ -50,16 +59,18 @@ def footprint_of(root: int) -> Footprint:
             processes += 1
             private += memory.private
             shared = max(shared, memory.shared)  # of workers, the same
-    return Footprint(processes, private + shared)
+    return Footprint(processes, private + shared, copied_ahead(private, pre_copy_from))
 
 
 def recent_footprint(
-    root: Callable[[], int], clock: Callable[[], float] = time.monotonic
+    root: Callable[[], int],
+    pre_copy_from: int | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Callable[[], Footprint]:
     """Tells the footprint of the tree of ``root``, as of at most a tenth of a second ago.
 
     Args:
-        root: gives the pid of the service's first process. clock: monotonic [s].
+        root: gives the pid of the service's first process. pre_copy_from: as of ``Settings``. clock: monotonic [s].
     """
     known: tuple[float, Footprint] | None = None
 
@@ -67,7 +78,7 @@ def recent_footprint(
         nonlocal known
         now = clock()
         if known is None or now - known[0] >= _LOOK_EVERY:
-            known = now, footprint_of(root())
+            known = now, footprint_of(root(), pre_copy_from)
         return known[1]
 
     return look
@@ -191,7 +202,7 @@ class CommitPace:
         counted = [one for one in self._pauses if now - one.at < _COUNTS_FOR]
         what = f"{size(there.memory)} of memory"
         if not counted:
-            usual = pause_range(processes=there.processes, memory=there.memory)
+            usual = pause_range(processes=there.processes, memory=there.memory, ahead=there.ahead)
             return (usual.least + usual.most) / 2e6, f"estimated from {what}"
         quickest = min(one.seconds * max(1.0, there.memory / max(one.of.memory, 1)) for one in counted)
         return quickest, f"estimated from {what} and the last {len(counted)} pauses"

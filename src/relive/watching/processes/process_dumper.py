@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from relive.agent.commits.dumper import CriuDumper, DumpedCommit
+from relive.checkpoint.dump import Aside
 from relive.checkpoint.file_layers import LayerSource
 from relive.checkpoint.request_gate import RequestGate
 from relive.checkpoint.target import StoppedBy, Target, process_target
@@ -118,10 +119,15 @@ class ProcessDumper:
         return scanner
 
     def dump(
-        self, trigger: Trigger, gate: RequestGate, stopped: StoppedBy | None, name: str | None
+        self,
+        trigger: Trigger,
+        gate: RequestGate,
+        stopped: StoppedBy | None,
+        name: str | None,
+        aside: Aside,
     ) -> DumpedCommit:
         """See ``Dumper``."""
-        return self._criu.dump(trigger, gate, stopped, name)
+        return self._criu.dump(trigger, gate, stopped, name, aside)
 
     def close(self) -> None:
         """See ``Dumper``."""
