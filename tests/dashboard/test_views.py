@@ -418,6 +418,49 @@ def test_a_cause_is_told_with_the_runs_that_prove_it():
     assert "cannot tell" in told and "too few" in told and "Cannot tell why." in told
 
 
+def test_what_one_change_showed_and_what_can_be_changed_is_told():
+    def page() -> None:
+        from relive.dashboard.explained import show_explanation
+        from relive.model.commit import CommitId
+        from relive.model.intervention import Changeable, ChangeDescription, Effect, Experiment, Tested
+        from relive.model.trial import FixRun
+
+        run = FixRun(result="fails the same", fails=True, seconds=1.0)
+        change = ChangeDescription(
+            option="--without 3", about="request 3 (<b>/a)", recorded="sent", instead="left out"
+        )
+        commit = CommitId("c" * 64)
+        tested = Tested(changes=[change], commit=commit, effect=Effect.STAYS, control=[run], runs=[run])
+        about = {"incident": 3, "service": "s", "failing": "request 4 (GET /)", "commit": commit}
+        show_explanation(Experiment(**about, tested=tested))
+        one = Changeable(name="redis:1", request=4, kind="redis", what="GET <i>k", result="None")
+        show_explanation(Experiment(**about, changeable=[one], changeable_count=9))
+
+    app = AppTest.from_function(page).run()
+    assert not app.exception
+    told = said(app).replace("\\", "")
+    assert "The failure stays." in told and "request 3 (&lt;b&gt;/a)" in told
+    assert "request 4 (GET /), the first 1" in told and "GET &lt;i&gt;k" in told and "redis:1" in told
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "why"), [("answer", "no call", "no call"), ("without", "the third", "without")]
+)
+def test_a_change_that_cannot_be_read_is_refused_with_the_reason(home, field, text, why):
+    def page() -> None:
+        from relive.config import load_settings
+        from relive.dashboard.acting import what_if_form
+
+        what_if_form(load_settings(), 1, "incident/1")
+
+    incident(home, 1)
+    app = AppTest.from_function(page, default_timeout=60).run()
+    (app.text_area if field == "answer" else app.text_input)(f"what if {field}").set_value(text)
+    (wanted,) = (one for one in app.button if one.label == "Replay with it")
+    (error,) = wanted.click().run().error
+    assert why in error.value.replace("\\", "")
+
+
 def test_commits_are_added_up_by_service_and_listed(look, home):
     store = Store(home / "store")
     for number in range(3):

@@ -92,3 +92,12 @@ def test_an_expression_that_would_never_end_is_given_up(store):
 def test_what_is_not_there_is_found_nowhere(store):
     found = searched(store, page(b"hay") * 3, "needle")
     assert (found.hits, found.searched) == ([], 3 * PAGE)
+
+
+def test_a_secret_is_known_by_its_name_also_where_no_text_comes_before_it(store):
+    """GIVEN a name behind bytes that are no text, and its value a second time under no name THEN neither is told."""
+    source = b"\0" * 80 + b'api_key = "battery-4f7a6b5c"' + b"\0" * 40
+    found = searched(store, page(b"first battery-4f7a6b5c") + page(source), "re:battery-[0-9a-f]+")
+    assert len(found.hits) == 2
+    assert all("4f7a" not in one.text and "<secret>" in one.text for one in found.hits)
+    assert found.hits[1].text.startswith(".") and "\0" not in found.hits[1].text

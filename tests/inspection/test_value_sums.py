@@ -12,8 +12,9 @@ import pytest
 from relive.inspection.python.values import BUCKETS
 from relive_inprocess import relive_inspector as inspector
 from relive_inprocess.relive_inspector import walk
+from relive_inprocess.relive_inspector.parts_of_values import steps_in
 
-_ALL = {"depth": 12, "most": 10_000, "buckets": BUCKETS, "seconds": 60.0, "summed": 10_000}
+_ALL = {"depth": 12, "most": 10_000, "buckets": BUCKETS, "seconds": 60.0, "summed": None}
 
 
 class Held:
@@ -96,6 +97,30 @@ def test_what_came_and_went_is_among_what_differs(world: dict[str, Any]) -> None
 
 def test_sums_stop_where_they_are_told_and_say_so(world: dict[str, Any]) -> None:
     assert asked("sums", most=100)["count"] == 100 and asked("sums", most=100)["cut"]
-    assert asked("sums", seconds=-1.0) == {"sums": [0] * BUCKETS, "count": 0, "cut": True}
+    assert asked("sums", seconds=-1.0) == {"sums": [0] * BUCKETS, "count": 0, "cut": True, "is_whole": False}
     few = asked("changed", among=list(range(BUCKETS)), summed=100)["values"]
     assert len(few) == 100
+
+
+def test_of_many_entries_those_that_are_equal_are_not_looked_into(
+    world: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GIVEN an object that an equal entry holds and a changed one, too THEN no value of it is told as changed."""
+    shared = Held(7)
+    world["key 1"].rest[1] = world["key 200"].rest[1] = shared
+    before = asked("sums")
+    world["key 200"].rest[2] = "changed"
+    among = differing(before, asked("sums"))
+    looked_into = []
+    monkeypatch.setattr(walk, "steps_in", lambda value: looked_into.append(value) or steps_in(value))
+    after = asked("changed", among=among)["values"]
+    assert len(looked_into) < 10
+    world["key 200"].rest[2] = None
+    old = asked("changed", among=among)["values"]
+    assert [path for path in after if after[path] != old.get(path)] == ["held['key 200'].rest[2]"]
+    assert old.keys() == after.keys()
+
+
+def test_what_the_recorder_noted_on_an_object_is_no_value_of_it(world: dict[str, Any]) -> None:
+    world["key 5"]._relive_where = ("localhost", 6379)
+    assert not any("_relive_" in path for path in asked("dump")["values"])

@@ -10,6 +10,7 @@ from relive.cli.curve import curve_lines
 from relive.cli.params_options import from_params
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
+from relive.inspection.words import value_change_lines
 from relive.model.quantities import when
 from relive.operations.bisect_params import BisectParams
 from relive.operations.bisect_result import BisectedCommit, Bisection, Jump, Side
@@ -116,15 +117,7 @@ def _difference_lines(_found: Bisection, jump: Jump) -> Iterator[str]:
     if changed is not None and changed.python is not None:
         changes = changed.python.changes
         yield f"  Python values: {len(changes)} differ"
-        for one in changes[:_VALUES]:
-            if one.before is None:
-                yield f"    {one.name}: added {one.after}"
-            elif one.after is None:
-                yield f"    {one.name}: gone, was {one.before}"
-            else:
-                yield f"    {one.name}: {one.before} -> {one.after}"
-        if len(changes) > _VALUES:
-            yield f"    and {len(changes) - _VALUES} more"
+        yield from (f"    {line}" for line in value_change_lines(changes, _VALUES, "--json"))
     elif jump.why_no_difference is not None:
         yield f"  no Python values: {jump.why_no_difference}"
     if changed is not None and changed.files:

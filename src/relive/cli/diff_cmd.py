@@ -13,6 +13,7 @@ from relive.cli.divergence_cmd import layers
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
 from relive.errors import UsageError
+from relive.inspection.words import change_words, value_change_lines
 from relive.model.quantities import size
 from relive.operations.differences import CommitDifference, DiffParams
 from relive.operations.differences import diff as compare
@@ -20,7 +21,7 @@ from relive.operations.diverging import DivergenceParams, RunsDifference, diverg
 
 if TYPE_CHECKING:
     from relive.inspection.memory_changes import MemoryChanges
-    from relive.inspection.state_changes import FieldChange, StateChanges
+    from relive.inspection.state_changes import StateChanges
 
 __all__ = ["diff"]
 
@@ -107,10 +108,11 @@ def _lines(found: CommitDifference, *, is_whole: bool = False) -> Iterator[str]:
             f"Python values of process {found.python.process or '?'}: {count} differ, {found.python.compared} compared"
             + ("; there are more than are compared" if found.python.cut else "")
         )
-        most = count if is_whole else _VALUES
-        yield from (f"  {_change(one)}" for one in found.python.changes[:most])
-        if count > most:
-            yield f"  and {count - most} more (--json, --html)"
+        if is_whole:
+            yield from (f"  {change_words(one)}" for one in found.python.changes)
+        else:
+            lines = value_change_lines(found.python.changes, _VALUES, "--json, --html")
+            yield from (f"  {line}" for line in lines)
 
 
 def _file_lines(found: CommitDifference) -> Iterator[str]:
@@ -131,17 +133,17 @@ def _state_lines(state: StateChanges) -> Iterator[str]:
     yield from (f"  - {one}" for one in state.gone)
     for one in state.processes:
         yield f"  {one.pid} {one.name}"
-        yield from (f"    {_change(field)}" for field in one.fields)
-        yield from (f"    {_change(field)} (environment)" for field in one.environment)
+        yield from (f"    {change_words(field)}" for field in one.fields)
+        yield from (f"    {change_words(field)} (environment)" for field in one.environment)
         for descriptor in one.descriptors:
             if descriptor.fields:
-                changed = "; ".join(_change(field) for field in descriptor.fields)
+                changed = "; ".join(change_words(field) for field in descriptor.fields)
                 yield f"    fd {descriptor.fd}  {descriptor.after}: {changed}"
             else:
                 yield f"    fd {descriptor.fd}  {descriptor.before or 'none'} -> {descriptor.after or 'none'}"
         yield from (f"    + thread {tid}" for tid in one.threads_added)
         yield from (f"    - thread {tid}" for tid in one.threads_gone)
-        yield from (f"    thread {_change(call)}" for call in one.calls)
+        yield from (f"    thread {change_words(call)}" for call in one.calls)
     yield from (
         f"  + lock {one.kind} {one.mode} of {one.pid}:{one.fd} on {one.path}" for one in state.locks_added
     )
@@ -163,11 +165,3 @@ def _memory_lines(memory: MemoryChanges, most: int | None) -> Iterator[str]:
         yield f"  {one.pid or ''} {one.start} {one.permissions}  {counts}  {sizes}  {one.name}"
     if most is not None and len(regions) > most:
         yield f"  and {len(regions) - most} more mappings (--json, --html)"
-
-
-def _change(change: FieldChange) -> str:
-    if change.before is None:
-        return f"{change.name}: added {change.after}"
-    if change.after is None:
-        return f"{change.name}: gone, was {change.before}"
-    return f"{change.name}: {change.before} -> {change.after}"

@@ -21,6 +21,7 @@ from relive.operations.committing import COMMIT, CommitParams
 from relive.operations.diverging import DIVERGENCE, DivergenceParams
 from relive.operations.explaining import WHY, WhyParams
 from relive.operations.exports import EXPORT, ExportParams
+from relive.operations.interventions import WHAT_IF, WhatIfParams
 from relive.operations.keeping import KEEP, KeepParams
 from relive.operations.logpoints import LOGPOINT, LogpointParams
 from relive.operations.operation import Operation, Params
@@ -31,6 +32,7 @@ from relive.operations.restoring_many import MOST, RESTORE_MANY, RestoreManyPara
 from relive.operations.runs import RunsParams, list_runs
 from relive.operations.trying import TRY, TryParams
 from relive.operations.who_wrote import WHO_WROTE, WhoWroteParams
+from relive.replay.plan import Pace
 
 __all__ = [
     "bisect_button",
@@ -48,6 +50,7 @@ __all__ = [
     "state_form",
     "stepping_forms",
     "try_form",
+    "what_if_form",
     "why_button",
 ]
 
@@ -121,6 +124,38 @@ def why_button(settings: Settings, number: int, subject: str) -> None:
         params=lambda: WhyParams(incident=number),
         title="Finding the cause",
     )
+
+
+def what_if_form(settings: Settings, number: int, subject: str) -> None:
+    """A replay of an incident with something of its recording changed; with empty fields it is listed what can be."""
+    with _folded(
+        "what if",
+        "What if",
+        ":material/alt_route:",
+        "What if an answer had been another, or an earlier request had not come?",
+    ):
+        answers = st.text_area(
+            "Answers and readings, CALL=VALUE a line", key="what if answer", placeholder="http:1=503"
+        )
+        without = st.text_input("Without the requests", key="what if without", placeholder="21, 34")
+        swap = st.text_input("In each other's place", key="what if swap", placeholder="3,4")
+        wanted = st.form_submit_button(
+            "Replay with it",
+            icon=":material/alt_route:",
+            help="Nothing filled in: it is listed what can be changed",
+        )
+    if wanted:
+        with telling():
+            params = WhatIfParams.model_validate(
+                {
+                    "incident": number,
+                    "answer": [line.strip() for line in answers.splitlines() if line.strip()],
+                    "without": without.replace(",", " ").split(),
+                    "swap": [swap.replace(" ", "")] if swap.strip() else [],
+                    "pace": Pace.FAST,
+                }
+            )
+            JOBS.start(settings, WHAT_IF, params, title="Trying what if", subject=subject)
 
 
 def _question(

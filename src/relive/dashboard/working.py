@@ -20,7 +20,7 @@ from relive.dashboard.verdicts import show_verdict
 from relive.incidents.report.masking import Mask
 from relive.model.branch import BranchFacts
 from relive.model.chaos import Chaos
-from relive.model.intervention import Explanation
+from relive.model.intervention import Experiment, Explanation
 from relive.model.outcome import Replay
 from relive.model.quantities import duration, size
 from relive.model.reproduction import Reproduction
@@ -125,7 +125,7 @@ def _show_result(settings: Settings, job: Job) -> None:
             )
         case Bisection() as bisection:
             show_bisection(bisection)
-        case Explanation() as explanation:
+        case Explanation() | Experiment() as explanation:
             show_explanation(explanation)
         case Chaos() as varied:
             show_chaos(varied)

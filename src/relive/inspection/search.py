@@ -37,6 +37,9 @@ __all__ = ["Hit", "MemoryMatches", "MemoryPiece", "find", "pieces"]
 _BEFORE, _AFTER = 32, 64  # [bytes] told around a match
 _AROUND = 512  # [bytes] of which secrets are taken out before the rest is cut off
 _SHOWN = 256  # [bytes] of a match
+_NO_TEXT = (
+    "\0"  # shown as a dot, which a name could go on with: then what it names would not be known as a secret
+)
 
 
 class Hit(Value):
@@ -83,7 +86,7 @@ def find(memory: CommitMemory, pattern: Pattern, mask: Mask, *, most: int, limit
     """All matches up to so many, by page file and address.
 
     Args:
-        mask: takes secrets out of what is told around a match.
+        mask: takes secrets out of what is told around a match; what one match tells of a secret is masked in all.
         limit: seconds; an expression can take longer than the universe exists. Only kept in a process's main thread.
 
     Raises:
@@ -91,7 +94,7 @@ def find(memory: CommitMemory, pattern: Pattern, mask: Mask, *, most: int, limit
         ObjectMissing, ObjectCorrupt, KeyMissing, KeyWrong: a pack is damaged or sealed.
     """
     places = _places(SmallImages(memory.small))
-    hits: list[Hit] = []
+    hits: list[_Found] = []
     searched = 0
     with _within(limit):
         for key, file in sorted(memory.files.items()):
@@ -102,10 +105,10 @@ def find(memory: CommitMemory, pattern: Pattern, mask: Mask, *, most: int, limit
                         if piece.is_told(begin, pattern.overlap):
                             continue
                         if len(hits) == most:
-                            return MemoryMatches(hits=hits, more=True, searched=searched)
+                            return MemoryMatches(hits=_told(hits, mask), more=True, searched=searched)
                         piece.line.told_until = piece.address + end
-                        hits.append(_hit(piece, begin, end, places.get(key, []), mask))
-    return MemoryMatches(hits=hits, more=False, searched=searched)
+                        hits.append(_found(piece, begin, end, places.get(key, [])))
+    return MemoryMatches(hits=_told(hits, mask), more=False, searched=searched)
 
 
 @dataclass(slots=True)
@@ -163,40 +166,55 @@ def pieces(stream: Iterator[Pages], file: PageFile, overlap: int) -> Iterator[Me
             rest = data[-overlap:] if left and overlap else b""
 
 
-def _hit(piece: MemoryPiece, begin: int, end: int, places: list[_Place], mask: Mask) -> Hit:
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A match that has no text yet: what is around it, and in that its beginning and end."""
+
+    hit: Hit
+    around: str
+    begin: int
+    end: int
+
+
+def _told(hits: list[_Found], mask: Mask) -> list[Hit]:
+    for one in hits:  # a secret that a later one names may stand in an earlier one without a name
+        mask.sentence(one.around)
+    return [one.hit.model_copy(update={"text": _text(one, mask)}) for one in hits]
+
+
+def _found(piece: MemoryPiece, begin: int, end: int, places: list[_Place]) -> _Found:
     address = piece.address + begin
     there = [one for one in places if one.begin <= address + one.base < one.end]
     place = there[0] if there else None
     seen = address + place.base if place is not None else address
-    return Hit(
+    low, shown_end = max(0, begin - _AROUND), min(end, begin + _SHOWN)
+    hit = Hit(
         pids=list(dict.fromkeys(one.pid for one in there)),
         address=hex(seen),
         region=place.name if place is not None else "",
         permissions=place.permissions if place is not None else "",
         offset=seen - place.begin if place is not None else 0,
-        text=_text(piece.data, begin, end, mask),
+        text="",
         length=end - begin,
     )
+    return _Found(hit, _readable(piece.data[low : shown_end + _AROUND]), begin - low, shown_end - low)
 
 
-def _text(data: bytes, begin: int, end: int, mask: Mask) -> str:
+def _text(found: _Found, mask: Mask) -> str:
     """The match with what is around it. Secrets are taken out of more than is shown, so that none is cut in two."""
-    low, end = max(0, begin - _AROUND), min(end, begin + _SHOWN)
-    before, match, after = data[low:begin], data[begin:end], data[end : end + _AROUND]
-    whole = _readable(before + match + after)
+    whole, at = found.around, found.begin
+    match = whole[at : found.end]
     masked = mask.sentence(whole)
-    at = len(_readable(before))
     if masked != whole:
-        found = masked.find(
-            _readable(match), max(0, at - (len(whole) - len(masked))) if len(masked) < len(whole) else at
-        )
-        at = found if found >= 0 else max(0, min(at, len(masked) - _AFTER))
-    return masked[max(0, at - _BEFORE) : at + len(_readable(match)) + _AFTER]
+        shorter = max(0, len(whole) - len(masked))
+        place = masked.find(match, max(0, at - shorter))
+        at = place if place >= 0 else max(0, min(at, len(masked) - _AFTER))
+    return masked[max(0, at - _BEFORE) : at + len(match) + _AFTER].replace(_NO_TEXT, ".")
 
 
 def _readable(data: bytes) -> str:
-    """Text; what is none, or would steer a terminal, as a dot, so that places stay."""
-    return "".join(chr(byte) if 32 <= byte < 127 else "." for byte in data)
+    """Text; in the place of each byte that is none, or would steer a terminal, one that ends every name and word."""
+    return "".join(chr(byte) if 32 <= byte < 127 else _NO_TEXT for byte in data)
 
 
 def _places(images: SmallImages) -> dict[str, list[_Place]]:

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
 from relive.inspection.evaluated import EvalOutcome, Evaluated
 from relive.inspection.state import Descriptor, Waiting
 
-__all__ = ["descriptor_words", "value_lines", "waiting_words"]
+if TYPE_CHECKING:
+    from relive.inspection.state_changes import FieldChange
+
+__all__ = ["change_words", "descriptor_words", "value_change_lines", "value_lines", "waiting_words"]
+
+_WITHIN = 5  # values that are listed of one that came or went with all that is in it
 
 
 def descriptor_words(one: Descriptor) -> str:
@@ -26,6 +35,47 @@ def waiting_words(one: Waiting) -> str:
     return f"thread {one.tid} of {one.pid} waits for the {one.what}, which {holder} holds"
 
 
+def change_words(one: FieldChange) -> str:
+    """A change on one line."""
+    if one.before is None:
+        return f"{one.name}: added {one.after}"
+    if one.after is None:
+        return f"{one.name}: gone, was {one.before}"
+    return f"{one.name}: {one.before} -> {one.after}"
+
+
+def value_change_lines(changes: Sequence[FieldChange], most: int, elsewhere: str) -> list[str]:
+    """Changed values in their order, ``most`` lines; of one that came or went, a few of those in it.
+
+    Args:
+        elsewhere: where all of them are, which is said with how many are left out.
+    """
+    tops = _came_or_went_with(changes)
+    within, shown = Counter(tops.values()), list[str]()
+    listed: Counter[str] = Counter()
+    for one in changes:
+        top = tops.get(one.name)
+        if top is not None:
+            listed[top] += 1
+            if listed[top] > _WITHIN:
+                continue
+        count = within[one.name]
+        shown.append(change_words(one) + (f" ({count} values in it)" if count > _WITHIN else ""))
+    left = len(changes) - len(shown[:most])
+    return [*shown[:most], *([f"and {left} more ({elsewhere})"] if left else [])]
+
+
+def _came_or_went_with(changes: Sequence[FieldChange]) -> dict[str, str]:
+    """By the path of a value that of the outermost one with which it came or went."""
+    whole = {one.name for one in changes if one.before is None or one.after is None}
+    return {one: top for one in whole if (top := _outermost(one, whole)) is not None}
+
+
+def _outermost(path: str, among: Collection[str]) -> str | None:
+    ends = (at for at, sign in enumerate(path) if sign in ".[{")
+    return next((path[:end] for end in ends if path[:end] in among), None)
+
+
 def value_lines(found: Evaluated) -> list[str]:
     """What came of an expression."""
     match found.outcome:
@@ -39,6 +89,10 @@ def value_lines(found: Evaluated) -> list[str]:
             ]
         case EvalOutcome.RAISED:
             return [found.traceback.rstrip() or f"{found.type}: {found.text}"]
+        case EvalOutcome.DIED:
+            return [
+                f"There is no value: {found.text}, by the expression or because the commit was taken right before its end."
+            ]
         case _:
             return [f"There is no value: {found.text}."]
 

@@ -186,7 +186,9 @@ def _values_of_one_life(asked: Sequence[AskedBranch], params: DiffParams) -> Pyt
             most = min(before.count, after.count)
             before, after = pool.map(partial(_sums, most=most, limit=2 * params.limit), asked)
         among = [n for n, pair in enumerate(zip(before.sums, after.sums, strict=True)) if len({*pair}) > 1]
-        old, new = pool.map(partial(_values_among, among, limit=params.limit), asked, (before, after))
+        is_whole = before.is_whole and after.is_whole
+        summed = [None if is_whole else one.count for one in (before, after)]
+        old, new = pool.map(partial(_values_among, among, limit=params.limit), asked, summed)
     gone = old.values.keys() - new.values.keys()
     return PythonChanges(
         process=new.process,
@@ -200,8 +202,8 @@ def _sums(one: AskedBranch, *, most: int = _MOST_SUMMED, limit: float) -> Python
     return one.sums(depth=_DEPTH, most=most, limit=limit)
 
 
-def _values_among(among: list[int], one: AskedBranch, sums: PythonSums, *, limit: float) -> PythonValues:
-    return one.values_among(among, summed=sums.count, depth=_DEPTH, most=_MOST_VALUES, limit=limit)
+def _values_among(among: list[int], one: AskedBranch, summed: int | None, *, limit: float) -> PythonValues:
+    return one.values_among(among, summed=summed, depth=_DEPTH, most=_MOST_VALUES, limit=limit)
 
 
 def _values(asked: Sequence[AskedBranch], params: DiffParams) -> PythonChanges:

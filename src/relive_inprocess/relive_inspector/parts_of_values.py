@@ -7,7 +7,8 @@ import sys
 from .names import SKIPPED
 from .texts import PLAIN, TEXT_LENGTH, has_own_text, summary_of, text_of, type_of, whole_text
 
-_ATOMS = {}  # by type
+_ATOMS, _SLOTS = {}, {}  # by type
+_PLAIN_TYPES = frozenset(PLAIN)
 _MODULES_OF_ATOMS = (
     "datetime",
     "decimal",
@@ -61,30 +62,74 @@ def stands_for_itself(value):
 
 def parts_in(value):
     """[(step of the path, value)]; None where it is no container and has no attributes, or is an event loop."""
+    found = steps_in(value)
+    if found is None:
+        return None
+    spelled, steps = found
+    return [(spelled(step), part) for step, part in steps]
+
+
+def steps_in(value):
+    """(what spells a step, [(step, value)]); None as of ``parts_in``. A step is a number or a text."""
+    if isinstance(value, dict):
+        return _spelled_key, [
+            (key if type(key) is str else _SpelledKey(text_of(key, TEXT_LENGTH)), one)
+            for key, one in list(dict.items(value))
+        ]
+    if isinstance(value, (list, tuple)):
+        return "[{}]".format, list(enumerate(list(value)))
+    if isinstance(value, (set, frozenset)):
+        return "{{{}}}".format, [(text_of(one, TEXT_LENGTH), True) for one in sorted(set(value), key=repr)]
     loops = sys.modules.get("asyncio.base_events")
     if loops is not None and isinstance(value, loops.BaseEventLoop):
         return None
-    if isinstance(value, dict):
-        return [("[{}]".format(text_of(key, TEXT_LENGTH)), one) for key, one in list(dict.items(value))]
-    if isinstance(value, (list, tuple)):
-        return [("[{}]".format(number), one) for number, one in enumerate(list(value))]
-    if isinstance(value, (set, frozenset)):
-        return [("{{{}}}".format(text_of(one, TEXT_LENGTH)), True) for one in sorted(set(value), key=repr)]
+    kept = [
+        (name, one)
+        for name, one in _attributes_of(value)
+        if (type(one) in _PLAIN_TYPES or not isinstance(one, SKIPPED))
+        and type(name) is str
+        and not name.startswith("_relive_")
+    ]
+    return (".{}".format, kept) if kept else None
+
+
+class _SpelledKey(str):
+    """The text of a key that is no text itself."""
+
+    __slots__ = ()
+
+
+def _spelled_key(key):
+    return "[{}]".format(key if type(key) is _SpelledKey else text_of(key, TEXT_LENGTH))
+
+
+def _attributes_of(value):
+    """[(name, value)]; what the recorder noted on objects of libraries is among them."""
     try:
-        attributes = dict(vars(value))
+        found = list(vars(value).items())
     except Exception:  # it has none, or is a proxy (as Flask's request) that stands for nothing now
-        attributes = {}
-    for kind in type(value).__mro__:
-        slots = vars(kind).get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
+        found = []
+    kind = type(value)
+    slots = _SLOTS.get(kind)
+    if slots is None:
+        slots = _SLOTS[kind] = _slots_of(kind)
+    if slots:
+        known = {name for name, _ in found}
+        for name in slots:
             try:
-                attributes.setdefault(name, object.__getattribute__(value, name))
+                if name not in known:
+                    found.append((name, object.__getattribute__(value, name)))
             except AttributeError:
                 pass
-    kept = [(name, one) for name, one in attributes.items() if not isinstance(one, SKIPPED)]
-    return [
-        ("." + str(name), one) for name, one in kept if str(name) not in ("__dict__", "__weakref__")
-    ] or None
+    return found
+
+
+def _slots_of(kind):
+    found = {}
+    for one in kind.__mro__:
+        slots = vars(one).get("__slots__", ())
+        found.update(dict.fromkeys((slots,) if isinstance(slots, str) else map(str, slots)))
+    return tuple(name for name in found if name not in ("__dict__", "__weakref__"))
 
 
 def entries_in(value):

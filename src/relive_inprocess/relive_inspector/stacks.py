@@ -8,17 +8,23 @@ from .texts import TEXT_LENGTH, text_of
 
 
 def stacks(wanted):
-    """Of each thread its name, and its frames with locals, innermost first."""
+    """Of each thread its name, and its frames with locals, innermost first.
+
+    Without a thread of a C library that runs nothing but this program: it became one of Python's to be asked.
+    """
     own = threading.get_ident()
     threads = {one.ident: one for one in list(threading._active.values())}
     found = []
-    for ident, frame in sys._current_frames().items():
+    for ident, innermost in sys._current_frames().items():
         thread = threads.get(ident)
+        frame = without_ours(innermost) if ident == own else innermost
+        if frame is None and thread is None:
+            continue
         found.append(
             {
                 "name": thread.name if thread is not None else str(ident),
                 "native": getattr(thread, "native_id", None),
-                "frames": _frames(without_ours(frame) if ident == own else frame, wanted["most"]),
+                "frames": _frames(frame, wanted["most"]),
             }
         )
     return found

@@ -27,7 +27,10 @@ def tasks():
             {
                 "name": task.get_name(),
                 "coroutines": coroutines,
-                "frames": [frame_told(frame) for _, frame in frames] if len(found) < _WITH_LOCALS else [],
+                # As of threads, the innermost first.
+                "frames": [frame_told(frame) for _, frame in reversed(frames)]
+                if len(found) < _WITH_LOCALS
+                else [],
                 "waits_for": waits.get_name() if is_task else type_of(waits) if waits is not None else None,
                 "awaits": sorted(
                     {task.get_name() for task in enders.get(id(waits), ())} if waits is not None else ()

@@ -20,6 +20,7 @@ from relive.dashboard.acting import (
     state_form,
     stepping_forms,
     try_form,
+    what_if_form,
     why_button,
 )
 from relive.dashboard.asking import number_asked
@@ -134,6 +135,7 @@ def _show_actions(settings: Settings, account: Account) -> None:
             stepping_forms(settings, incident.number, subject)
         if f"relive replay {incident.number}" in commands:
             try_form(settings, incident.number, subject)
+            what_if_form(settings, incident.number, subject)
             state_form(settings, incident.number, subject)
             chaos_form(settings, incident.number, subject)
             divergence_form(settings, incident.number, subject)

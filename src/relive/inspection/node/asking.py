@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from relive.errors import RestoreFailed
@@ -29,16 +29,15 @@ _LOCAL = frozenset({"local", "block", "catch", "closure", "with"})
 
 @dataclass(frozen=True, slots=True)
 class AskedNode:
-    """A process of Node.js in a branch, to be asked once."""
+    """A process of Node.js in a branch, to be asked once; ``process``: its number inside, also once it has ended."""
 
     asked: Questioned
     pid: int
     mask: Mask
+    process: int = field(init=False)
 
-    @property
-    def process(self) -> int:
-        """Its number inside."""
-        return procfs.innermost_pid(self.pid) or 0
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "process", procfs.innermost_pid(self.pid) or 0)
 
     def state(self, limit: float) -> NodeState:
         """All that is told of it; raises RestoreFailed where it does not answer, and UsageError where it opens no inspector."""

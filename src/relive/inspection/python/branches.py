@@ -133,9 +133,9 @@ class AskedBranch:
         return PythonSums(process=self.process, **self._answered(wanted, limit))
 
     def values_among(
-        self, among: list[int], *, summed: int, depth: int, most: int, limit: float
+        self, among: list[int], *, summed: int | None, depth: int, most: int, limit: float
     ) -> PythonValues:
-        """As ``values``, of those that are in the sums of these numbers; ``summed``: how many there were."""
+        """As ``values``, of those in the sums of these numbers; ``summed``: how many values they are of; None: of all."""
         wanted = {"kind": "changed", "depth": depth, "most": most, "buckets": BUCKETS}
         reply = self._answered({**wanted, "among": among, "summed": summed}, limit)
         return PythonValues(

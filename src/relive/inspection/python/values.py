@@ -41,7 +41,7 @@ class PythonTask(Value):
     """A task of asyncio that has not ended.
 
     Attributes:
-        coroutines: from the outermost in, each with file and line; frames: the same with locals.
+        coroutines: from the outermost in, each with file and line; frames: the same with locals, innermost first.
         waits_for: the task, or kind of future, that it awaits; None: it can run.
         awaits: tasks whose ends it awaits: that one, or those of a ``gather``, a task group, a ``wait``.
     """
@@ -88,12 +88,16 @@ class PythonValues(Value):
 
 
 class PythonSums(Value):
-    """Sums over all values by their paths, ``BUCKETS`` of them: where two are equal so are the values; ``count``: values."""
+    """Sums over all values by their paths, ``BUCKETS`` of them: where two are equal so are the values; ``count``: values.
+
+    ``is_whole``: all were summed, but for those that are too deep (``cut``).
+    """
 
     process: int
     sums: list[int]
     count: int
     cut: bool
+    is_whole: bool
 
 
 class PythonCensus(Value):
