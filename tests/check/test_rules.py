@@ -293,3 +293,32 @@ def test_pipes_and_terminals_are_noted() -> None:
 def test_the_worst_stands_first_and_nothing_twice() -> None:
     seen = tree(device("/dev/pts/0", 136, 0), sock(1, protocol="PING"), children=(process(11),))
     assert [one.severity for one in findings_of(seen)] == ["blocks", "note", "note"]
+
+
+@pytest.mark.parametrize(
+    ("path", "what"),
+    [
+        ("/SYSV00000000 (deleted)", "System V shared memory"),
+        ("/memfd:x (deleted)", "memfd_create"),
+        ("/dev/shm/sem.Ab3 (deleted)", "without a name"),
+        ("/[aio] (deleted)", "Linux AIO"),
+    ],
+)
+def test_memory_that_no_micro_commit_follows_is_named(path: str, what: str) -> None:
+    (note,) = (
+        one for one in findings_of(tree(root=mapped(path), kind=TargetKind.CAPSULE)) if one.severity == "note"
+    )
+    assert note.code == "full-commits-only" and what in note.subject and "micro = true" in note.cause
+
+
+def test_what_keeps_micro_commits_away_is_said_once_for_all_processes() -> None:
+    worker = process(11, **mapped("/memfd:x (deleted)"))
+    of_root = mapped("/SYSV00000000 (deleted)")
+    seen = tree(root=of_root, children=(worker, process(12, **of_root)), kind=TargetKind.CAPSULE)
+    (note,) = findings_of(seen)
+    assert note.subject == "System V shared memory, shared memory of memfd_create(2)" and note.pid == 10
+
+
+def test_memory_that_is_private_is_followed() -> None:
+    private = {"mappings": (Mapping(0x1000, 0x2000, "rw-p", 0, "/memfd:x (deleted)"),)}
+    assert findings_of(tree(root=private, kind=TargetKind.CAPSULE)) == []

@@ -146,6 +146,7 @@ class Taking:
             self.note(pid)
         self.check(taken.staging.images)
         taken.discard()
+        assert taken.full_because == self.micro.reason
         return self.micro.reason is None
 
     def check(self, images: Path) -> None:

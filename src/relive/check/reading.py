@@ -271,10 +271,16 @@ def _bound(directory: Path) -> Iterable[HeldDescriptor]:
             )
 
 
+_NOTABLE = (
+    *("/dev/", "/SYSV", "/memfd:", "/[aio]", "/anon_hugepage", "/secretmem", "/dmabuf"),
+    *("anon_inode:", "[uprobes]"),
+)
+
+
 def _notable(mappings: Iterable[procfs.Mapping]) -> Iterable[procfs.Mapping]:
     """Those that are neither of plain files nor of the process alone."""
     for one in mappings:
-        if one.path.startswith(("/dev/", "/SYSV", "/secretmem", "/dmabuf", "anon_inode:", "[uprobes]")):
+        if one.path.startswith(_NOTABLE):
             yield one
 
 

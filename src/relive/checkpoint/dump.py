@@ -454,6 +454,7 @@ class _Dump:
             terminals=self._terminals,
             stopped=self._stopped_inside(),
             pause_us=pause_us,
+            full_because=self._micro.reason if self._micro is not None and self._pause_us is None else None,
             advance=self._advance,
             memory=self._memory,
             held=self._held,

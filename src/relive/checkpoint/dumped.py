@@ -45,6 +45,7 @@ class Capture:
         name: random; the recording's commit-taken event and the manifest both hold it.
         command: the target's command line, without the secrets on it.
         pause_us: microseconds the target stood still.
+        full_because: why it is a full commit, though micro-commits are asked for; None: it is none, or they are not.
         advance: is told how far storing it is.
         memory: copies of pages that the images lack as yet; None where they lack none.
         held: the images, where they are not in the staging directory.
@@ -68,6 +69,7 @@ class Capture:
     terminals: list[str] = field(default_factory=list)
     stopped: tuple[int | None, int, int] | None = None
     pause_us: int = 0
+    full_because: str | None = None
     advance: Advance = field(default_factory=Advance)
     memory: CopiedAhead | None = None
     held: HeldImages | None = None

@@ -36,6 +36,7 @@ class PaceState(Value):
         budget: bytes an hour by which the store may grow; None: no cap.
         bytes: by which the last commit had it grow; durable_us: how long that took by the clock. None: there was none.
         left_out: commits that were due and not taken since this start of the service, by what kept the clock from them.
+        full_because: why the last commit was a full one, though micro-commits are asked for; None: it was none, or they are not.
     """
 
     wanted_s: float | None
@@ -50,9 +51,18 @@ class PaceState(Value):
     bytes: int | None = None
     durable_us: int | None = None
     left_out: dict[Brake, int] = {}
+    full_because: str | None = None
 
     def notes(self, name: str) -> list[str]:
         """What a reader has to know of it, in sentences; none where all is as asked for."""
+        return [*self._of_the_clock(name), *self._of_full_commits()]
+
+    def _of_full_commits(self) -> list[str]:
+        if self.full_because is None:
+            return []
+        return [f"The last commit was a full one, not a micro-commit: {self.full_because}."]
+
+    def _of_the_clock(self, name: str) -> list[str]:
         if self.is_held:
             return [
                 f"Not committed by the clock: a commit would stop it for {duration(self.expected_us)} ({self.basis}), "

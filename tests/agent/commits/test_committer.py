@@ -50,7 +50,7 @@ class Dumper:
             )
         if self._errors:
             raise self._errors.pop()
-        return SimpleNamespace(name="taken", pause_us=1)
+        return SimpleNamespace(name="taken", pause_us=1, full_because=None)
 
 
 def committer(tmp_path: Any, tracer: Tracer, *errors: CapsuleError) -> Committer:

@@ -156,3 +156,12 @@ def test_one_that_failed_is_tried_again_before_the_next_is_due():
     pace.begin()
     world.now += 1
     assert pace.wait_left() == 0
+
+
+def test_the_reason_of_a_full_commit_is_said_until_one_is_none() -> None:
+    pace = World(20 * MB).pace(limited())
+    pace.note(1000, "its processes are others")
+    (note,) = pace.state().notes("shop")
+    assert note == "The last commit was a full one, not a micro-commit: its processes are others."
+    pace.note(1000)
+    assert pace.state().notes("shop") == []

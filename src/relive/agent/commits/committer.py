@@ -154,7 +154,7 @@ class Committer:
         )
         taken = await asyncio.to_thread(self._dumper.dump, trigger, gate, stopped, name, aside)
         if self.pace is not None and stopped is None:
-            self.pace.note(taken.pause_us)
+            self.pace.note(taken.pause_us, taken.full_because)
         self._log.info("committed", capture=taken.name, trigger=trigger.value, pause_us=taken.pause_us)
         return taken
 

@@ -35,6 +35,10 @@ class DumpedCommit(Protocol):
     def pause_us(self) -> int:
         """Microseconds the target stood still."""
 
+    @property
+    def full_because(self) -> str | None:
+        """Why it is a full commit, though micro-commits are asked for; None: it is none, or they are not."""
+
     def store(
         self, store: Store, parents: list[CommitId], written: Callable[[], None] | None = None
     ) -> StoredCommit:

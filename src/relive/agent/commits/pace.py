@@ -114,6 +114,7 @@ class CommitPace:
         self._left_out: Counter[Brake] = Counter()
         self._bytes: int | None = None
         self._durable: float | None = None
+        self._full_because: str | None = None
 
     @property
     def is_quicker_than_the_store(self) -> bool:
@@ -130,8 +131,9 @@ class CommitPace:
         self._begun = self._since = now
         return now
 
-    def note(self, pause_us: int) -> None:
-        """The service has stood still, for whatever commit."""
+    def note(self, pause_us: int, full_because: str | None = None) -> None:
+        """The service has stood still, for whatever commit; ``full_because`` as of ``PaceState``."""
+        self._full_because = full_because
         pause = _Pause(self._clock(), pause_us / 1e6, self._footprint())
         self._pauses.append(pause)
         if self._policy.pause_share is not None:
@@ -184,6 +186,7 @@ class CommitPace:
             bytes=self._bytes,
             durable_us=round(self._durable * 1e6) if self._durable is not None else None,
             left_out=dict(self._left_out),
+            full_because=self._full_because,
         )
 
     def _slowed(self) -> tuple[Brake | None, float | None]:

@@ -8,6 +8,7 @@ from relive.check.finding import Finding, Severity
 from relive.check.rules.descriptors import descriptors
 from relive.check.rules.files import files
 from relive.check.rules.memory import memory
+from relive.check.rules.micro import micro
 from relive.check.rules.processes import processes
 from relive.check.rules.sockets import sockets
 from relive.check.snapshot import Snapshot
@@ -20,6 +21,7 @@ RULES: tuple[Callable[[Snapshot], Iterable[Finding]], ...] = (
     descriptors,
     sockets,
     files,
+    micro,
 )
 _WORST_FIRST = list(Severity)
 
