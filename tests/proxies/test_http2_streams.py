@@ -12,6 +12,7 @@ from h2.errors import ErrorCodes
 
 from relive.proxies.ingress._segments import ACK, FIN
 from relive.recording import EventKind
+from relive.recording.grpc import GrpcStatus
 from relive.recording.http2 import parse_head
 
 from .packet_scene import Scene, Talk
@@ -141,6 +142,28 @@ def test_trailers_are_kept_and_interim_answers_are_none(scene: Scene) -> None:
     assert (one.status, one.answer_body(), len(one.interim_heads)) == (200, b"body", 1)
     (ended,) = scene.events(EventKind.ANSWER_ENDED)
     assert ended.fields["trailers"] == [["grpc-status", "13"]]
+
+
+@pytest.mark.parametrize(("code", "is_told"), [("13", True), ("5", False), ("0", False)])
+@pytest.mark.parametrize("has_body", [True, False])
+def test_a_call_of_grpc_that_the_service_failed_is_told(
+    scene: Scene, code: str, *, is_told: bool, has_body: bool
+) -> None:
+    ends = Ends(scene.talk())
+    ends.begin()
+    ends.ask(1, b"asked")
+    head = [(":status", "200"), ("content-type", "application/grpc+proto")]
+    status = [("grpc-status", code), ("grpc-message", "no%20account")]
+    if has_body:
+        ends.service.send_headers(1, head)
+        ends.service.send_data(1, b"body")
+        ends.service.send_headers(1, status, end_stream=True)
+    else:
+        ends.service.send_headers(1, head + status, end_stream=True)
+    ends.settle()
+    (one,) = scene.exchanges()
+    assert one.grpc == GrpcStatus(int(code))
+    assert [(told["op"], told["grpc"]) for told in scene.hub.messages] == [("answered", 13)] * is_told
 
 
 def test_what_cannot_be_read_is_bytes_from_there_on(scene: Scene) -> None:

@@ -61,11 +61,13 @@ def test_requests_go_side_by_side_and_their_ends_are_told_apart() -> None:
 
     def act(service: H2Connection, streams: dict[str, int]) -> None:
         service.send_headers(streams["/2"], [(":status", "418"), ("server", "me")])
-        service.send_data(streams["/2"], b"tea", end_stream=True)
+        service.send_data(streams["/2"], b"tea")
+        service.send_headers(streams["/2"], [("grpc-status", "13")], end_stream=True)
         service.reset_stream(streams["/1"])
 
     (lost, reset, answered), connection = asyncio.run(play(act, [b"", b"x" * 200_000, b"y"]))
     assert (answered.end, answered.status, bytes(answered.body)) == (End.ANSWERED, 418, b"tea")
+    assert answered.trailers == [("grpc-status", "13")]
     assert answered.head == b"HTTP/2 418\r\nserver: me\r\n\r\n"
     assert (reset.end, lost.end) == (End.BROKEN, End.BROKEN)
     assert connection.is_kept

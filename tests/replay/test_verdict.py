@@ -22,6 +22,10 @@ def answered(status: int = 500, body: str = "", **more) -> Outcome:
     return Outcome(end=End.ANSWERED, status=status, body=body, **more)
 
 
+def called(code: int) -> Outcome:
+    return answered(200, headers=[("content-type", "application/grpc"), ("grpc-status", str(code))])
+
+
 def died(*, signal: int | None = None, exit_status: int | None = None, **more) -> Outcome:
     exit_status = exit_status if signal is None else 128 + signal
     return Outcome(end=End.DIED, signal=signal, exit_status=exit_status, **more)
@@ -44,6 +48,11 @@ BROKEN, NO_ANSWER, NOTHING = (Outcome(end=end) for end in (End.BROKEN, End.NO_AN
         (answered(499), False),
         (answered(500), True),
         (answered(599), True),
+        (called(0), False),
+        (called(5), False),
+        (called(13), True),
+        (called(99), True),
+        (answered(200, headers=[("grpc-status", "13")]), False),
         (BROKEN, True),
         (NO_ANSWER, True),
         (died(signal=11), True),
@@ -57,6 +66,18 @@ def test_what_counts_as_a_failure(outcome, failed):
 
 CASES = {
     # Rule 1: no failure came.
+    "a call of gRPC answered well": (
+        called(13),
+        called(0),
+        NOT,
+        "gRPC status 13 INTERNAL was recorded, gRPC status 0 OK came",
+    ),
+    "a call of gRPC failed otherwise": (
+        called(13),
+        called(2),
+        DIVERGED,
+        "gRPC status 13 INTERNAL was recorded, gRPC status 2 UNKNOWN came",
+    ),
     "answered well instead of badly": (
         answered(500),
         answered(200),

@@ -15,6 +15,7 @@ from relive.errors import RecordingCorrupt, RequestTruncated, RequestUnknown
 from relive.recording._chunked import dechunk
 from relive.recording._heads import Headers, parse_headers
 from relive.recording.events import Event, EventKind
+from relive.recording.grpc import GrpcStatus, grpc_status
 from relive.recording.reader import Recording, RecordPosition
 
 __all__ = ["Exchange", "ExchangeEnd", "Exchanges"]
@@ -50,6 +51,7 @@ class Exchange:
         log_offsets_before, log_offsets_after: size in bytes of each log file when it started and ended.
         request_cut, answer_cut: bytes missing at the end of the recorded body; 0 if it is whole.
         request_blake2b, answer_blake2b: hex hash of the whole raw body where something was cut, else None.
+        answer_trailers: of HTTP/2: what came behind the body.
     """
 
     number: int
@@ -72,6 +74,7 @@ class Exchange:
     answer_mono_ns: int | None = None
     answer_cut: int = 0
     answer_blake2b: str | None = None
+    answer_trailers: list[tuple[str, str]] = field(default_factory=list)
     by_relive: bool = False
     ended: ExchangeEnd = ExchangeEnd.OPEN
     how: str | None = None
@@ -111,6 +114,12 @@ class Exchange:
     def answer_headers(self) -> Headers:
         """(name in lower case, value), in order; empty if no answer came."""
         return parse_headers(self.answer_head)
+
+    @property
+    def grpc(self) -> GrpcStatus | None:
+        """How a call of gRPC ended; None: it is none, or that was not said."""
+        heads = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in self.answer_headers]
+        return grpc_status(heads + self.answer_trailers)
 
     @property
     def is_http2(self) -> bool:
@@ -327,6 +336,7 @@ class _Assembler:
                 exchange.answer_cut = fields.get("bytes", 0) - kept[1]
                 exchange.answer_blake2b = fields.get("blake2b")
                 exchange.log_offsets_after = fields.get("log_offsets", {})
+                exchange.answer_trailers = [(name, value) for name, value in fields.get("trailers", ())]
                 exchange.ended = ExchangeEnd.UPGRADED if fields.get("upgraded") else ExchangeEnd.ANSWERED
             case EventKind.REQUEST_ABANDONED:
                 exchange.ended, exchange.how = ExchangeEnd.ABANDONED, fields.get("how")

@@ -18,6 +18,7 @@ from h2.events import (
     ResponseReceived,
     StreamEnded,
     StreamReset,
+    TrailersReceived,
 )
 from h2.exceptions import H2Error
 
@@ -155,6 +156,11 @@ class Http2Connection:
             headers = tuple((bytes(name), bytes(value)) for name, value in event.headers or ())
             asked.answer.status = int(dict(headers)[b":status"])
             asked.answer.head = answer_head(headers)
+        elif isinstance(event, TrailersReceived):
+            pairs = ((bytes(name), bytes(value)) for name, value in event.headers or ())
+            asked.answer.trailers = [
+                (name.decode("latin-1"), value.decode("latin-1")) for name, value in pairs
+            ]
         elif isinstance(event, DataReceived):
             asked.answer.body += event.data or b""
         elif isinstance(event, StreamEnded):

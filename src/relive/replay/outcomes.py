@@ -72,7 +72,7 @@ def recorded_answer(exchange: Exchange, log: list[str]) -> Outcome:
     return Outcome(
         end=ends.get(exchange.ended, End.NO_ANSWER),
         status=exchange.status,
-        headers=_headers(exchange.answer_head),
+        headers=_headers(exchange.answer_head) + exchange.answer_trailers,
         body=text,
         body_is_base64=is_base64,
         body_cut=cut + exchange.answer_cut,
@@ -114,7 +114,7 @@ def recorded_outcome(
 
 def replayed_answer(answer: ReceivedAnswer, log: list[str]) -> Outcome:
     """The outcome of a request in a branch."""
-    headers = _headers(answer.head)
+    headers = _headers(answer.head) + answer.trailers
     raw = bytes(answer.body)
     chunked = any(name == "transfer-encoding" and "chunked" in value.lower() for name, value in headers)
     text, is_base64, cut = _body(dechunk(raw) if chunked else raw)

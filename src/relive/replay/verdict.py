@@ -2,8 +2,8 @@
 
 Rules, in order; the first that applies decides:
 
-1. The replay ended in no failure (an answer below 500, or the service went on): not reproduced; if an earlier request had
-   been answered otherwise than recorded, the replay had diverged there.
+1. The replay ended in no failure (an answer below 500, of gRPC one with a status that is the caller's; or the service went on): not
+   reproduced; if an earlier request had been answered otherwise than recorded, the replay had diverged there.
 2. It ended in another way than recorded (another status, another signal, an answer instead of a crash): diverged.
 3. What is known of the cause (``cause``: exceptions inside, stacks, the log) differs: diverged.
 4. Bodies, where nothing showed the cause: diverged at the first difference, but for declared and known volatile parts. Where
@@ -34,6 +34,7 @@ from typing import Any
 from relive.model.outcome import End, Outcome, Verdict, VerdictKind
 from relive.protocols.matching import takes_any_answer
 from relive.recording.events import EventKind
+from relive.recording.grpc import grpc_status
 from relive.replay.cause import Cause, as_far_as_recorded, find_cause, is_same_line, missing_words
 from relive.replay.difference import first_difference, is_equal, short
 from relive.replay.placeholders import is_same_text
@@ -82,9 +83,10 @@ class Earlier:
 
 
 def is_failure(outcome: Outcome) -> bool:
-    """It is what one calls a failure: no answer, a 5xx answer, a death."""
+    """It is what one calls a failure: no answer, a 5xx answer or such a one of gRPC, a death."""
     if outcome.end is End.ANSWERED:
-        return outcome.status is not None and outcome.status >= _FAILING
+        grpc = grpc_status(outcome.headers)
+        return (outcome.status or 0) >= _FAILING or (grpc is not None and grpc.is_failure)
     return outcome.end is not End.NOTHING
 
 
@@ -199,6 +201,9 @@ def way_it_ended(recorded: Outcome, replayed: Outcome) -> str | None:
         return f"recorded: {outcome_words(recorded)}; replayed: {outcome_words(replayed)}"
     if recorded.status != replayed.status:
         return f"status {recorded.status} was recorded, {replayed.status} came"
+    one, other = grpc_status(recorded.headers), grpc_status(replayed.headers)
+    if (one and one.code) != (other and other.code):
+        return f"{one or 'no gRPC status'} was recorded, {other or 'none'} came"
     if recorded.end is End.DIED and _death(recorded) != _death(replayed):
         return f"recorded: {outcome_words(recorded)}; replayed: {outcome_words(replayed)}"
     return None
@@ -212,7 +217,7 @@ def outcome_words(outcome: Outcome) -> str:
     """How it ended: ``answered with status 500``."""
     match outcome.end:
         case End.ANSWERED:
-            return f"answered with status {outcome.status}"
+            return f"answered with {grpc_status(outcome.headers) or f'status {outcome.status}'}"
         case End.BROKEN:
             return "the connection broke before the answer was whole"
         case End.NO_ANSWER:

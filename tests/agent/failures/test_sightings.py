@@ -55,6 +55,12 @@ def test_a_signal_has_a_name_or_a_number():
             "answer 503 POST /pay",
         ),
         (
+            lambda message, now: answer_sighting(message | {"status": 200, "grpc": 13}, now),
+            FailureKind.ANSWER,
+            "request 7 (POST /pay?id=17) was answered with gRPC status 13 INTERNAL",
+            "answer gRPC 13 POST /pay",
+        ),
+        (
             broken_sighting,
             FailureKind.BROKEN,
             "the service closed the connection before request 7 (POST /pay?id=17) was answered",

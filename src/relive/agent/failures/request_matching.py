@@ -66,6 +66,7 @@ def failed_meanwhile(
         except RecordingError:
             continue
         has_failed = exchange.ended is ExchangeEnd.BROKEN or (exchange.status or 0) >= _FAILING
+        has_failed = has_failed or (exchange.grpc is not None and exchange.grpc.is_failure)
         if has_failed and number not in taken:
             return {**_about(begun[number]), "ended_mono_ns": exchange.ended_mono_ns}, False
         waiting = waiting or exchange.ended is ExchangeEnd.OPEN

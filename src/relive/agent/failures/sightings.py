@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from relive.model.incident import FailureKind, Sighting
+from relive.recording.grpc import GrpcStatus
 
 __all__ = [
     "answer_sighting",
@@ -59,12 +60,14 @@ def _path(message: dict[str, Any]) -> str:
 
 
 def answer_sighting(message: dict[str, Any], now_ns: int) -> Sighting:
-    """The proxy saw an answer with a 5xx status."""
+    """The proxy saw an answer with a 5xx status, or one of gRPC that says of a failure."""
     status = message["status"]
+    grpc = GrpcStatus(message["grpc"]) if "grpc" in message else None
+    which = f"gRPC {grpc.code}" if grpc is not None else status
     return Sighting(
         kind=FailureKind.ANSWER,
-        fingerprint=f"answer {status} {_path(message)}".strip(),
-        summary=f"{_request_words(message)} was answered with status {status}",
+        fingerprint=f"answer {which} {_path(message)}".strip(),
+        summary=f"{_request_words(message)} was answered with {grpc or f'status {status}'}",
         seen_wall_ns=now_ns,
         request=message["request"],
         sequence=message.get("sequence"),

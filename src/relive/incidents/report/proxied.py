@@ -7,6 +7,7 @@ from relive.incidents.report.content_coding import coding_of, decoded
 from relive.incidents.report.masking import Mask
 from relive.model.value import Value
 from relive.recording.exchanges import Exchange, ExchangeEnd
+from relive.recording.grpc import GrpcStatus
 
 __all__ = ["Proxied", "masked_exchange"]
 
@@ -35,6 +36,7 @@ class Proxied(Value):
     headers: list[tuple[str, str]]
     body: ReportBody
     status: int | None
+    grpc: GrpcStatus | None
     answer_headers: list[tuple[str, str]]
     answer_body: ReportBody
     began_wall_ns: int
@@ -56,7 +58,13 @@ def masked_exchange(exchange: Exchange, mask: Mask) -> Proxied:
     line = exchange.request_head.lstrip(b"\r\n").split(b"\n", 1)[0].split()
     request_body, answer_body = exchange.request_body(), exchange.answer_body()
     # Headers first: a secret that stands in one is then known in bodies, too.
-    headers, answer_headers = mask.headers(exchange.request_headers), mask.headers(exchange.answer_headers)
+    headers = mask.headers(exchange.request_headers)
+    answer_headers = mask.headers(
+        (
+            *exchange.answer_headers,
+            *((a.encode("latin-1"), b.encode("latin-1")) for a, b in exchange.answer_trailers),
+        )
+    )
     return Proxied(
         number=exchange.number,
         connection=exchange.connection,
@@ -67,6 +75,7 @@ def masked_exchange(exchange: Exchange, mask: Mask) -> Proxied:
         headers=headers,
         body=_body(request_body, headers, exchange.request_cut, mask),
         status=exchange.status,
+        grpc=exchange.grpc,
         answer_headers=answer_headers,
         answer_body=_body(answer_body, answer_headers, exchange.answer_cut, mask),
         began_wall_ns=exchange.started_wall_ns,

@@ -214,7 +214,7 @@ def _proxy_rows(proxied: Proxied | None, commits: Sequence[Event], start_ns: int
     if proxied is None:
         return
     ended = proxied.ended_mono_ns
-    status = status_text(proxied.status)
+    status = status_text(proxied.status) if proxied.grpc is None else str(proxied.grpc)
     ending = _ENDINGS.get(proxied.ended, "")
     yield Row(
         source="proxy",
@@ -224,7 +224,9 @@ def _proxy_rows(proxied: Proxied | None, commits: Sequence[Event], start_ns: int
         took_ns=None if ended is None else ended - proxied.began_mono_ns,
         what=f"{proxied.method} {proxied.target}",
         result=", ".join(filter(None, [status, ending])),
-        failed=bool(ending) or (proxied.status or 0) >= 500,
+        failed=bool(ending)
+        or (proxied.status or 0) >= 500
+        or (proxied.grpc is not None and proxied.grpc.is_failure),
         details={"client": proxied.client, "request": proxied.number, "connection": proxied.connection},
     )
     for event in commits:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+from relive.recording.grpc import GrpcStatus
+
 __all__ = ["BodyKeeper", "Flight"]
+
+_FAILING = 500
 
 
 class BodyKeeper:
@@ -47,6 +51,7 @@ class Flight:
 
     Attributes:
         status: of the final answer's head, None until it has come.
+        grpc: how a call of gRPC ended; None: it has not, or is none.
         started: on the gate's clock, when it was handed to the service.
         touched: on the gate's clock, when the service last got something to do for it.
         reported: that it was said to be unanswered, which is said once.
@@ -56,6 +61,7 @@ class Flight:
         "answer",
         "asks_upgrade",
         "body",
+        "grpc",
         "is_sent",
         "method",
         "number",
@@ -72,9 +78,15 @@ class Flight:
         self.body = body
         self.answer: BodyKeeper | None = None
         self.status: int | None = None
+        self.grpc: GrpcStatus | None = None
         self.asks_upgrade = False
         self.waits_for_continue = False
         self.is_sent = False
         self.started = started
         self.touched = started
         self.reported = False
+
+    @property
+    def has_failed(self) -> bool:
+        """Its answer says that the service failed: a 5xx status, or such a status of gRPC."""
+        return (self.status or 0) >= _FAILING or (self.grpc is not None and self.grpc.is_failure)

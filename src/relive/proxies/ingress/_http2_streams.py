@@ -7,11 +7,13 @@ more both ways are bytes from there on, and what was under way is given up.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from relive.proxies.ingress._flight import BodyKeeper, Flight
 from relive.proxies.ingress._traffic import ProxiedConnection, Traffic
 from relive.recording.events import EventKind
+from relive.recording.grpc import GrpcStatus, grpc_status
 from relive.recording.http2 import (
     Http2Reader,
     Piece,
@@ -67,6 +69,7 @@ class Http2Streams:
         self._up, self._down = Http2Reader(preface=True), Http2Reader(preface=False)
         self._open: dict[int, Flight] = {} if upgraded is None else {_UPGRADED: upgraded}
         self._sending: dict[int, Flight] = {}  # streams whose requests are not whole
+        self._kinds: dict[int, bytes] = {}  # of answers under way: their content types
         self._latest = 0 if upgraded is None else _UPGRADED
 
     def client_data(self, data: bytes) -> None:
@@ -152,6 +155,7 @@ class Http2Streams:
     def _leave(self, stream: int) -> None:
         """The client wants no answer any more, perhaps since it has it."""
         self._sending.pop(stream, None)
+        self._kinds.pop(stream, None)
         if (flight := self._open.pop(stream, None)) is not None:
             self._append(EventKind.REQUEST_ABANDONED, flight, fields={"how": "reset"})
             self._connection.flight_over(flight)
@@ -171,6 +175,9 @@ class Http2Streams:
             return
         flight.status = said
         flight.answer = _keeper(self._traffic, is_empty=piece.is_last)
+        flight.grpc = _grpc_of(piece.headers)  # where nothing else comes, it is here
+        if flight.grpc is None:
+            self._kinds[piece.stream] = dict(piece.headers).get(b"content-type", b"")
         self._append(EventKind.ANSWER_STARTED, flight, raw, {"status": said})
         if piece.is_last:
             self._end_answer(piece.stream, flight)
@@ -186,6 +193,9 @@ class Http2Streams:
         if traffic.logs:
             fields["log_offsets"] = traffic.logs.sizes_after()
         self._append(EventKind.ANSWER_ENDED, flight, fields=fields | _trailers(trailers))
+        kind = self._kinds.pop(stream, None)
+        if kind and trailers is not None:
+            flight.grpc = _grpc_of(((b"content-type", kind), *trailers.headers))
         del self._open[stream]
         self._sending.pop(stream, None)  # what comes of it yet nobody waits for
         self._connection.flight_over(flight)
@@ -193,6 +203,7 @@ class Http2Streams:
 
     def _break(self, stream: int, flight: Flight) -> None:
         del self._open[stream]
+        self._kinds.pop(stream, None)
         self._sending.pop(stream, None)
         self._append(EventKind.ANSWER_BROKEN, flight, fields={"how": "reset", "reused": 0})
         self._connection.flight_over(flight)
@@ -207,6 +218,10 @@ class Http2Streams:
 def _keeper(traffic: Traffic, *, is_empty: bool) -> BodyKeeper:
     """Of a body that may have any length: what headers say of it binds nobody here."""
     return BodyKeeper(traffic.options.body_limit, 0 if is_empty else None)
+
+
+def _grpc_of(headers: Iterable[tuple[bytes, bytes]]) -> GrpcStatus | None:
+    return grpc_status((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers)
 
 
 def _trailers(piece: StreamHead | None) -> dict[str, Any]:

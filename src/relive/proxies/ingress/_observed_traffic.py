@@ -114,7 +114,7 @@ class ObservedTraffic(Traffic):
 
     def answered(self, flight: Flight) -> None:
         """As ``Traffic``."""
-        if flight.status is not None and flight.status >= 500:
+        if flight.has_failed:
             self.hear_relay()  # of what was before
             self.observed.flush_all()
         super().answered(flight)

@@ -22,6 +22,7 @@ from relive.proxies.ingress.options import ProxyOptions
 from relive.proxies.listeners import resolve
 from relive.proxies.service_socket import Address
 from relive.recording.events import EventKind
+from relive.recording.grpc import GrpcStatus
 from relive.recording.writer import RecordingWriter
 
 __all__ = ["ProxiedConnection", "Traffic"]
@@ -106,11 +107,13 @@ class Traffic:
     def answered(self, flight: Flight) -> None:
         """An answer of the service is whole."""
         self.answered_count += 1
-        if flight.status is not None and flight.status >= 500:
+        if flight.has_failed and flight.status is not None:
             self.errors += 1
             self.writer.flush()  # the agent may look it up at once
             seconds = self.gate.clock() - flight.started
-            self.publish_answered(flight.number, flight.status, seconds, self.wall_ns(), self.writer.last_seq)
+            self.publish_answered(
+                flight.number, flight.status, seconds, self.wall_ns(), self.writer.last_seq, flight.grpc
+            )
 
     def broken(self, flight: Flight, how: str, reused: int) -> None:
         """The service ended the connection before the answer was whole."""
@@ -144,9 +147,19 @@ class Traffic:
 
     # To agents: the messages of ``proxy``'s table
 
-    def publish_answered(self, request: int, status: int, seconds: float, wall_ns: int, seq: int) -> None:
-        """A 5xx answer is whole, and recorded."""
+    def publish_answered(
+        self,
+        request: int,
+        status: int,
+        seconds: float,
+        wall_ns: int,
+        seq: int,
+        grpc: GrpcStatus | None = None,
+    ) -> None:
+        """An answer that says of a failure is whole, and recorded."""
         message = {"op": "answered", "request": request, "status": status}
+        if grpc is not None:
+            message["grpc"] = grpc.code
         self._publish(message, round(seconds, 6), wall_ns, {"seq": seq})
 
     def publish_broken(self, request: int, how: str, reused: int, seconds: float, wall_ns: int) -> None:
