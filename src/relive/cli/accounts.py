@@ -106,7 +106,8 @@ def _answered(account: Account) -> Iterator[str]:
         return
     kind = dict(one.answer_headers).get("content-type", "")
     size = f", {one.answer_body.size} bytes{f' of {one_line(kind)}' if kind else ''}"
-    yield f"Answered: {status_text(one.status)}{ended}{'' if one.answer_body.is_empty else size}"
+    status = status_text(one.status) if one.grpc is None else str(one.grpc)
+    yield f"Answered: {status}{ended}{'' if one.answer_body.is_empty else size}"
     if not one.answer_body.is_empty:
         text = one.answer_body.words()
         lines = printable(shorten(text.rstrip(), _BODY)).splitlines()

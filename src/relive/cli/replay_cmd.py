@@ -21,6 +21,7 @@ from relive.operations.chaos import ChaosParams
 from relive.operations.chaos import chaos as search_schedule
 from relive.operations.replays import ReplayParams, replay_status
 from relive.operations.replays import replay as run_replay
+from relive.recording.grpc import grpc_status
 
 __all__ = ["describe", "outcome_words", "replay"]
 
@@ -184,7 +185,7 @@ def outcome_words(outcome: Outcome) -> str:
     match outcome.end:
         case End.ANSWERED:
             took = f" after {duration(outcome.seconds * 1e6)}" if outcome.seconds is not None else ""
-            return f"status {outcome.status}{took}"
+            return f"{grpc_status(outcome.headers) or f'status {outcome.status}'}{took}"
         case End.BROKEN:
             return "connection broken"
         case End.NO_ANSWER:
