@@ -49,7 +49,7 @@ enum {
 	FILE_BYTES = 32 << 20,
 	IDLE_MS = 1000,
 	FULL_MS = 20,
-	NICE = -10, /* it does little, and has to do it before the ring is full */
+	NICE = -10,
 };
 
 static const uint64_t SPOOL_BYTES = 512ull << 20;
@@ -377,6 +377,20 @@ static void hand_over(int sock)
 		die("standard input");
 }
 
+/* It does little, and has to do it before the ring is full. Where the kernel groups by sessions (sched_autogroup) a priority counts among
+ * those of a session only, so this is one of its own, whose priority is raised as well. Where it may not, packets are lost earlier. */
+static void hurry(void)
+{
+	char value[8];
+	int group, size = snprintf(value, sizeof value, "%d", NICE);
+
+	setpriority(PRIO_PROCESS, 0, NICE);
+	if (setsid() < 0 || (group = open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC)) < 0)
+		return;
+	(void)!write(group, value, (size_t)size);
+	close(group);
+}
+
 int main(int count, char **words)
 {
 	int sock;
@@ -387,7 +401,7 @@ int main(int count, char **words)
 	}
 	directory = words[2];
 	prctl(PR_SET_NAME, "relive-capture");
-	setpriority(PRIO_PROCESS, 0, NICE); /* where it may not, packets are lost earlier */
+	hurry();
 	fcntl(STDOUT_FILENO, F_SETFL, O_NONBLOCK);
 	open_progress();
 	sock = open_ring(words[1], (unsigned short)atoi(words[3]));

@@ -48,6 +48,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from relive.errors import CapsuleStartFailed, ReliveError
@@ -434,8 +435,17 @@ def _own_address(host: str) -> bytes | None:
 
 
 def _be_nice(value: int) -> None:
-    with contextlib.suppress(PermissionError):  # a priority may be given up, and not always be had again
+    """Take a priority, among all processes: where the kernel groups by sessions (sched_autogroup) also that of this one's.
+
+    A priority may be given up, and not always be had again. A session that has others in it keeps its own.
+    """
+    if os.getpriority(os.PRIO_PROCESS, 0) == value:
+        return
+    with contextlib.suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, value)
+    if os.getsid(0) == os.getpid():
+        with contextlib.suppress(OSError):
+            Path("/proc/self/autogroup").write_text(str(value))
 
 
 def _say(text: str) -> None:
