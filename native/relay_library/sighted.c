@@ -69,6 +69,33 @@ static void record_begin(struct sighted *one)
     record_event(carried, "connection-opened", 0, at, NULL, 0);
 }
 
+static void record_speech(struct sighted *one, int side, const uint8_t *data, size_t size)
+{
+    static const char *const kinds[] = {"stream-to-service", "stream-to-client"};
+    struct connection *carried = &one->carried;
+    struct speech *speech = &one->speech;
+    uint64_t limit = carried->worker->relay->body_limit;
+    if (side != speech->latest)
+        speech->latest = side, speech->in_a_row = 0;
+    uint64_t room = limit > speech->in_a_row ? limit - speech->in_a_row : 0;
+    size_t kept = size < room ? size : (size_t)room;
+    speech->bytes[side] += size, speech->in_a_row += size;
+    uint8_t *at = carried->worker->fields;
+    *at++ = (uint8_t)(0x80 + (kept < size));
+    if (kept < size)
+        at = put_number(PUT(at, "cut"), size - kept);
+    record_event(carried, kinds[side], 0, at, data, kept);
+}
+
+static void record_speech_ended(struct sighted *one)
+{
+    uint8_t *at = one->carried.worker->fields;
+    *at++ = 0x81;
+    at = PUT(at, "ended");
+    *at++ = 0xc3;
+    record_event(&one->carried, "stream-to-service", 0, at, NULL, 0);
+}
+
 static void record_last(struct sighted *one, int is_lost)
 {
     struct connection *carried = &one->carried;
@@ -78,9 +105,15 @@ static void record_last(struct sighted *one, int is_lost)
     if (!carried->number)
         return;
     uint8_t *at = carried->worker->fields;
-    *at++ = (uint8_t)(0x82 + is_lost);
+    *at++ = (uint8_t)(0x82 + 3 * one->speech.is_on + is_lost);
     at = put_number(PUT(at, "sent"), carried->sent);
     at = put_number(PUT(at, "requests"), carried->requests);
+    if (one->speech.is_on) {
+        at = PUT(at, "unframed");
+        *at++ = 0xc3;
+        at = put_number(PUT(at, "up_bytes"), one->speech.bytes[CLIENT]);
+        at = put_number(PUT(at, "down_bytes"), one->speech.bytes[SERVICE]);
+    }
     if (is_lost) {
         at = PUT(at, "lost");
         *at++ = 0xc3;
@@ -133,6 +166,11 @@ static void client_bytes(void *who, const uint8_t *data, size_t size)
             pieces_add(&one->beyond, data + most, size - most);
         if (!(size = most))
             return;
+    }
+    if (one->speech.is_on) {
+        one->carried.sent += size;
+        record_speech(one, CLIENT, data, size);
+        return;
     }
     if (!one->carried.is_spoken && !begins_request(data, size)) {
         one->is_handed = 1;
@@ -187,6 +225,10 @@ static void service_bytes(void *who, const uint8_t *data, size_t size)
     struct sighted *one = who;
     if (!one->is_handed && !one->is_lost)
         hear_service(one);
+    if (one->speech.is_on && !one->is_lost) {
+        record_speech(one, SERVICE, data, size);
+        return;
+    }
     if (!one->is_handed && !one->is_lost && one->first_answer_is_open) {
         one->first_answer_is_open = 0;
         one->is_lost = memcmp(data, "HTTP/1.", size < 7 ? size : 7) != 0; /* the rest of an answer whose request was not seen */
@@ -220,8 +262,11 @@ static void service_ended(struct sighted *one)
 
 static void see_ends(struct sighted *one)
 {
-    if (stream_has_ended(&one->side[CLIENT]) && !one->beyond.first)
+    if (stream_has_ended(&one->side[CLIENT]) && !one->beyond.first) {
+        if (one->speech.is_on && !one->carried.client_eof)
+            record_speech_ended(one);
         one->carried.client_eof = 1;
+    }
     if (stream_has_ended(&one->side[SERVICE]) && !one->service_eof)
         service_ended(one);
     if (!one->is_handed && one->carried.client_eof && one->service_eof)

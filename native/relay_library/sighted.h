@@ -19,6 +19,13 @@ enum verdict_of_segment {
     FOREIGN, /* the segment is Python's, as all of its connection */
 };
 
+/* What goes by as bytes: `relive.proxies.ingress._plain` is its specification. */
+struct speech {
+    uint64_t bytes[2]; /* of either side */
+    uint64_t in_a_row; /* of `latest`, since the other has said something */
+    int is_on, latest;
+};
+
 struct sighted {
     struct connection carried; /* as if it was: `number` is 0 as long as nothing is recorded of it */
     struct sighted *in_bucket, *previous, *next;
@@ -29,6 +36,7 @@ struct sighted {
     int is_limited, has_following;
     int is_foreign, is_over, began_in_middle, first_answer_is_open, heard_service, service_eof;
     int is_handed, is_lost; /* in the middle of a segment: what comes of it is not acted on here */
+    struct speech speech; /* of a connection that carries no HTTP */
     struct pieces beyond;
     struct pieces rest[2]; /* with is_handed: bytes that have their turn, and were not acted on */
 };

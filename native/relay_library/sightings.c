@@ -32,13 +32,14 @@ struct handed_sight {
         has_following, is_split, is_answering; /* is_answering: the first flight's answer has begun, and is `sights_answer`'s */
 };
 
-/* A connection between two messages, which Python gives back; mirrored by Python. */
+/* A connection between two messages, or one that carries no HTTP, which Python gives back; mirrored by Python. */
 struct plain_sight {
     uint64_t connection, requests, answered, given;
     uint64_t place[2];
     uint32_t base[2];
+    uint64_t bytes[2], in_a_row; /* of one that carries no HTTP: see struct speech */
     uint32_t first;
-    int32_t began_in_middle;
+    int32_t began_in_middle, is_speech, latest;
 };
 
 #define PACKET_MOST (1 << 20) /* a block of the ring */
@@ -298,6 +299,7 @@ API void sights_take_back(struct sights *sights, const struct ends *ends, const 
     one = begin(sights, ends);
     one->carried.number = plain->connection, one->carried.requests = plain->requests;
     one->carried.answered = plain->answered, one->carried.sent = plain->given, one->carried.is_spoken = 1;
+    one->speech = (struct speech){{plain->bytes[0], plain->bytes[1]}, plain->in_a_row, plain->is_speech, plain->latest};
     one->first = plain->first, one->began_in_middle = plain->began_in_middle, one->heard_service = 1;
     for (int side = 0; side < 2; side++) {
         stream_begin(&one->side[side], plain->base[side]);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from relive.recording import EventKind
 
 from .hostile_packets import BODY_LIMIT, play, read_damaged
 from .packet_bytes import ip4, packet, tcp
-from .packet_scene import GET, OK, Scene
+from .packet_scene import GET, OK, ROUND, Scene
 
 SOURCE = Path(__file__).parents[2] / "native"
 SEEDS = int(os.environ.get("SIGHTS_SEEDS", "150"))
@@ -74,6 +75,46 @@ def test_what_was_for_python_is_followed_in_c_again(scenes: list[Scene]) -> None
     assert [one.ended.value for one in scene.exchanges()] == ["answered"] * 3
     (closed,) = scene.events(EventKind.CONNECTION_CLOSED)
     assert closed.fields["requests"] == 3
+
+
+@pytest.mark.parametrize("end", [FIN, RST, 0])
+def test_what_is_not_http_is_followed_in_c_from_its_first_answer_on(scenes: list[Scene], end: int) -> None:
+    """GIVEN a protocol of its own, in pieces that are late, said twice or longer than is kept, and a commit amid it
+    WHEN it ends, is reset, or packets of it are missing
+    THEN C and Python have written the same, C from the first answer on.
+    """
+    for scene in scenes:
+        chance = random.Random(end)
+        talk = scene.talk()
+        talk.put(talk.asks(b"\0\1ask"))
+        talk.put(talk.tells(b"told"))
+        if scene.sights is not None:
+            assert scene.sights.counts().connections == 1
+        for turn in range(60):
+            late, size = talk.asks(b"late"), chance.choice((1, 50, BODY_LIMIT - 1, 2 * BODY_LIMIT))
+            talk.put(talk.asks(chance.randbytes(size)))
+            if turn == 30:
+                crossed = (late.sequence + 2) % ROUND
+                scene.table.limit({talk.ends: (crossed, talk.down)})
+            talk.put(late)
+            talk.put(late)
+            if turn == 30:
+                assert scene.table.open_requests() == []
+                scene.traffic.writer.append(EventKind.COMMIT_TAKEN, fields={}, at=(scene.now, scene.now))
+                scene.table.unlimit()
+            talk.put(talk.tells(chance.randbytes(size)))
+        if end:
+            talk.put(talk.asks(b"", end | ACK))
+        else:
+            talk.tells(b"missing")
+        talk.put(talk.tells(b"bye", FIN | ACK))
+        talk.put(talk.asks(b"", ACK))
+        assert scene.table.gaps == (not end)
+    by_c, by_python = (scene.written() for scene in scenes)
+    assert by_c == by_python, _first_difference(scenes)
+    (closed,) = scenes[0].events(EventKind.CONNECTION_CLOSED)
+    assert closed.fields["unframed"]
+    assert closed.fields.get("lost", False) is not bool(end)
 
 
 _BODY = b"HTTP/1.1 200 OK\r\nContent-Length: 4000\r\n\r\n" + b"y" * 4000

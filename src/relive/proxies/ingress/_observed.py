@@ -218,7 +218,7 @@ class ObservedConnection:
 
     @property
     def plainness(self) -> PlainSight | None:
-        """What is to be known of it where nothing is under way, and C can follow it again; None elsewhere."""
+        """What is to be known of it where nothing is under way, or no HTTP ever was, and C can follow it; None elsewhere."""
         up, down = self._up, self._down
         if (
             self.is_http2
@@ -228,7 +228,9 @@ class ObservedConnection:
             or not (self.number and up.is_plain and down.is_plain)
         ):
             return None
-        is_between = self._intake.is_between and self._answers.is_between and self._requests.uploading is None
+        is_speech = self._intake.is_plain and not self._intake.has_raw and not self.requests
+        is_between = (is_speech or self._intake.is_between) and self._answers.is_between
+        is_between = is_between and self._requests.uploading is None
         is_odd = self._is_limited or self._beyond or self._is_split or self._first_answer_is_open
         if not is_between or is_odd or self.client_eof or self._service_eof or not self._heard_service:
             return None
@@ -242,6 +244,7 @@ class ObservedConnection:
                 self.began_in_middle,
             ),
             *((up.base, up.place), (down.base, down.place)),
+            self._plain.seen if is_speech else None,
         )
 
     def _observe_syn(self, segment: Segment) -> None:

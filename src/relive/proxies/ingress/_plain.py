@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from relive.proxies.ingress._sights import SeenSpeech
 from relive.proxies.ingress._traffic import Traffic
 from relive.recording.events import EventKind
 
@@ -38,6 +39,12 @@ class PlainBytes:
             return
         self._has_ended = True
         self._append(EventKind.STREAM_TO_SERVICE, connection, b"", {"ended": True})
+
+    @property
+    def seen(self) -> SeenSpeech:
+        """What has passed so far."""
+        is_client_latest = self._latest is not EventKind.STREAM_TO_CLIENT
+        return SeenSpeech(*self._counts.values(), is_client_latest, self._in_a_row)
 
     def summary(self) -> dict[str, Any]:
         """What the end of the connection tells of it."""

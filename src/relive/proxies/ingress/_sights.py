@@ -15,7 +15,16 @@ from typing import NamedTuple
 from relive.proxies.ingress._relay import Flight, HandedFlight, Relay, Report, read_flight
 from relive.proxies.ingress._segments import Ends, Segment
 
-__all__ = ["HandedSight", "HandedStream", "InRing", "PlainSight", "SightCounts", "Sights", "Verdict"]
+__all__ = [
+    "HandedSight",
+    "HandedStream",
+    "InRing",
+    "PlainSight",
+    "SeenSpeech",
+    "SightCounts",
+    "Sights",
+    "Verdict",
+]
 
 _U64, _I64, _I32, _U32, _U16 = (
     ctypes.c_uint64,
@@ -119,8 +128,10 @@ class _Plain(ctypes.Structure):
         *((name, _U64) for name in ("connection", "requests", "answered", "given")),
         ("place", _U64 * 2),
         ("base", _U32 * 2),
+        ("bytes", _U64 * 2),
+        ("in_a_row", _U64),
         ("first", _U32),
-        ("began_in_middle", _I32),
+        *((name, _I32) for name in ("began_in_middle", "is_speech", "latest")),
     ]
 
 
@@ -144,8 +155,17 @@ class HandedStream(NamedTuple):
     waiting: tuple[tuple[int, bytes], ...]
 
 
+class SeenSpeech(NamedTuple):
+    """What a connection without HTTP has said so far: see ``PlainBytes``."""
+
+    up_bytes: int
+    down_bytes: int
+    is_client_latest: bool
+    in_a_row: int
+
+
 class PlainSight(NamedTuple):
-    """A connection between two messages: see ``ObservedConnection``; ``up``, ``down``: see ``ByteStream``."""
+    """A connection between two messages, or with no HTTP: see ``ObservedConnection``; ``up``, ``down``: see ``ByteStream``."""
 
     connection: int
     requests: int
@@ -155,6 +175,7 @@ class PlainSight(NamedTuple):
     began_in_middle: bool
     up: tuple[int, int]
     down: tuple[int, int]
+    speech: SeenSpeech | None = None
 
 
 class SightedAnswer:
@@ -310,10 +331,13 @@ class Sights:
 
     def take_back(self, ends: Ends, plain: PlainSight) -> None:
         """Follow one again that was handed over."""
+        speech = plain.speech or SeenSpeech(0, 0, True, 0)
         raw = _Plain(
             *(plain.connection, plain.requests, plain.answered, plain.given),
             *((_U64 * 2)(plain.up[1], plain.down[1]), (_U32 * 2)(plain.up[0], plain.down[0])),
-            *(plain.first, plain.began_in_middle),
+            *((_U64 * 2)(speech.up_bytes, speech.down_bytes), speech.in_a_row),
+            *(plain.first, plain.began_in_middle, plain.speech is not None),
+            _CLIENT if speech.is_client_latest else _SERVICE,
         )
         self._c.sights_take_back(self._at, ctypes.byref(_pack_ends(ends)), ctypes.byref(raw))
 
