@@ -20,10 +20,19 @@ _BEGIN, _END = "<!-- written by benchmarks/whole.py --table -->", "<!-- end of w
 _SIDES = {
     "commits": "a commit each 5 s",
     "requests": "requests recorded",
+    "proxy": "requests recorded by a proxy (`--upstream`)",
+    "egress": "what it asks of others recorded",
+    "through": "the same, in its way (`--record-egress`)",
     "inside": "inside Python",
     "all": "all, as it is by default",
 }
-_SERVICES = {"fastapi": "FastAPI", "flask": "Flask", "node": "Node.js", "postgresql": "PostgreSQL"}
+_SERVICES = {
+    "fastapi": "FastAPI",
+    "flask": "Flask",
+    "node": "Node.js",
+    "postgresql": "PostgreSQL",
+    "asking": "Node.js that asks another",
+}
 _HEAD = """
 | turned on | service | CPU | p50 | p99 times | throughput, 1 / 4 / 32 | 1 MB, 1 / 4 / 32 | longest answer | memory | disk a day |
 |---|---|---:|---:|---:|---:|---:|---:|---:|---:|

@@ -61,6 +61,8 @@ KINDS = {
     b"relive.agent": "agent",
     b"relive.proxies.ingress.proxy": "recording proxy",
     b"relive.proxies.egress.recorder": "recorder at the border",
+    b"relive.proxies.ingress.capture": "recorder of packets",
+    b"relive.proxies.egress.beside": "recorder of calls",
 }
 COMMON = {b"relive.signals.tracer": "tracer", b"relive.forkserver": "fork server"}
 FIGURES = ("Rss", "Pss", "own")
@@ -122,6 +124,7 @@ def beside(life: Path) -> dict[int, str]:
     for pid, words in commands():
         if any(named in word for word in words):
             kind = next((KINDS[word] for word in words if word in KINDS), None)
+            kind = "taker of packets" if words[0].endswith(b"/relive-capture") else kind
             found |= {pid: kind} if kind is not None else {}
     for pid in descendants(agent):
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")

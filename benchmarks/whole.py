@@ -1,5 +1,7 @@
 """What all of Relive costs a real service, and what each part: FastAPI, Flask, Node.js, PostgreSQL, in turns with the bare one.
 
+A fifth, *asking*, is Node.js that asks another HTTP service for each of its answers: for it alone what goes out costs something.
+
     python benchmarks/whole.py [--service NAME]... [--side NAME]... [--answer small|large]... [--connections 1 4 32]
                                [--rounds 5] [--seconds 1] [--every 5] [--json]
     python benchmarks/whole.py --table docs/costs.md    # the table there, in some ten minutes: see _cost_table
@@ -9,10 +11,10 @@ Sides, each a service of its own that is asked while the others have nothing to 
 - ``bare``: without Relive.
 - ``commits``: in a capsule that records nothing, a commit each ``--every`` seconds.
 - ``requests``: its requests recorded, beside their way; ``proxy``: by a proxy in it.
-- ``egress``: what it asks of others recorded, beside its way.
+- ``egress``: what it asks of others recorded, beside its way; ``through``: by a recorder in it (``--record-egress``).
 - ``inside``: the recorder in its Python processes.
-- ``recorded``: these three at once.
-- ``all``: these three and commits.
+- ``recorded``: requests, egress and inside at once.
+- ``all``: the same and commits.
 
 FastAPI (uvicorn, one process) and Flask (gunicorn, two processes of two threads) read the clock, draw a random number and query
 SQLite for each answer, Node.js answers from memory, PostgreSQL executes one statement. Answers are of 200 bytes and of 1 MiB.
@@ -79,6 +81,15 @@ app = Flask(__name__)
 def answer(size):
     return Response(text(size), mimetype="text/plain")
 """
+_ASKING = """
+const http = require("http"), agent = new http.Agent({keepAlive: true}), other = +process.argv[3];
+http.createServer((request, answer) => {
+    http.get({port: other, path: request.url, agent}, (come) => {
+        answer.writeHead(200, {"content-length": come.headers["content-length"], "content-type": "text/plain"});
+        come.pipe(answer);
+    });
+}).listen(+process.argv[2], "127.0.0.1");
+"""
 _STATEMENTS = {"small": "SELECT repeat('x', 200)", "large": "SELECT repeat('x', 1048576)"}
 _ANSWERS = tuple(_STATEMENTS)
 _NAME = "whole"
@@ -101,6 +112,7 @@ _SIDES = {
     "requests": Side(_PLAIN, CaptureWay.BESIDE),
     "proxy": Side(_PLAIN, CaptureWay.PROXY),
     "egress": Side(("--no-recorder", *_CALLS)),
+    "through": Side(("--no-recorder", "--record-egress")),
     "inside": Side(("--recorder", "--no-record-egress")),
     "recorded": Side(_EVERYTHING, CaptureWay.BESIDE),
     "all": Side(_EVERYTHING, CaptureWay.BESIDE, commits=True),
@@ -109,12 +121,13 @@ _SIDES = {
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """One of the four: how it is started at a port, and as which user; and how it is asked for an answer there."""
+    """One of them: how it is started at a port, and as which user; and how it is asked for an answer there."""
 
     command: Callable[[int], list[str]]
     ask: Callable[[int, str, int, float], Asked]
     user: str | None = None
     is_python: bool = False
+    asks_others: bool = False
 
 
 @contextlib.contextmanager
@@ -124,6 +137,8 @@ def services(place: Lab, wanted: list[str]) -> Iterator[dict[str, Service]]:
     for name, source in (("of_fastapi", _FASTAPI), ("of_flask", _FLASK)):
         (directory / f"{name}.py").write_text(_PYTHON + source)
     (directory / "app.js").write_text(NODE_APP)
+    (directory / "asking.js").write_text(_ASKING)
+    other = free_port()
     client = HttpClient(directory)
 
     def ask(port: int, answer: str, connections: int, seconds: float) -> Asked:
@@ -148,12 +163,18 @@ def services(place: Lab, wanted: list[str]) -> Iterator[dict[str, Service]]:
     def node(port: int) -> list[str]:
         return ["node", str(directory / "app.js"), str(port)]
 
+    def asking(port: int) -> list[str]:
+        return ["node", str(directory / "asking.js"), str(port), str(other)]
+
     found = {
         "fastapi": Service(fastapi, ask, is_python=True),
         "flask": Service(flask, ask, is_python=True),
         "node": Service(node, ask),
+        "asking": Service(asking, ask, asks_others=True),
     }
     with contextlib.ExitStack() as stack:
+        if "asking" in wanted:
+            stack.enter_context(_without_relive(found["node"], other))
         if "postgresql" in wanted:
             found["postgresql"] = stack.enter_context(_postgresql(directory))
         yield {name: found[name] for name in wanted}
@@ -203,12 +224,16 @@ class Running:
 
     def catch_up(self) -> None:
         """Wait until what records beside the way, at a lower priority, has recorded all; a proxy says so at once."""
-        if self.life is None or not (self.life / "proxy.sock").exists():
-            return
-        directory = os.open(self.life, os.O_PATH)  # its name may be too long for a socket's
+        for name in ("proxy.sock", "egress.sock"):
+            if self.life is not None and (self.life / name).exists():
+                self._catch_up(self.life, name)
+
+    @staticmethod
+    def _catch_up(life: Path, name: str) -> None:
+        directory = os.open(life, os.O_PATH)  # its name may be too long for a socket's
         with socket.socket(socket.AF_UNIX) as line, line.makefile("rwb") as lines:
             line.settimeout(60)
-            line.connect(f"/proc/self/fd/{directory}/proxy.sock")
+            line.connect(f"/proc/self/fd/{directory}/{name}")
             os.close(directory)
             lines.write(b'{"op":"catch-up","id":"all"}\n')
             lines.flush()
@@ -230,18 +255,8 @@ def running(place: Lab, name: str, service: Service, side: Side) -> Iterator[Run
     """Start it, and end it."""
     port = inner = free_port()
     if side.options is None:
-        as_user = ["setpriv", f"--reuid={service.user}", f"--regid={service.user}", "--clear-groups"]
-        words = [*(as_user if service.user else []), *service.command(port)]
-        # A session of its own, as a capsule's: the kernel shares out processors by sessions (sched_autogroup).
-        process = subprocess.Popen(
-            words, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-        )
-        try:
-            wait_until(lambda: port in listening_ports(), f"{words[0]} listens")
+        with _without_relive(service, port):
             yield Running(port)
-        finally:
-            process.terminate()
-            process.wait()
         return
     words = ["--every", "never", *side.options, *(["--user", service.user] if service.user else [])]
     if side.capture is CaptureWay.PROXY:
@@ -256,6 +271,22 @@ def running(place: Lab, name: str, service: Service, side: Side) -> Iterator[Run
     finally:
         with contextlib.suppress(SystemExit):
             relive(place, "stop", name)
+
+
+@contextlib.contextmanager
+def _without_relive(service: Service, port: int) -> Iterator[None]:
+    as_user = ["setpriv", f"--reuid={service.user}", f"--regid={service.user}", "--clear-groups"]
+    words = [*(as_user if service.user else []), *service.command(port)]
+    # A session of its own, as a capsule's: the kernel shares out processors by sessions (sched_autogroup).
+    process = subprocess.Popen(
+        words, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        wait_until(lambda: port in listening_ports(), f"{words[0]} listens")
+        yield
+    finally:
+        process.terminate()
+        process.wait()
 
 
 def _answers(service: Service, port: int) -> bool:
@@ -347,6 +378,17 @@ def _one(
     }
 
 
+def _fits(kind: str, name: str, service: Service, options: argparse.Namespace) -> bool:
+    """A side that says something of a service; in the table the proxy, which is not the default, stands for Node.js alone."""
+    if kind == "bare":
+        return True
+    if service.asks_others:
+        return kind in ("egress", "through")
+    if options.table is not None and (kind in ("egress", "through") or (kind == "proxy" and name != "node")):
+        return False
+    return kind != "inside" or service.is_python
+
+
 def _is_left_out(kind: str, answer: str, options: argparse.Namespace) -> bool:
     """For the table commits alone are measured with small answers: the larger ones have them with all the rest."""
     return options.table is not None and kind == "commits" and answer == "large"
@@ -354,7 +396,7 @@ def _is_left_out(kind: str, answer: str, options: argparse.Namespace) -> bool:
 
 def measure(place: Lab, name: str, service: Service, options: argparse.Namespace) -> list[dict[str, Any]]:
     """All rows of one service."""
-    sides = {side: _SIDES[side] for side in ("bare", *options.side) if side != "inside" or service.is_python}
+    sides = {side: _SIDES[side] for side in ("bare", *options.side) if _fits(side, name, service, options)}
     cases = [(answer, connections) for answer in options.answer for connections in options.connections]
     found: dict[tuple[str, int], dict[str, list[dict[str, float]]]] = {
         case: {side: [] for side in sides if not _is_left_out(side, case[0], options)} for case in cases
@@ -418,14 +460,14 @@ def _row(
 def for_table(options: argparse.Namespace) -> None:
     """What the table is made of, in some ten minutes."""
     page_with_table("", options.table.read_text())  # refused before it is measured
-    options.side = ["commits", "requests", "inside", "all"]
+    options.side = ["commits", "requests", "proxy", "egress", "through", "inside", "all"]
     options.connections, options.answer = [*CONNECTIONS], [*_ANSWERS]
     options.rounds, options.seconds = 2, 0.7
 
 
 def main() -> None:
     """Measure and print."""
-    names = ["fastapi", "flask", "node", "postgresql"]
+    names = ["fastapi", "flask", "node", "postgresql", "asking"]
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
