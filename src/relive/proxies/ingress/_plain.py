@@ -43,8 +43,8 @@ class PlainBytes:
     @property
     def seen(self) -> SeenSpeech:
         """What has passed so far."""
-        is_client_latest = self._latest is not EventKind.STREAM_TO_CLIENT
-        return SeenSpeech(*self._counts.values(), is_client_latest, self._in_a_row)
+        up, down = self._counts.values()
+        return SeenSpeech(up, down, self._latest is not EventKind.STREAM_TO_CLIENT, self._in_a_row)
 
     def summary(self) -> dict[str, Any]:
         """What the end of the connection tells of it."""
