@@ -107,8 +107,33 @@ def test_what_does_not_come_again_is_told_with_all_its_delays():
         first = first and not delays
         return fails
 
-    found = searched(rule).found
+    search = searched(rule)
+    found = search.found
     assert found is not None and not found.narrowed and found.again == (0, 3) and found.delays
+    assert "could not be reduced" in (search.why_not or "")
+
+
+def test_where_the_first_delays_do_not_do_it_again_those_of_another_run_of_the_seed_are_reduced():
+    asked = 0
+
+    def rule(delays: Mapping[str, float]) -> bool:
+        nonlocal asked
+        if not delays:
+            return False
+        asked += 1
+        # The seed's first run by chance, then its delays four times in vain.
+        return asked == 1 or (asked > 5 and delays.get("5:3:1:2", 0) > 20)
+
+    for seed in range(1, 200):  # one whose own run has that delay
+        asked = 0
+        search = ChaosSearch(Service(rule), 300)
+        search.run(seed)
+        found = search.found
+        assert found is not None and found.schedule.seed == seed
+        if found.narrowed:
+            assert list(found.delays) == ["5:3:1:2"] and found.again == (3, 3) and search.why_not is None
+            return
+    raise AssertionError("no such seed")
 
 
 def test_bounds_end_it_with_what_is_known_by_then():

@@ -35,7 +35,7 @@ def chaos_lines(found: Chaos) -> Iterator[str]:
         yield f"    before   {found.swap.then}"
         yield "    with it the other way round"
     if found.why_not:
-        yield f"  not told: {found.why_not}"
+        yield f"  not known: {found.why_not}"
     yield f"  run {found.run}.1 ended as usual, {found.run}.2 so: `relive divergence {found.run}.1 {found.run}.2`"
     is_nearest = found.incident is not None and found.harmed is None
     where = found.incident if is_nearest else f"{found.commit[:10]} --request {found.request}"

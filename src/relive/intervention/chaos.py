@@ -33,6 +33,7 @@ _AGAIN = 3
 _HALVINGS = 5
 _FACTORS = (1, 2, 4)
 _MOST_UNKNOWN = 3
+_NOT_ALONE = "the delays of such a run do not do it again by themselves, so they could not be reduced; the seed is what is known"
 
 
 class LivesUnderSchedules(Protocol):
@@ -143,8 +144,16 @@ class ChaosSearch:
     def _narrow(self, found: Found) -> None:
         base = self._base(found)
         if base is None:
-            found.again = self._count(found.schedule)
+            found.again, again = self._count(found.schedule)
+            if (
+                again is not None
+            ):  # the seed does it with other delays, too: they follow from what the replay does
+                found.other, found.delays = again, dict(again.delays)
+                base = self._base(found)
+        if base is None:
+            self.why_not = self.why_not or _NOT_ALONE
             return
+        found.again = None  # that was of the seed
         self._fewest(found, base)
         self._without_one(found, base)
         found.swap = swap_between(found.usual.order, found.other.order, found.delays)
@@ -203,7 +212,7 @@ class ChaosSearch:
         delays = found.delays
         for factor in _FACTORS:
             longer = {place: ms * factor for place, ms in delays.items()}
-            again = self._count(base.delaying(longer))
+            again, _ = self._count(base.delaying(longer))
             if found.again is None or again > found.again:
                 found.again, found.delays = again, longer
             if again[0] == again[1]:
@@ -222,9 +231,11 @@ class ChaosSearch:
             lived = self.lab.live(schedule)
         return lived
 
-    def _count(self, schedule: Schedule) -> tuple[int, int]:
+    def _count(self, schedule: Schedule) -> tuple[tuple[int, int], VariedRun | None]:
+        """(how many ended otherwise, of how many); the last of these."""
         runs = [self.lab.live(schedule) for _ in range(_AGAIN)]
-        return sum(one.fails is (not self.usual) for one in runs), len(runs)
+        otherwise = [one for one in runs if one.fails is (not self.usual)]
+        return (len(otherwise), len(runs)), otherwise[-1] if otherwise else None
 
 
 def _unknown(runs: Sequence[VariedRun]) -> str:

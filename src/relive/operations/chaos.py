@@ -247,6 +247,8 @@ def _sentence(chaos: Chaos) -> str:
     other = "passes" if usual == "fails" else "fails"
     if chaos.seed is not None:
         again = f"; again in {chaos.again[0]} of {chaos.again[1]} replays" if chaos.again is not None else ""
+        if len(set(chaos.plain)) > 1:
+            usual = f"failed in {sum(chaos.plain)} of {len(chaos.plain)} replays"
         return f"under no schedule it {usual}, with seed {chaos.seed} it {other}{again}"
     if chaos.rate_below is not None:
         return (
