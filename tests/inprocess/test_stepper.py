@@ -335,6 +335,58 @@ def test_the_script_that_begins_an_installed_program_is_not_the_services_own(fol
     assert told == [False, True, True]
 
 
+def test_a_debugger_unfolds_what_values_hold_and_does_not_count_frames_of_the_recorder(followed):
+    _, said = followed(
+        """
+        class Order:
+            def __init__(self):
+                self.items, self.odd = {"tea": [1], (1, 2): 3}, frozenset([7])
+
+        RATES = {"CHF": None}
+
+        def handle(order):
+            return order
+
+        exec(compile("def through(f, x):\\n    return f(x)\\n", "/run/relive/inprocess/relive_recorder/lanes.py", "exec"))
+        ask = dict(do="children", frame=0, scope=None, most=9)
+        asked = [dict(ask, expression=one) for one in ("order", "(order).items", "order.odd", "order.nope")]
+        asked += [dict(ask, scope="globals", most=999), dict(do="stack", most=9)]
+        given = Order()
+        told = debug("step", "step", *asked)
+        through(handle, given)
+        answers(told)
+        """
+    )
+    stop, order, items, odd, refused, names, stack = said[1:]
+    assert stop["source"] == "return order"
+    assert [(one[0], *one[3:]) for one in order["values"]] == [
+        ("items", "(order).items", True),
+        ("odd", "(order).odd", True),
+    ]
+    assert [(one[0], one[3]) for one in items["values"]] == [
+        ("'tea'", "((order).items)['tea']"),
+        ("(1, 2)", None),
+    ]
+    assert [one[:1] + one[2:] for one in odd["values"]] == [["0", "7", None, False]]
+    assert "cannot be looked into" in refused["refused"]["what"]
+    rates = next(one for one in names["values"] if one[0] == "RATES")
+    assert rates == ["RATES", "dict", "{'CHF': None}", "RATES", True] and names["module"] == "__main__"
+    assert [one["function"].rpartition(".")[2] for one in stack["frames"]] == ["handle", "<module>"]
+
+
+def test_a_name_of_another_module_is_refused_with_the_module(followed):
+    told, _ = followed(
+        """
+        other = types.ModuleType("shop")
+        other.__file__, other.RATES = "/srv/shop.py", {}
+        sys.modules["shop"] = other
+        told = follow(watch={"expression": "RATES['CHF']", "module": None})
+        tell(told)
+        """
+    )
+    assert "write shop.RATES" in told["refused"]["remedy"]
+
+
 def test_a_line_that_writes_after_a_call_keeps_its_position(followed):
     _, writes = followed(
         """
@@ -414,7 +466,7 @@ def test_a_debugger_sees_locals_and_what_cannot_be_compiled_harms_nothing(follow
             return given + 1
 
         deep = "-" * 15000 + "1"
-        asked = [dict(do="locals", frame=0, most=9), dict(do="evaluate", frame=0, expression=deep)]
+        asked = [dict(do="children", frame=0, scope="locals", most=9), dict(do="evaluate", frame=0, expression=deep)]
         asked += [dict(do="check", expression=one, is_watched=True) for one in ("NOBODY", "os.sep")]
         spoilt = dict(do="go", target=dict(how="step"), watches=[], breakpoints=[dict(file="x", line=1, when=deep)])
         told = debug("step", "step", *asked, spoilt, dict(do="evaluate", frame=0, expression="given"))
@@ -423,7 +475,7 @@ def test_a_debugger_sees_locals_and_what_cannot_be_compiled_harms_nothing(follow
         """
     )
     _, stop, seen, refused, unknown, known, spoilt, value = said
-    assert stop["source"] == "return given + 1" and seen["values"] == [["given", "int", "4"]]
+    assert stop["source"] == "return given + 1" and seen["values"] == [["given", "int", "4", "given", False]]
     assert "is no expression" in refused["refused"]["what"] == spoilt["refused"]["what"]
     assert "cannot be evaluated" in unknown["refused"]["what"] and known == {}
     assert value["text"] == "4"

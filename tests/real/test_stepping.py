@@ -258,6 +258,8 @@ def test_an_editors_own_client_steps_back_by_the_debug_adapter_protocol(noted, t
     assert seen["breakpoint"]["line"] == line_of(_ROW)
     assert {one["name"]: one["value"] for one in seen["variables"]}["path"] == "'/checked'"
     assert seen["evaluated"] == "6" and seen["end"]["name"]
+    assert (seen["changed"], seen["threads"]) == ([True, False], 1)
+    assert (seen["watched"], seen["unfolded"]) == ("dependent.NOTED", 6)
     (entry,) = json.loads((tmp_path / ".vscode" / "launch.json").read_text())["configurations"]
     assert entry["debugServer"] == port
     assert left_over(noted.relive) == before

@@ -63,7 +63,59 @@ def test_breakpoints_of_a_file_take_the_place_of_those_before(editor):
     assert [editor.ask("reverseContinue")[1][0]["body"]["reason"] for _ in range(3)] == ["step"] * 3
     assert editor.where() == 2  # the third found nothing more
     editor.ask("setDataBreakpoints", breakpoints=[{"dataId": "app.cache"}])
-    assert editor.ask("dataBreakpointInfo", name="x", variablesReference=1)[0]["body"]["dataId"] is None
+
+
+def test_breakpoints_that_were_set_before_it_runs_are_checked_when_it_stands_in_a_line(editor):
+    """As Visual Studio Code begins: all breakpoints it has, of other programs too, then configurationDone."""
+    editor.ask("initialize")
+    editor.ask("attach")
+    wanted = [{"line": 20}, {"line": 3}, {"line": 21, "condition": "nope"}]
+    response, _ = editor.ask("setBreakpoints", source={"path": "/srv/app.py"}, breakpoints=wanted)
+    told = response["body"]["breakpoints"]
+    assert [one["verified"] for one in told] == [False] * 3
+    editor.ask("setExceptionBreakpoints", filters=[])
+    _, events = editor.ask("configurationDone")
+    *changed, stopped = events
+    assert stopped["body"]["reason"] == "exception"
+    assert [(one["event"], one["body"]["reason"]) for one in changed] == [("breakpoint", "changed")] * 3
+    changed = [one["body"]["breakpoint"] for one in changed]
+    assert [one["id"] for one in changed] == [one["id"] for one in told]
+    assert [one["verified"] for one in changed] == [True, False, False]
+    assert "no function" in changed[1]["message"] and "cannot be evaluated" in changed[2]["message"]
+    editor.ask("reverseContinue")
+    assert editor.where() == 2
+
+
+def test_what_a_variable_holds_is_unfolded_and_what_is_reached_by_names_can_be_watched(editor):
+    editor.ask("configurationDone")
+    scopes = editor.ask("scopes", frameId=1)[0]["body"]["scopes"]
+    assert [(one["name"], one["expensive"]) for one in scopes] == [
+        ("Locals", False),
+        ("Globals of shop.app", True),
+    ]
+    inner, outer = (one["variablesReference"] for one in scopes)
+
+    def unfold(reference: int) -> dict[str, dict[str, Any]]:
+        found = editor.ask("variables", variablesReference=reference)[0]["body"]["variables"]
+        return {one["name"]: one for one in found}
+
+    def data_id(reference: int, name: str) -> str | None:
+        return editor.ask("dataBreakpointInfo", variablesReference=reference, name=name)[0]["body"]["dataId"]
+
+    locals_, globals_ = unfold(inner), unfold(outer)
+    order, cache = (one["variablesReference"] for one in (locals_["order"], globals_["cache"]))
+    assert locals_["password"]["variablesReference"] == 0 and order and cache
+    held = unfold(order)
+    assert held["'api_key'"]["value"] != "'k'", "masked, by its own name"
+    assert held["0"]["variablesReference"] == 0 and "evaluateName" not in held["0"]
+    assert unfold(cache)["'CHF'"]["evaluateName"] == "(cache)['CHF']"
+    assert data_id(outer, "cache") == "shop.app.cache" and data_id(inner, "order") is None
+    watched = data_id(cache, "'CHF'")
+    assert watched == "(shop.app.cache)['CHF']"
+    response, _ = editor.ask("setDataBreakpoints", breakpoints=[{"dataId": watched}])
+    assert response["body"]["breakpoints"] == [{"verified": True}]
+    editor.ask("stepBack")
+    assert not editor.ask("variables", variablesReference=outer)[0]["success"], "numbers are of one stop"
 
 
 def test_what_cannot_be_meant_is_refused_and_the_session_goes_on(editor):

@@ -19,6 +19,17 @@ LINES = [10, 20, 21, 22, 11, 12]  # `handle` calls `rate_of` in its first line
 DEPTHS = [0, 1, 1, 1, 0, 0]
 
 
+CHILDREN = {
+    "locals": [
+        ("password", "str", "'x'", "password", False),
+        ("order", "Order", "z" * 9000, "order", True),
+    ],
+    "globals": [("cache", "dict", "{'CHF': None}", "cache", True)],
+    "cache": [("'CHF'", "NoneType", "None", "(cache)['CHF']", False)],
+    "order": [("'api_key'", "str", "'k'", "(order)['api_key']", False), ("0", "set", "{}", None, True)],
+}
+
+
 @dataclass
 class Fake:
     """A branch of that request. ``wrong``: another line is run at that position."""
@@ -104,13 +115,13 @@ class Fake:
             }
         if what == "source":
             return {"first": 1, "line": 2, "lines": ["y" * 1000] * 90}
-        if what == "locals":
+        if what == "children":
             if self.silent:
                 raise DebuggerSilent("the debugger gave no answer")
-            return {"values": [("password", "str", "'x'"), ("order", "Order", "z" * 9000)]}
+            return {"values": CHILDREN[more["scope"] or more["expression"]], "module": "shop.app"}
         if more.get("expression") == "hang":
             raise DebuggerSilent("the debugger gave no answer")
-        return {"type": "int", "text": str(self.at), "raised": False}
+        return {"type": "int", "text": str(self.at), "raised": False, "holds": False}
 
     def close(self) -> None:
         self.closed = True

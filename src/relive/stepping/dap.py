@@ -1,5 +1,8 @@
 """The Debug Adapter Protocol for a ``SteppingSession``: requests of an editor to answers and events.
 
+Before the request stands in a line nobody can say whether a breakpoint is on code. An editor sends its breakpoints then, and
+events tell it of them afterwards. What an editor can unfold (scopes, containers, objects) has a number until the request moves.
+
 https://microsoft.github.io/debug-adapter-protocol/specification. Bytes and sockets are ``dap_server``'s. There is one thread, the
 request. Editors show the requests ``stepBack`` and ``reverseContinue`` as buttons where an adapter says ``supportsStepBack``.
 """
@@ -7,12 +10,13 @@ request. Editors show the requests ``stepBack`` and ``reverseContinue`` as butto
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
 from relive.errors import PlaceUnfit, ReliveError, UsageError
 from relive.stepping.live import Breakpoint, Stop
-from relive.stepping.stepping_session import SteppingSession
+from relive.stepping.stepping_session import SteppingSession, Variable
 
 __all__ = ["DapAdapter", "Message"]
 
@@ -28,6 +32,30 @@ _CAPABILITIES = {
 }
 _ENDS = "The request has ended; this is its last line"
 _BEGINS = "Nothing to stop at before this"
+_LATER = "It is looked for when the request has come to its failure"
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What an editor can unfold.
+
+    Attributes:
+        of: "locals" or "globals" of the frame, or the "value" of an expression in it.
+        watched: of "globals", what stands before a name where it is watched; of a value, the expression that is; None: none can be.
+    """
+
+    frame: int
+    of: str
+    expression: str = ""
+    watched: str | None = None
+
+    def watched_child(self, expression: str | None) -> str | None:
+        """What watches a child; ``expression``: that gives it in the frame."""
+        if self.watched is None or expression is None:
+            return None
+        if self.of == "globals":
+            return self.watched + expression
+        return f"({self.watched}){expression.removeprefix(f'({self.expression})')}"
 
 
 class DapAdapter:
@@ -45,6 +73,9 @@ class DapAdapter:
         self._about = about
         self.has_ended = False
         self._sent = 0
+        self._waiting: list[tuple[int, Breakpoint]] = []  # set before it stood in a line, with their numbers
+        self._numbers = 0
+        self._held: dict[int, _Held] = {}
         self._moves: dict[str, Callable[[], Stop | None]] = {
             "continue": lambda: session.forward("continue"),
             "next": lambda: session.forward("next"),
@@ -96,6 +127,7 @@ class DapAdapter:
         yield from answer(given)
 
     def _stopped(self, command: str, stop: Stop | None, *, was_ended: bool = False) -> tuple[str, Message]:
+        self._held.clear()
         reasons = {"breakpoint": "breakpoint", "watch": "data breakpoint"}
         reason, description = "step", None
         if stop is not None:
@@ -123,7 +155,11 @@ class DapAdapter:
 
     def _do_configurationDone(self, _given: Message) -> Iterator[Any]:
         stop = self._session.go_to_failure()
+        self._held.clear()
         yield {}
+        waiting, self._waiting = self._waiting, []
+        for number, one in waiting:
+            yield "breakpoint", {"reason": "changed", "breakpoint": self._set(number, one)}
         if stop is None:
             text = "The request came to no line of the service's own code.\n"
             yield "output", {"category": "important", "output": text}
@@ -150,18 +186,29 @@ class DapAdapter:
             Breakpoint(path, int(one["line"]), str(one["condition"]) if one.get("condition") else None)
             for one in given.get("breakpoints") or []
         ]
-        others = [one for one in self._session.breakpoints if one.file != path]
-        found, verified = [], []
+        self._session.breakpoints[:] = [one for one in self._session.breakpoints if one.file != path]
+        self._waiting = [one for one in self._waiting if one[1].file != path]
+        told = []
         for one in wanted:
-            try:
-                self._session.check_place(one.file, one.line)
-            except PlaceUnfit as error:
-                verified.append({"verified": False, "line": one.line, "message": str(error)})
+            self._numbers += 1
+            if self._session.last:  # it has run once: what it consists of is known
+                told.append(self._set(self._numbers, one))
             else:
-                found.append(one)
-                verified.append({"verified": True, "line": one.line})
-        self._session.breakpoints[:] = [*others, *found]
-        yield {"breakpoints": verified}
+                self._waiting.append((self._numbers, one))
+                told.append({"id": self._numbers, "verified": False, "line": one.line, "message": _LATER})
+        yield {"breakpoints": told}
+
+    def _set(self, number: int, wanted: Breakpoint) -> Message:
+        """Set it if there is code, and if its condition is an expression; what is said of it."""
+        told = {"id": number, "line": wanted.line}
+        try:
+            self._session.check_place(wanted.file, wanted.line)
+            if wanted.when is not None:
+                self._session.check(wanted.when, is_watched=False)
+        except PlaceUnfit as error:
+            return told | {"verified": False, "message": str(error)}
+        self._session.breakpoints.append(wanted)
+        return told | {"verified": True}
 
     def _do_setFunctionBreakpoints(self, _given: Message) -> Iterator[Any]:
         yield {"breakpoints": []}
@@ -170,9 +217,16 @@ class DapAdapter:
 
     def _do_dataBreakpointInfo(self, given: Message) -> Iterator[Any]:
         name = str(given["name"])
-        if given.get("variablesReference"):  # a local: its name means something in its frame only
-            yield {"dataId": None, "description": "only names of the program and of modules can be watched"}
-            return
+        if given.get("variablesReference"):
+            held = self._held[int(given["variablesReference"])]
+            found = next((one for one in self._children(held) if one.name == name), None)
+            watched = held.watched_child(found.expression) if found is not None else None
+            if watched is None:  # a local: its name means something in its frame only
+                why = "only names of the program and of modules can be watched, and what they hold"
+                yield {"dataId": None, "description": why}
+                return
+            name = watched
+        self._session.check(name, is_watched=True)
         yield {"dataId": name, "description": name, "accessTypes": ["write"]}
 
     def _do_setDataBreakpoints(self, given: Message) -> Iterator[Any]:
@@ -210,29 +264,72 @@ class DapAdapter:
         yield {"stackFrames": shown[first : first + levels], "totalFrames": len(frames)}
 
     def _do_scopes(self, given: Message) -> Iterator[Any]:
-        number = int(given["frameId"])
-        yield {"scopes": [{"name": "Locals", "variablesReference": number, "expensive": False}]}
+        frame = int(given["frameId"]) - 1
+        module, _ = self._session.global_variables(frame)
+        locals_ = self._number(_Held(frame, "locals"))
+        globals_ = self._number(_Held(frame, "globals", watched="" if module == "__main__" else f"{module}."))
+        yield {
+            "scopes": [
+                {
+                    "name": "Locals",
+                    "presentationHint": "locals",
+                    "variablesReference": locals_,
+                    "expensive": False,
+                },
+                {
+                    "name": f"Globals of {module}",
+                    "presentationHint": "globals",
+                    "variablesReference": globals_,
+                    "expensive": True,
+                },
+            ]
+        }
 
     def _do_variables(self, given: Message) -> Iterator[Any]:
-        found = self._session.variables(int(given["variablesReference"]) - 1)
+        held = self._held[int(given["variablesReference"])]
         yield {
             "variables": [
                 {
                     "name": one.name,
                     "value": one.text,
                     "type": one.type,
-                    "evaluateName": one.name,
-                    "variablesReference": 0,
+                    **({"evaluateName": one.expression} if one.expression is not None else {}),
+                    "variablesReference": self._number_of(held, one),
                 }
-                for one in found
+                for one in self._children(held)
             ]
         }
 
     def _do_evaluate(self, given: Message) -> Iterator[Any]:
-        found = self._session.evaluate(str(given["expression"]), int(given.get("frameId") or 1) - 1)
+        frame = int(given.get("frameId") or 1) - 1
+        found = self._session.evaluate(str(given["expression"]), frame)
         if found.raised:
             raise UsageError(f"it raises {found.text}")
-        yield {"result": found.text, "type": found.type, "variablesReference": 0}
+        yield {
+            "result": found.text,
+            "type": found.type,
+            "variablesReference": self._number_of(_Held(frame, ""), found),
+        }
+
+    def _children(self, held: _Held) -> list[Variable]:
+        if held.of == "globals":
+            return self._session.global_variables(held.frame)[1]
+        if held.of == "locals":
+            return self._session.variables(held.frame)
+        return self._session.held_by(held.expression, held.frame)
+
+    def _number_of(self, holder: _Held, one: Variable) -> int:
+        """0: it cannot be unfolded."""
+        if one.expression is None or not one.holds:
+            return 0
+        return self._number(
+            _Held(holder.frame, "value", one.expression, holder.watched_child(one.expression))
+        )
+
+    def _number(self, held: _Held) -> int:
+        number = len(self._held) + 1
+        self._held[number] = held
+        return number
 
     # -- messages --------------------------------------------------------------------------------------------------
 

@@ -50,14 +50,16 @@ class _Source(Value):
     lines: list[str]
 
 
-class _Locals(Value):
-    values: list[tuple[str, str, str]]
+class _Children(Value):
+    values: list[tuple[str, str, str, str | None, bool]]
+    module: str
 
 
 class _Evaluated(Value):
     type: str
     text: str
     raised: bool
+    holds: bool
 
 
 class _Checked(Value):
@@ -78,12 +80,19 @@ class _Found(Value):
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """``text``: its representation; of an expression that raised, what."""
+    """A value in words.
+
+    Attributes:
+        text: its representation; of an expression that raised, what.
+        expression: gives it in its frame; None: none is known. holds: it can be looked into.
+    """
 
     name: str
     type: str
     text: str
     raised: bool = False
+    expression: str | None = None
+    holds: bool = False
 
 
 @dataclass(slots=True)
@@ -304,17 +313,36 @@ class SteppingSession:
         """The locals of a frame, counted from the innermost one."""
         if self.stop is None:
             return []
-        answer = self._ask("locals", _Locals, frame=frame, most=_LOCALS)
-        return [
-            Variable(name, kind, masked_text(self.mask, name, text)) for name, kind, text in answer.values
+        return self._children(frame, scope="locals")[1]
+
+    def global_variables(self, frame: int = 0) -> tuple[str, list[Variable]]:
+        """(the frame's module, its names, without modules and those that begin with two underscores)."""
+        return self._children(frame, scope="globals")
+
+    def held_by(self, expression: str, frame: int = 0) -> list[Variable]:
+        """What the value of an expression holds: items, elements, attributes. Raises as ``evaluate``."""
+        return self._children(frame, expression=expression)[1]
+
+    def _children(
+        self, frame: int, scope: str | None = None, expression: str = ""
+    ) -> tuple[str, list[Variable]]:
+        answer = self._ask(
+            "children", _Children, frame=frame, scope=scope, expression=expression, most=_LOCALS
+        )
+        return answer.module, [
+            Variable(name, kind, self._masked_child(expression, name, text), expression=found, holds=more)
+            for name, kind, text, found, more in answer.values
         ]
+
+    def _masked_child(self, expression: str, name: str, text: str) -> str:
+        """By its own name, and by that of what holds it."""
+        return masked_text(self.mask, expression, masked_text(self.mask, name, text))
 
     def evaluate(self, expression: str, frame: int = 0) -> Variable:
         """Raises PlaceUnfit for what is no expression; else as ``go_to``, where its end was not awaited."""
         answer = self._ask("evaluate", _Evaluated, frame=frame, expression=expression)
-        return Variable(
-            expression, answer.type, masked_text(self.mask, expression, answer.text), answer.raised
-        )
+        text = masked_text(self.mask, expression, answer.text)
+        return Variable(expression, answer.type, text, answer.raised, expression, answer.holds)
 
     def check(self, expression: str, *, is_watched: bool) -> None:
         """Raises PlaceUnfit for a watch, or a condition, that none can be made of; nothing where no line is stood in to ask."""

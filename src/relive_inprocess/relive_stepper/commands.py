@@ -1,15 +1,17 @@
 """What a debugger asks while a request stands: the stack, source, locals, expressions, and where a step back leads.
 
-A frame is named by its distance from the one that stands, 0. Nothing here changes the session: what is found is only said, and the
-host decides what to do with it.
+A frame is named by its distance from the one that stands, 0; those of Relive's recorder are not counted. Nothing here changes the
+session: what is found is only said, and the host decides what to do with it.
 """
 
+import itertools
 import linecache
+import types
 
 from .expressions import compiled, outside_requests
-from .places import Point, codes_by_file, is_named
+from .places import Point, codes_by_file, is_named, is_relives
 from .refusal import Refused
-from .values import TEXT_MOST, described_whole, text_of, type_name
+from .values import TEXT_MOST, described_whole, held_by, holds, text_of, type_name
 from .watch import WatchedExpression
 
 TRAIL_MOST = 2000000  # positions that can be gone back to
@@ -17,17 +19,16 @@ TRAIL_MOST = 2000000  # positions that can be gone back to
 
 def _stack(session, follower, frame, wanted):
     found = []
-    while frame is not None and len(found) < wanted["most"]:
-        code = frame.f_code
+    for one in itertools.islice(_frames(frame), wanted["most"]):
+        code = one.f_code
         found.append(
             {
                 "file": code.co_filename,
-                "line": frame.f_lineno,
+                "line": one.f_lineno,
                 "function": getattr(code, "co_qualname", code.co_name),
                 "own": follower.traced(code.co_filename) is not None,
             }
         )
-        frame = frame.f_back
     return {"frames": found}
 
 
@@ -39,20 +40,47 @@ def _source(session, follower, frame, wanted):
     return {"first": first, "line": chosen.f_lineno, "lines": [one.rstrip("\n")[:TEXT_MOST] for one in shown]}
 
 
-def _locals(session, follower, frame, wanted):
+def _children(session, follower, frame, wanted):
+    """What a scope of a frame, "locals" or "globals", or else the value of an expression holds."""
     chosen = _frame_at(frame, wanted["frame"])
-    names = list(chosen.f_locals.items())[: wanted["most"]]
-    values = outside_requests(lambda: [(str(name), type_name(one), text_of(one)) for name, one in names])
-    return {"values": values}
+    if wanted["scope"] == "locals":
+        found = [(str(name), value, str(name)) for name, value in list(chosen.f_locals.items())]
+    elif wanted["scope"] == "globals":
+        found = [
+            (name, value, name)
+            for name, value in list(chosen.f_globals.items())
+            if not name.startswith("__") and not isinstance(value, types.ModuleType)
+        ]
+    else:
+        found, raised = follower.evaluate(
+            compiled(wanted["expression"]), _names(chosen), lambda value: held_by(value, wanted["expression"])
+        )
+        if raised is not None:
+            raise Refused("{} cannot be looked into".format(wanted["expression"]), raised, None)
+    values = outside_requests(
+        lambda: [
+            (name, type_name(value), text_of(value), expression, holds(value))
+            for name, value, expression in found[: wanted["most"]]
+        ]
+    )
+    return {"values": values, "module": str(chosen.f_globals.get("__name__"))}
 
 
 def _evaluate(session, follower, frame, wanted):
     chosen = _frame_at(frame, wanted["frame"])
-    names = dict(chosen.f_globals)
-    names.update(chosen.f_locals)
-    value, raised = follower.evaluate(compiled(wanted["expression"]), names, described_whole)
-    type_, text = value if raised is None else ("", raised)
-    return {"type": type_, "text": text, "raised": raised is not None}
+
+    def use(value):
+        return (*described_whole(value), holds(value))
+
+    value, raised = follower.evaluate(compiled(wanted["expression"]), _names(chosen), use)
+    type_, text, has_more = value if raised is None else ("", raised, False)
+    return {"type": type_, "text": text, "raised": raised is not None, "holds": has_more}
+
+
+def _names(frame):
+    names = dict(frame.f_globals)
+    names.update(frame.f_locals)
+    return names
 
 
 def _check(session, follower, frame, wanted):
@@ -104,19 +132,26 @@ def _find_back(session, follower, frame, wanted):
     return {"position": found + 1, "sum": session.trail[found][4]}
 
 
+def _frames(frame):
+    """Those of the service and its libraries, innermost first."""
+    while frame is not None:
+        if not is_relives(frame.f_code.co_filename):
+            yield frame
+        frame = frame.f_back
+
+
 def _frame_at(frame, index):
-    while index and frame is not None:
-        frame, index = frame.f_back, index - 1
-    if frame is None:
+    found = next(itertools.islice(_frames(frame), index, None), None)
+    if found is None:
         raise Refused("there is no such frame", None, "the stack tells which there are")
-    return frame
+    return found
 
 
 # Each is called with the session, the follower, the frame that stands and the command.
 COMMANDS = {
     "stack": _stack,
     "source": _source,
-    "locals": _locals,
+    "children": _children,
     "evaluate": _evaluate,
     "check": _check,
     "place": _place,

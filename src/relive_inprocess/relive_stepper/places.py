@@ -114,7 +114,7 @@ class Point:
 def _file_named(wanted, codes):
     found = sorted(one for one in codes if is_named(one, wanted) or is_named(os.path.realpath(one), wanted))
     # Of a library and the service it is the service's; the library's needs more of its path.
-    found = [one for one in found if is_own(one)] or [one for one in found if not _is_ours(one)]
+    found = [one for one in found if is_own(one)] or [one for one in found if not is_relives(one)]
     if len(found) == 1:
         return found[0]
     if found:
@@ -146,7 +146,7 @@ def is_own(file):
         return False
     if any(part in file for part in ("/site-packages/", "/dist-packages/")):
         return False
-    return not (_is_ours(file) or _is_launcher(file))
+    return not (is_relives(file) or _is_launcher(file))
 
 
 def _is_launcher(file):
@@ -157,6 +157,6 @@ def _is_launcher(file):
     return not any(getattr(value, "__module__", None) == "__main__" for value in list(vars(main).values()))
 
 
-def _is_ours(file):
+def is_relives(file):
     """Of what Relive has put into the process."""
     return any(part in file for part in ("/relive_recorder/", "/relive_inprocess/", "/run/relive/inprocess/"))

@@ -1,4 +1,7 @@
-"""Values in words: their type and text, and what two are compared by."""
+"""Values in words: their type and text, what two are compared by, and what they hold."""
+
+import itertools
+import types
 
 TEXT_MOST = 400  # characters of a value
 _COMPARED = 10000  # elements of a collection that are compared one by one
@@ -42,3 +45,41 @@ def compared(value):
     if " at 0x" in whole:  # a representation that says nothing: what it holds may
         whole += text_of(getattr(value, "__dict__", None), 1 << 20)
     return (id(value), length, hash(whole)), text
+
+
+_MOST = 1000  # elements that are looked at
+_PLAIN = (bool, int, float, str, bytes, type(None))
+# What they hold is code, not state.
+_CODE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+
+
+def holds(value):
+    """There is something in it that an editor can unfold."""
+    if isinstance(value, (dict, list, tuple, set, frozenset)):
+        return len(value) > 0
+    return not isinstance(value, _CODE) and bool(getattr(value, "__dict__", None))
+
+
+def held_by(value, expression):
+    """(name, value, expression that gives it, or None) of what a value holds; ``expression`` gives the value."""
+    if isinstance(value, dict):
+        return [
+            (text_of(key, 80), one, _item(expression, key))
+            for key, one in itertools.islice(list(value.items()), _MOST)
+        ]
+    if isinstance(value, (list, tuple)):
+        return [
+            (str(at), one, _item(expression, at)) for at, one in enumerate(itertools.islice(value, _MOST))
+        ]
+    if isinstance(value, (set, frozenset)):
+        return [(str(at), one, None) for at, one in enumerate(itertools.islice(list(value), _MOST))]
+    found = list(getattr(value, "__dict__", {}).items())[:_MOST]
+    return [
+        (str(name), one, "({}).{}".format(expression, name) if str(name).isidentifier() else None)
+        for name, one in found
+    ]
+
+
+def _item(expression, key):
+    # A subclass may have any representation.
+    return "({})[{!r}]".format(expression, key) if type(key) in _PLAIN else None

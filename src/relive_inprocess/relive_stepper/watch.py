@@ -12,6 +12,7 @@ import sys
 import threading
 
 from .expressions import compiled, names_in, outside_requests
+from .places import is_own
 from .refusal import Refused, message_of
 from .values import TEXT_MOST, compared
 
@@ -42,8 +43,26 @@ class WatchedExpression:
             raise Refused(
                 "{!r} cannot be evaluated in the process".format(wanted["expression"]),
                 self.last[1],
-                "names are those of the program, and modules by their names (app.cache); --module NAME uses those of a module",
+                self._where_it_is()
+                or "names are those of the program, and modules by their names (app.cache); --module NAME uses those of a module",
             )
+
+    def _where_it_is(self):
+        """The service's modules that have a name which is not there, as a remedy."""
+        main = vars(sys.modules["__main__"])
+        for name in sorted(self.names):
+            if name in main or name in sys.modules:
+                continue
+            found = sorted(
+                str(key)
+                for key, one in list(sys.modules.items())
+                if name in getattr(one, "__dict__", {}) and is_own(str(getattr(one, "__file__", "<")))
+            )
+            if found:
+                return "write {}; there is a {} in: {}".format(
+                    found[0] + "." + name, name, ", ".join(found[:5])
+                )
+        return None
 
     def read(self):
         """(how it is compared, its text, ...)."""
