@@ -47,7 +47,9 @@ def test_an_answer_is_replayed_and_stepped_towards_where_its_handler_is_known():
 
 def test_a_waiting_thread_is_debugged():
     found = steps(kind=FailureKind.EXCEPTION, throw="throw-1-2", can_reproduce=True)
-    assert found == ["relive replay 7", "relive debug 7", "relive reproduce 7", WHY]
+    assert found == ["relive replay 7", "relive debug 7", "relive debug 7 --step", "relive reproduce 7", WHY]
+    gone = steps(kind=FailureKind.EXCEPTION, throw="throw-1-2", held=(AT,))
+    assert "relive debug 7 --step" not in gone
 
 
 def test_hangs_and_signals_are_debugged_first():

@@ -105,6 +105,11 @@ def _debug(incident: Incident, held: Collection[str], *, has_handler: bool) -> I
             command=f"relive debug {incident.number} --at-request",
             why="a debugger where the service takes the request, to step towards the failure",
         )
+    if sighting.throw is not None and _is_judged(incident) and before in held:
+        yield NextStep(
+            command=f"relive debug {incident.number} --step",
+            why="forward and back through the request, line by line, from the line that failed",
+        )
 
 
 def _is_judged(incident: Incident) -> bool:
