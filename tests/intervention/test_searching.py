@@ -125,11 +125,21 @@ def test_what_lacks_answers_in_any_part_is_not_told_to_fail():
     assert {one.why for one in made.tried} == {
         "it passes, but asked for 1 more answer that nobody had recorded"
     }
+    assert [change.option for change in made.lead.changes] == ["--without 3"]
+
+
+def test_a_lead_is_looked_for_only_where_there_is_no_cause_and_it_leads_somewhere():
+    assert search(PlayedLab([{46}], answered=frozenset({11})), case_with(*range(1, 67))).lead is None
+    assert search(PlayedLab([{99}]), case_with(1, 2)).lead is None
+    every = frozenset(range(1, 9))
+    assert search(PlayedLab([every], answered=every), case_with(*range(1, 9))).lead is None
 
 
 def test_what_no_request_caused_is_said():
     made = search(PlayedLab([{99}]), case_with(1), case_with(1, 2, commit="c0"))
     assert made.causes == [] and "without the 2 requests" in made.notes[-1]
+    later = search(PlayedLab([{99}]), case_with(25, 26, commit="c0"))
+    assert "was taken after request 24" in later.notes[-1]
     assert "no request came" in search(PlayedLab([{99}]), case_with()).notes[-1]
 
 

@@ -240,7 +240,8 @@ def _bad_from_the_first(said: Judgement, seen: str) -> UsageError:
     return UsageError(
         "it is bad from the first commit there is",
         cause=seen,
-        remedy="what made it so came before that commit, or it needs no state: `relive reproduce` tries it without any",
+        remedy="what made it so came before that commit, or it needs no state: `relive reproduce` tries it without any; "
+        "the setting `keep` says how many commits stay",
     )
 
 

@@ -12,6 +12,9 @@
 Each group that lets the failure pass is narrowed by ``fewest``, one run for a question; what is left is run again as often as
 the control. Where nobody can tell what a group shows, mostly since the failing request then asks for what only left out
 requests had been answered, smaller parts of it are tried, the latest first: with them it may ask for nothing new.
+
+Where that finds no cause, the fewest of these requests are found without which it does not fail as recorded, whatever it does
+instead: a lead, and no proof.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ _RATE_FAILED = 2  # from an earlier commit, where fewer will do
 _MOST_PARTS = 16  # that a group is taken apart into where all of it together says nothing
 _MOST_REQUESTS = 2000
 _MOST_PAIRS = 100
+_MOST_LEADING = 3  # requests that are a lead together: more of them lead nowhere
 _MOST_DEEPER = 3  # requests that were found to be needed, whose answers are changed
 
 
@@ -60,6 +64,7 @@ class Search:
         answers_of: changes of an earlier request's answers, as in a request to its route that went well.
         varies: the failure comes now and then.
         causes: changes with which the failure goes away, the fewest of their kind; tried: groups that did not settle it.
+        lead: the fewest requests without which it does not fail as recorded, where no cause was found; None: there are none.
         notes: why something could not be told.
     """
 
@@ -70,7 +75,9 @@ class Search:
     varies: bool = False
     causes: list[Tested] = field(default_factory=list)
     tried: list[Tested] = field(default_factory=list)
+    lead: Tested | None = None
     notes: list[str] = field(default_factory=list)
+    _unclear: tuple[Scene, Sequence[Change], Tested] | None = None
 
     def run(
         self, scene: Scene, groups: Sequence[tuple[str, list[AnswerChange]]], earlier: Iterator[ReplayInput]
@@ -87,6 +94,8 @@ class Search:
             self._requests(scene, earlier)
             pairs = overlapping(scene.case)[:_MOST_PAIRS]
             self._group(scene, "overlapping requests", [Reordered("apart", *pair) for pair in pairs])
+            if not self.causes and self._unclear is not None:
+                self._find_lead(*self._unclear)
         except BoundsReached as bound:
             self.notes.append(f"not all was tried: {bound}")
 
@@ -109,7 +118,11 @@ class Search:
         if together.effect is Effect.GOES_AWAY:
             return self._narrow(scene, changes, together)
         self.tried.append(together)
-        if together.effect is not Effect.CANNOT_TELL or len(changes) < 2:
+        if together.effect is not Effect.CANNOT_TELL:
+            return False
+        if self._unclear is None and isinstance(changes[0], Without):
+            self._unclear = scene, changes, together
+        if len(changes) < 2:
             return False
         if isinstance(changes[0], Without):
             return any(self._alone(scene, part) for part in _halves(changes))
@@ -150,6 +163,22 @@ class Search:
         self._of_requests(Scene(scene.case, scene.steps, control), needed)
         return tested.effect is Effect.GOES_AWAY
 
+    def _find_lead(self, scene: Scene, changes: Sequence[Change], last: Tested) -> None:
+        self.tell(
+            f"Looking for the request without which it does not fail as recorded, from commit {scene.case.commit[:10]}."
+        )
+
+        def fails_otherwise(part: Sequence[Change]) -> bool:
+            nonlocal last
+            probed = self._probe(scene, part)
+            if probed.effect in (Effect.CANNOT_TELL, Effect.GOES_AWAY):
+                last = probed
+                return True
+            return False
+
+        if len(fewest(changes, fails_otherwise)) <= _MOST_LEADING:
+            self.lead = last
+
     def _of_requests(self, scene: Scene, needed: Sequence[Change]) -> None:
         """Requests that have to be left out: does their order matter, where there are two, and what they were answered?"""
         numbers = [one.request for one in needed if isinstance(one, Without)]
@@ -183,7 +212,7 @@ class Search:
     # -- requests before it --------------------------------------------------------------------------------------------------
 
     def _requests(self, scene: Scene, earlier: Iterator[ReplayInput]) -> None:
-        looked_at, first = 0, len(self.tried)
+        looked_at, before, first = 0, 0, len(self.tried)
         for case in earlier:
             numbers = removable(case)
             if len(numbers) <= looked_at:  # no other than from the commit before
@@ -193,7 +222,7 @@ class Search:
                     f"from commit {case.commit[:10]} on there are {len(numbers)} requests, which is too many"
                 )
                 return
-            looked_at = len(numbers)
+            looked_at, before = len(numbers), min(numbers) - 1
             there = scene if case.commit == scene.case.commit else self._scene(case)
             if there is None:
                 return
@@ -206,6 +235,10 @@ class Search:
             self.notes.append(
                 f"without the {looked_at} {since} between the first commit and it, it fails as well"
             )
+            if before:
+                self.notes.append(
+                    f"the first commit that there is was taken after request {before}, so none up to that one could be left out"
+                )
         else:
             self.notes.append("no request came between the first commit of that start and the failing one")
 

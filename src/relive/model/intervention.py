@@ -91,6 +91,8 @@ class Explanation(Value):
         control: the unchanged replays from the commit before the failure.
         causes: changes with which the failure goes away, each the fewest of their kind; tried: what else was tried.
         compared_with: the good request that candidates come from, in words; None where there was none.
+        lead: where no cause was found, the fewest requests without which it does not fail as recorded; nobody can tell whether it
+            passes. None: there are none.
         sentence: the answer; why_not: why there is none, or not all of it.
         replays, seconds: what it took; most_replays, most_seconds: what it was allowed.
     """
@@ -103,6 +105,7 @@ class Explanation(Value):
     causes: list[Tested]
     tried: list[Tested]
     compared_with: str | None
+    lead: Tested | None = None
     sentence: str
     why_not: str | None
     replays: int

@@ -104,6 +104,7 @@ def why(settings: Settings, params: WhyParams, progress: Progress) -> Explanatio
         causes=search.causes,
         tried=search.tried,
         compared_with=f"request {good.number} ({good.method} {good.target})" if good is not None else None,
+        lead=search.lead,
         sentence="",
         why_not=_why_not(control, search),
         replays=bounds.replays,
@@ -242,6 +243,13 @@ def _too_seldom(clean: int) -> str:
 
 
 def _sentence(explanation: Explanation) -> str:
+    lead = explanation.lead
+    if not explanation.causes and lead is not None:
+        without = " and ".join(one.about for one in lead.changes)
+        return (
+            f"Cannot tell for sure why {explanation.failing} failed. A lead: without {without} it no longer fails as recorded. "
+            f"That proves nothing, since then {lead.why}."
+        )
     if not explanation.causes:
         return f"Cannot tell why {explanation.failing} failed: {explanation.why_not}."
     return " ".join(
