@@ -42,6 +42,7 @@
 #include "micro/stopping.h"
 #include "micro/text.h"
 #include "micro/tree.h"
+#include "micro/unchanged.h"
 #include "tracker/userfault.h"
 
 #include <errno.h>
@@ -69,6 +70,7 @@ struct thread threads[THREADS_MOST];
 int thread_count;
 uint64_t caught;
 char refusal[256];
+static bool was_as_base; /* what was seen last */
 
 bool refuse(const char *form, ...)
 {
@@ -112,6 +114,7 @@ static void look_only(const char *path)
 	bool well;
 
 	begin_meetings();
+	forget_facts();
 	well = find_threads() && read_mappings() && look();
 	keep_as_base();
 	well = meet(well ? AS_BASE : REFUSED, MEET_WITHIN_MS) != REFUSED && say_kin();
@@ -158,13 +161,16 @@ static bool stop_and_look(int64_t *began, int64_t *paused)
 		well = well && seize_all(); /* only now: a thread that is seized and gets a signal stands still until it is heard */
 		if (meet(well ? AS_BASE : REFUSED, MEET_WITHIN_MS) == REFUSED)
 			return false;
+		plan_facts();
 		*began = clock_ns(CLOCK_MONOTONIC);
 		well = stop_all();
 		if (meet(well ? AS_BASE : REFUSED, MEET_WITHIN_MS) == REFUSED)
 			return false;
+		(void)read_facts();
 		vote = !look() ? REFUSED : is_as_base() ? AS_BASE : DIFFERS;
 		if (vote == DIFFERS && (tries == LOOKS_MORE || *paused + clock_ns(CLOCK_MONOTONIC) - *began > LOOKED_MOST_NS))
 			vote = DIFFERS_FOR_GOOD;
+		was_as_base = vote == AS_BASE;
 		vote = meet(vote, MEET_WITHIN_MS);
 		if (vote != DIFFERS)
 			return vote != REFUSED;
@@ -215,6 +221,8 @@ static bool commit(const char *path)
 		answer("dropped");
 	else
 		write_and_answer(path, clocks);
+	if (said == AS_BASE && was_as_base)
+		keep_facts();
 	forget_copies();
 	forget_expected();
 	return true;
@@ -222,6 +230,7 @@ static bool commit(const char *path)
 
 static bool begin_base(void)
 {
+	forget_facts();
 	return read_mappings() && begin_tracking_anew();
 }
 
@@ -273,6 +282,7 @@ int main(int argc, char **argv)
 	}
 	signal(SIGPIPE, SIG_IGN);
 	with_files = true;
+	find_kernel();
 	if (!begin_tree(argc - 2, argv + 2)) {
 		puts("skipped it has too many processes, or no tracker can be started for each");
 		return 0;

@@ -10,6 +10,7 @@
 #include "socket_options.h"
 #include "text.h"
 #include "tree.h"
+#include "unchanged.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -26,10 +27,7 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 
-enum {
-	DESCRIPTORS_MOST = 4096,
-	LITTLE = 256, /* [bytes] */
-};
+enum { LITTLE = 256 /* [bytes] */ };
 
 static bool is_rehearsed;
 
@@ -118,7 +116,7 @@ static bool say_descriptor(int number, const struct stat *facts, int same)
 		info[0] = 0;
 	sscanf(info, "pos: %llu flags: %o", &position, &flags);
 	if (!is_rehearsed && S_ISSOCK(facts->st_mode) && say_connection(number, facts->st_ino, flags))
-		return note_held(number, facts, -1, true);
+		return note_held(number, facts->st_dev, facts->st_ino, -1, true);
 	say("fd %d mode %o device %llx inode %llu links %lu special %x:%x flags %o same %d goal %s\n", number, facts->st_mode,
 	    (unsigned long long)facts->st_dev, (unsigned long long)facts->st_ino,
 	    S_ISDIR(facts->st_mode) ? 0UL : (unsigned long)facts->st_nlink, major(facts->st_rdev), minor(facts->st_rdev), flags, same,
@@ -134,7 +132,7 @@ static bool say_descriptor(int number, const struct stat *facts, int same)
 			say("fd %d %s\n", number, locks);
 		if (!facts->st_nlink)
 			say_ghost(number, facts);
-		return note_held(number, facts, same, false);
+		return note_held(number, facts->st_dev, facts->st_ino, same, false);
 	}
 	say("fd %d info ", number);
 	for (char *at = info; *at; at++)
@@ -164,7 +162,7 @@ static bool say_descriptor(int number, const struct stat *facts, int same)
 		}
 	}
 	say("\n");
-	return note_held(number, facts, same, false);
+	return note_held(number, facts->st_dev, facts->st_ino, same, false);
 }
 
 static int by_number(const void *a, const void *b)
@@ -172,31 +170,66 @@ static int by_number(const void *a, const void *b)
 	return *(const int *)a - *(const int *)b;
 }
 
-bool say_descriptors(void)
+static int list_descriptors(int *numbers)
 {
-	static int fds[DESCRIPTORS_MOST];
-	static struct stat facts[DESCRIPTORS_MOST];
 	struct dirent *entry;
 	DIR *all = list_again("fd");
 	int count = 0;
 
-	forget_connections();
-	forget_held();
-	if (!all)
-		return refuse("its descriptors cannot be seen");
-	while ((entry = readdir(all)) && count < DESCRIPTORS_MOST)
+	while (all && (entry = readdir(all)) && count < DESCRIPTORS_MOST)
 		if (entry->d_name[0] != '.')
-			fds[count++] = atoi(entry->d_name);
-	if (count == DESCRIPTORS_MOST)
-		return refuse("it has too many descriptors");
-	qsort(fds, (size_t)count, sizeof *fds, by_number);
+			numbers[count++] = atoi(entry->d_name);
+	qsort(numbers, (size_t)count, sizeof *numbers, by_number);
+	return all ? count : -1;
+}
+
+static bool say_all(const int *numbers, int count)
+{
+	static struct stat facts[DESCRIPTORS_MOST];
+
 	for (int i = 0; i < count; i++)
-		if (stat(of_process("fd/%d", fds[i]), &facts[i]))
-			return refuse("descriptor %d cannot be seen", fds[i]);
+		if (stat(of_process("fd/%d", numbers[i]), &facts[i]))
+			return refuse("descriptor %d cannot be seen", numbers[i]);
 	for (int i = 0; i < count; i++)
-		if (!say_descriptor(fds[i], &facts[i], first_of_same(fds, facts, i)))
+		if (!say_descriptor(numbers[i], &facts[i], first_of_same(numbers, facts, i)))
 			return false;
 	return true;
+}
+
+/* Those of which what was told before need not hold any longer. */
+static bool say_unknown(const int *numbers, int count)
+{
+	struct stat facts;
+
+	for (int i = 0; i < count; i++) {
+		const size_t from = text.size;
+		const int same = same_file_read(numbers, i);
+
+		if (say_known_descriptor(numbers[i], same))
+			continue;
+		if (stat(of_process("fd/%d", numbers[i]), &facts))
+			return refuse("descriptor %d cannot be seen", numbers[i]);
+		if (!say_descriptor(numbers[i], &facts, same))
+			return false;
+		note_told(numbers[i], from);
+		note_told_held(numbers[i], facts.st_dev, facts.st_ino, same);
+	}
+	return true;
+}
+
+bool say_descriptors(void)
+{
+	static int numbers[DESCRIPTORS_MOST];
+	const bool is_read = !is_rehearsed && are_facts_read();
+	const int count = is_read ? descriptors_read(numbers) : list_descriptors(numbers);
+
+	forget_connections();
+	forget_held();
+	if (count < 0)
+		return refuse("its descriptors cannot be seen");
+	if (count == DESCRIPTORS_MOST)
+		return refuse("it has too many descriptors");
+	return is_read ? say_unknown(numbers, count) : say_all(numbers, count);
 }
 
 void rehearse_descriptors(void)

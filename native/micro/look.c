@@ -7,6 +7,7 @@
 #include "mappings.h"
 #include "shared.h"
 #include "text.h"
+#include "unchanged.h"
 
 #include <dirent.h>
 #include <sched.h>
@@ -121,10 +122,8 @@ void rehearse(void)
 	rehearse_mappings();
 }
 
-bool look(void)
+static void say_process(void)
 {
-	text.size = 0;
-	is_cut_off = false;
 	caught = 0;
 	say_stat();
 	for (int i = 0; i < thread_count; i++)
@@ -133,6 +132,15 @@ bool look(void)
 	say_link("cwd", of_process("cwd"));
 	say_link("root", of_process("root"));
 	say_file("timers", of_process("timers"));
+	note_told(OF_PROCESS, 0);
+}
+
+bool look(void)
+{
+	text.size = 0;
+	is_cut_off = false;
+	if (!say_known_process())
+		say_process();
 	if (!say_descriptors() || !see_mappings() || !see_shared())
 		return false;
 	say_mappings();
@@ -167,7 +175,7 @@ void keep_as_base(void)
 
 bool is_as_base(void)
 {
-	return lines_hashed() == base_hash;
+	return is_all_known() || lines_hashed() == base_hash;
 }
 
 bool look_afterwards(void)

@@ -6,6 +6,7 @@
 #include "mappings.h"
 
 #include "text.h"
+#include "unchanged.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -34,6 +35,7 @@ static struct facts {
 } facts[MAPPINGS_MOST];
 static int maps_file = -1; /* of the memory of which they were read; it cannot be asked once that is gone (execve(2)) */
 static bool were_asked;
+static uint64_t sequence; /* as it was before they were read */
 static int names_next, names_known;
 
 static bool read_line(char *line)
@@ -67,6 +69,7 @@ bool read_mappings(void)
 	ssize_t size = 0, got = 0;
 
 	were_asked = false;
+	sequence = mapping_sequence_now();
 	if (maps_file >= 0)
 		close(maps_file);
 	maps_file = open(of_process("maps"), O_RDONLY | O_CLOEXEC);
@@ -109,7 +112,7 @@ static bool are_same(void)
 
 bool see_mappings(void)
 {
-	were_asked = are_same();
+	were_asked = (sequence && mapping_sequence_read() == sequence) || are_same();
 	return were_asked || read_mappings();
 }
 

@@ -265,7 +265,7 @@ void forget_held(void)
 		tree->members[own].held_count = 0;
 }
 
-bool note_held(int number, const struct stat *facts, int same, bool is_connection)
+bool note_held(int number, uint64_t device, uint64_t inode, int same, bool is_connection)
 {
 	struct member *me = tree ? &tree->members[own] : NULL;
 
@@ -273,7 +273,7 @@ bool note_held(int number, const struct stat *facts, int same, bool is_connectio
 		return true;
 	if (me->held_count == HELD_MOST)
 		return refuse("it has too many descriptors");
-	me->held[me->held_count++] = (struct held){ facts->st_dev, facts->st_ino, number, is_connection };
+	me->held[me->held_count++] = (struct held){ device, inode, number, is_connection };
 	return true;
 }
 

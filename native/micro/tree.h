@@ -7,7 +7,6 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/stat.h>
 
 enum vote { AS_BASE = 1, DIFFERS, DIFFERS_FOR_GOOD, REFUSED }; /* the greatest of all counts */
 enum { TRACKERS_MOST = 64 };
@@ -32,7 +31,7 @@ enum vote meet(enum vote mine, int within);
 
 /* Notes a descriptor of the process (`same`: an earlier one that is the same open file, or -1); the first look forgets what was noted. */
 void forget_held(void);
-bool note_held(int number, const struct stat *facts, int same, bool is_connection);
+bool note_held(int number, uint64_t device, uint64_t inode, int same, bool is_connection);
 
 /* The same of memory that the process shares, by its inode; whether no tracker before this one has noted it. */
 void forget_shared(void);

@@ -1,0 +1,70 @@
+/* The kernel's objects that tell of a process: which of them are read, and which of their members must be as they were for what was told of
+ * them to hold still. Where each member is the kernel says itself (kernel_types.h). */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What an object is read as. */
+enum kind {
+	TASK, /* a thread */
+	CHILD,
+	PARENT,
+	SIGNAL, /* what threads share */
+	ACTIONS,
+	MEMORY,
+	RIGHTS,
+	GROUPS,
+	DIRECTORIES,
+	DESCRIPTORS,
+	TABLE, /* of descriptors */
+	OPEN_FILE, /* with its position */
+	OPEN_REGULAR, /* without */
+	INODE,
+	INODE_OF_DIRECTORY,
+	LOCKS,
+	FILE_SYSTEM,
+	NAME,
+	MOUNT,
+	SOCKET,
+	PROTOCOL_STATE, /* of a socket */
+	PIPE,
+	EVENTS, /* of an eventfd */
+	WORDS, /* all of it is compared; it has no members */
+	KINDS,
+};
+
+/* Members that lead to others, or that are looked at by themselves. */
+enum member {
+	TASK_PTRACED, TASK_PTRACE_ENTRY, TASK_PID, TASK_MEMORY, TASK_SIGNAL, TASK_ACTIONS, TASK_FILES, TASK_DIRECTORIES, TASK_RIGHTS,
+	TASK_OWN_RIGHTS, TASK_PARENT, TASK_CHILDREN, TASK_SIBLING,
+	SIGNAL_GROUP_IDS, SIGNAL_TERMINAL, SIGNAL_TIMERS, SIGNAL_THREADS,
+	MEMORY_BREAK, MEMORY_PROGRAM, MEMORY_SEQUENCE,
+	RIGHTS_GROUPS, GROUPS_COUNT, GROUPS_LIST, NUMBERS_FIRST,
+	DIRECTORIES_ROOT, DIRECTORIES_WORKING,
+	DESCRIPTORS_TABLE, TABLE_MOST, TABLE_FILES, TABLE_OPEN, TABLE_CLOSING,
+	FILE_MODE, FILE_INODE, FILE_PATH, FILE_PRIVATE, FILE_POSITION, FILE_OWNER, FILE_FLAGS,
+	INODE_MODE, INODE_DEVICE, INODE_SIZE, INODE_LINKS, INODE_LOCKS, INODE_FILE_SYSTEM,
+	FILE_SYSTEM_MAGIC, LOCKS_FLOCK, LOCKS_POSIX, LOCKS_LEASE,
+	PATH_MOUNT, PATH_NAME, NAME_PARENT, NAME_TEXT, NAME_LENGTH, NAME_SHORT,
+	MOUNT_INNER, MOUNT_ROOT, MOUNT_PARENT, MOUNT_POINT,
+	SOCKET_STATE, SOCK_FAMILY, SOCK_STATE, SOCK_PROTOCOL, SOCK_OF_SOCKET, SOCK_PROTO, SOCK_FILTER, SOCK_OPTIONS, PROTO_SIZE,
+	PIPE_HEAD, PIPE_TAIL,
+	MEMBERS,
+};
+
+/* Finds all members; false: this kernel has not all of them, and is not read. Once. */
+bool find_members(void);
+
+/* [bytes] that are read of an object; 0: it depends. */
+uint32_t size_of_kind(enum kind kind);
+
+uint64_t number_in(const unsigned char *object, enum member member);
+uint32_t offset_of(enum member member);
+
+bool is_clear(const unsigned char *object, enum member member); /* all of it is zero */
+
+/* Whether this kernel has one of those that not all have. */
+bool has_member(enum member member);
+
+/* Whether two states of one object are the same in all that counts. */
+bool are_alike(enum kind kind, const unsigned char *one, const unsigned char *other, uint32_t size);

@@ -1,0 +1,51 @@
+/* What need not be told anew of a process, since the kernel's own objects (kernel_objects.h) are as they were when it was told last: the text
+ * about it is told again as it was. With all threads stopped all of it is read in some microseconds, where asking takes 200 and more, and
+ * makes the process run a round trip.
+ *
+ * A *fact* is a part of the text: that of the process, or that of one descriptor. It is known when it was told by asking, in a commit that
+ * came to be, while the objects were read in the same pause. Nothing is told from the objects alone but positions and sizes of files and the
+ * break: where one thing differs, or is of a kind that is not followed here, it is asked. */
+#pragma once
+#include "base.h"
+#include "tree.h"
+
+enum { DESCRIPTORS_MOST = 4096 };
+
+/* Once, before trees are begun: false where this kernel's objects cannot be read. */
+void find_kernel(void);
+
+/* Nothing that was told holds any longer. */
+void forget_facts(void);
+
+/* While the process runs, with all its threads seized: finds which objects there are now. */
+void plan_facts(void);
+
+/* With all threads stopped. False: everything is to be asked. */
+bool read_facts(void);
+bool are_facts_read(void); /* it was said true for the look under way */
+
+/* After `read_facts`: tells what is known of the process or of a descriptor; false: it is to be asked. */
+bool say_known_process(void);
+bool say_known_hidden(void);
+bool say_known_descriptor(int number, int same);
+
+/* Which descriptors there are, by number, after `read_facts`. */
+int descriptors_read(int *numbers);
+/* The first of those that is the same open file; -1: none before it. */
+int same_file_read(const int *numbers, int which);
+
+/* Where in the text something has been told that was asked for; `number` as below. */
+enum { OF_PROCESS = -1, HIDDEN = -2 };
+void note_told(int number, size_t from);
+/* What other processes have to know of a descriptor (tree.h). */
+void note_told_held(int number, uint64_t device, uint64_t inode, int same);
+
+/* Whether all of the text was known, and so is what it was. */
+bool is_all_known(void);
+
+/* The commit came to be: what was told in it is known. */
+void keep_facts(void);
+
+/* A number that moves whenever the mappings may change (`mm_lock_seq`), now or as of `read_facts`; 0: it cannot be told. */
+uint64_t mapping_sequence_now(void);
+uint64_t mapping_sequence_read(void);
