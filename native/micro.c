@@ -183,7 +183,7 @@ static bool stop_and_look(int64_t *began, int64_t *paused)
 
 static void write_and_answer(const char *path, const int64_t clocks[4])
 {
-	if (!look_afterwards())
+	if (!settle_copies() || !look_afterwards())
 		answer("failed %s", refusal);
 	else if (!write_commit(path, clocks))
 		answer("failed %s", strerror(errno));

@@ -75,6 +75,7 @@ static const struct {
 	[MEMORY_BREAK] = { "mm_struct", "brk", NEEDED },
 	[MEMORY_PROGRAM] = { "mm_struct", "exe_file", NEEDED },
 	[MEMORY_SEQUENCE] = { "mm_struct", "mm_lock_seq", MAY_MISS },
+	[MEMORY_FLUSHES] = { "mm_struct", "context.tlb_gen", MAY_MISS },
 	[RIGHTS_GROUPS] = { "cred", "group_info", NEEDED },
 	[GROUPS_COUNT] = { "group_info", "ngroups", NEEDED },
 	[GROUPS_LIST] = { "group_info", "gid", BEHIND },

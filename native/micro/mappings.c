@@ -35,7 +35,7 @@ static struct facts {
 } facts[MAPPINGS_MOST];
 static int maps_file = -1; /* of the memory of which they were read; it cannot be asked once that is gone (execve(2)) */
 static bool were_asked;
-static uint64_t sequence; /* as it was before they were read */
+static uint64_t sequence; /* of memory_state, as it was before they were read */
 static int names_next, names_known;
 
 static bool read_line(char *line)
@@ -69,7 +69,7 @@ bool read_mappings(void)
 	ssize_t size = 0, got = 0;
 
 	were_asked = false;
-	sequence = mapping_sequence_now();
+	sequence = memory_state_now().mappings;
 	if (maps_file >= 0)
 		close(maps_file);
 	maps_file = open(of_process("maps"), O_RDONLY | O_CLOEXEC);
@@ -110,9 +110,14 @@ static bool are_same(void)
 	return ioctl(maps_file, QUERY, &asked) && errno == ENOENT;
 }
 
+bool are_mappings_as_of(struct memory_state state)
+{
+	return sequence && state.mappings == sequence;
+}
+
 bool see_mappings(void)
 {
-	were_asked = (sequence && mapping_sequence_read() == sequence) || are_same();
+	were_asked = are_mappings_as_of(memory_state_read()) || are_same();
 	return were_asked || read_mappings();
 }
 

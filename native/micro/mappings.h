@@ -1,6 +1,7 @@
 /* The mappings of the process (/proc/PID/maps), as they were read last. */
 #pragma once
 #include "base.h"
+#include "unchanged.h"
 
 extern struct mapping mappings[MAPPINGS_MOST]; /* by address */
 extern int mapping_count;
@@ -11,6 +12,9 @@ bool read_mappings(void);
 /* To be called while all threads stand still: reads them again, but for the names of those that are as they were read before. False:
  * refused. */
 bool see_mappings(void);
+
+/* Whether nothing can have changed in them from when they were read to a moment; false also where that cannot be told. */
+bool are_mappings_as_of(struct memory_state state);
 
 /* Asks as that does, for nothing. */
 void rehearse_mappings(void);

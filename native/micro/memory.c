@@ -18,7 +18,6 @@ enum { IOV = 512 };
 #define COPIED_MOST (1ULL << 30)
 #define PAUSED_MOST (64ULL << 20) /* [bytes] copied with all stopped; what changes so much is better dumped */
 #define UNREAD (1ULL << 32)
-#define COPIED (1ULL << 33)
 
 struct run_list ahead, late, present;
 static bool has_untracked; /* as of the last pause */
@@ -118,13 +117,24 @@ void rehearse_memory(void)
 	rehearse_scan(&present);
 }
 
+/* All that is there now; `late` gets what came since the pages before were looked at, where that is told apart. */
+static bool find_all(void)
+{
+	late.count = late.size = 0;
+	if (process.pagemap >= 0 && find_changed(&present, &late))
+		return true;
+	late.count = 0;
+	return open_pagemap() && find_present(&present);
+}
+
 bool copy_late(void)
 {
 	bool is_tracked = false;
+	size_t come;
 
-	if (!open_pagemap() || !find_present(&present))
+	if (!find_all())
 		return false;
-	late.count = late.size = 0;
+	come = late.count;
 	for (size_t i = 0; i < present.count; i++) {
 		struct region *one = &present.at[i];
 		const struct mapping *of = mapping_of(one->start);
@@ -136,13 +146,22 @@ bool copy_late(void)
 		if ((one->categories & (IS_WPALLOWED | IS_WRITTEN)) == IS_WPALLOWED && !(one->categories & IS_SWAPPED && of->is_file))
 			continue;
 		has_untracked |= !(one->categories & IS_WPALLOWED);
-		one->categories |= COPIED;
-		late.at[late.count++] = *one;
+		push(&late, *one);
 	}
+	for (size_t i = 0; i < come; i++) {
+		has_untracked |= !(late.at[i].categories & IS_WPALLOWED);
+		push(&present, late.at[i]);
+	}
+	if (!has_room())
+		return false;
 	if (!is_tracked)
 		return refuse("its memory is another one");
-	if (!copy_runs(&late, 0, PAUSED_MOST))
-		return false;
+	return copy_runs(&late, 0, PAUSED_MOST);
+}
+
+bool settle_copies(void)
+{
+	merge(&present, 0);
 	forget_own();
 	return note_own(&present);
 }

@@ -24,5 +24,8 @@ void rehearse_memory(void);
 /* With all stopped: what there is of memory, and copies of what may differ from the last copy. */
 bool copy_late(void);
 
+/* After that, when they run again: `present` by address, and what is not the files' own is known for the next time. */
+bool settle_copies(void);
+
 /* Gives back what copies took, but for as much as most commits need. */
 void forget_copies(void);

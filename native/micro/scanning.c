@@ -20,6 +20,9 @@ enum {
 static struct run_list protected, written;
 static struct run_list own; /* in mappings of files: where there may be pages that are not the file's, by address */
 static struct run_list before; /* what was present right before the pause, when all that had been written was protected */
+static struct run_list settled; /* what was there and not protected before that */
+static struct memory_state state_before; /* before these two */
+static bool has_marks; /* `before` has pages that are not in memory, or marks in the place of pages, which may go away unseen */
 static bool is_quick; /* `before` is of use */
 static bool can_be_quick;
 
@@ -50,9 +53,9 @@ static bool is_scan_right(void)
 
 void make_room_for_scans(void)
 {
-	struct run_list *all[] = { &protected, &written, &own, &before };
+	struct run_list *all[] = { &protected, &written, &own, &before, &settled };
 
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 5; i++)
 		all[i]->at = room_for_regions();
 	can_be_quick = is_scan_right();
 }
@@ -65,21 +68,13 @@ bool open_pagemap(void)
 	return process.pagemap >= 0 ? true : refuse("the process is gone");
 }
 
-bool scan_range(struct run_list *list, const struct mapping *range, uint64_t flags, uint64_t mask, uint64_t returned)
+static bool scan_with(struct run_list *list, const struct mapping *range, struct scan_arg scan)
 {
-	const uint64_t without = IS_PFNZERO | (range->is_file ? IS_FILE : 0);
-	struct scan_arg scan = {
-		.size = sizeof scan,
-		.flags = flags,
-		.start = range->start,
-		.end = range->end,
-		.category_inverted = without,
-		.category_mask = without | mask,
-		.category_anyof_mask = IS_PRESENT | IS_SWAPPED,
-		.return_mask = returned,
-	};
 	long found;
 
+	scan.size = sizeof scan;
+	scan.start = range->start;
+	scan.end = range->end;
 	do {
 		if (list->count == RUNS_MOST)
 			return refuse("its memory is in too many pieces");
@@ -95,6 +90,17 @@ bool scan_range(struct run_list *list, const struct mapping *range, uint64_t fla
 		scan.start = scan.walk_end;
 	} while (scan.start < scan.end);
 	return true;
+}
+
+bool scan_range(struct run_list *list, const struct mapping *range, uint64_t flags, uint64_t mask, uint64_t returned)
+{
+	const uint64_t without = IS_PFNZERO | (range->is_file ? IS_FILE : 0);
+
+	return scan_with(list, range, (struct scan_arg){ .flags = flags,
+							  .category_inverted = without,
+							  .category_mask = without | mask,
+							  .category_anyof_mask = IS_PRESENT | IS_SWAPPED,
+							  .return_mask = returned });
 }
 
 bool note_own(const struct run_list *list)
@@ -270,6 +276,67 @@ static bool scan_present(struct run_list *list)
 	return scan_all(list, 0, 0, IS_WPALLOWED | IS_WRITTEN | IS_SWAPPED);
 }
 
+/* All that is there and counts as written, in one go over all mappings; whose it is is not asked. */
+static bool scan_unprotected(struct run_list *list)
+{
+	struct mapping range = { 0 };
+
+	for (int i = 0; i < mapping_count; i++) {
+		if (mappings[i].is_special)
+			continue;
+		range.start = range.end ? range.start : mappings[i].start;
+		range.end = mappings[i].end;
+	}
+	list->count = 0;
+	return scan_with(list, &range, (struct scan_arg){ .category_mask = IS_WRITTEN,
+							   .category_anyof_mask = IS_PRESENT | IS_SWAPPED,
+							   .return_mask = IS_WPALLOWED });
+}
+
+/* What of some region is in none of a list, which is by address. */
+static bool push_rest(struct run_list *list, struct region one, const struct run_list *without)
+{
+	for (size_t i = 0; i < without->count && one.start < one.end; i++) {
+		const struct region *other = &without->at[i];
+
+		if (other->end <= one.start || other->start >= one.end)
+			continue;
+		if (other->start > one.start)
+			push(list, (struct region){ one.start, other->start, one.categories });
+		one.start = other->end;
+	}
+	if (one.start < one.end)
+		push(list, one);
+	return has_room();
+}
+
+bool find_changed(struct run_list *list, struct run_list *changed)
+{
+	const struct memory_state now = memory_state_read();
+
+	if (!before.count || has_marks || !now.flushes || now.flushes != state_before.flushes || now.mappings != state_before.mappings ||
+	    !are_mappings_as_of(now) || !scan_unprotected(&protected))
+		return false;
+	written.count = 0;
+	for (size_t i = 0; i < protected.count; i++)
+		if (!push_rest(&written, protected.at[i], &settled))
+			return false;
+	changed->count = 0;
+	for (size_t i = 0; i < written.count; i++) {
+		const struct mapping *of = mapping_of(written.at[i].start);
+		const struct mapping part = { .start = written.at[i].start, .end = written.at[i].end, .is_file = of && of->is_file };
+
+		if (!of || of->end < part.end)
+			return false; /* two in one, of which it is not known whose each page is */
+		if (!of->is_special && !scan_range(changed, &part, 0, 0, IS_WPALLOWED | IS_WRITTEN | IS_SWAPPED))
+			return false;
+	}
+	list->count = 0;
+	push_within(list, &before, &(struct mapping){ .end = UINT64_MAX });
+	before.count = 0;
+	return has_room();
+}
+
 bool find_present(struct run_list *list)
 {
 	bool well;
@@ -286,9 +353,15 @@ void rehearse_scan(struct run_list *list)
 	struct run_list all = before;
 
 	before.count = 0;
-	if (!scan_present(&all))
+	state_before = memory_state_now();
+	if (!scan_unprotected(&settled) || !scan_present(&all))
 		return;
 	before = all;
+	has_marks = false;
+	for (size_t i = 0; i < before.count; i++)
+		has_marks |= before.at[i].categories & IS_SWAPPED;
+	if (are_mappings_as_of(state_before) && !has_marks)
+		return;
 	is_quick = can_be_quick;
 	(void)scan_present(list);
 	is_quick = false;

@@ -2,7 +2,8 @@
  *
  * Of the mapping of a file only pages are copied that are not the file's own, and whose a page is the kernel has to look up for each. So
  * those that are the file's are protected, too, and looked up again only when they are written; those that are not are known.
- * Elsewhere, too, only pages that were written are looked at one by one: one that is protected still, and was there before, is there. */
+ * Elsewhere, too, only pages that were written are looked at one by one: one that is protected still, and was there before, is there.
+ * Where the kernel says that no page went away (unchanged.h), all that was there is there, and one look finds what came. */
 #pragma once
 #include "regions.h"
 
@@ -21,6 +22,10 @@ bool find_and_protect(struct run_list *list);
 /* Finds all that a dump would hold, with what is known of each (categories of PAGEMAP_SCAN). Right after `rehearse_scan` it is quick. */
 bool find_present(struct run_list *list);
 void rehearse_scan(struct run_list *list);
+
+/* The same by what came to be written since `rehearse_scan`, where no page that was there can be gone: *changed is to be copied, as is what of
+ * *list was written before. False: it cannot be told so. */
+bool find_changed(struct run_list *list, struct run_list *changed);
 
 /* Has writes to pages of files noted, which make other pages of them; then `find_own` looks for all that are others by now. */
 bool protect_files(void);

@@ -77,7 +77,7 @@ static struct plan *plan, *before;
 static char *known_text;
 static int known_count; /* of segments, in the text that is known */
 static uint64_t known_caught;
-static uint64_t memory_address, sequence_of; /* of the process's `mm_struct` as planned, and as of the last look at its sequence */
+static uint64_t memory_address, state_of; /* of the process's `mm_struct` as planned, and as of `memory_state_now` */
 static bool has_read, is_unknown;
 
 void find_kernel(void)
@@ -809,24 +809,27 @@ void keep_facts(void)
 	memcpy(known_text, text.at, text.size);
 }
 
-static uint64_t settled(uint64_t sequence)
+static struct memory_state state_in(const unsigned char *memory)
 {
-	return sequence & 1 ? 0 : sequence;
+	const uint64_t sequence = has_member(MEMORY_SEQUENCE) ? number_in(memory, MEMORY_SEQUENCE) : 0;
+
+	return (struct memory_state){
+		.mappings = sequence & 1 ? 0 : sequence, /* odd: they are being changed */
+		.flushes = has_member(MEMORY_FLUSHES) ? number_in(memory, MEMORY_FLUSHES) : 0,
+	};
 }
 
-uint64_t mapping_sequence_now(void)
+struct memory_state memory_state_now(void)
 {
-	const unsigned char *found = can_read && memory_address && has_member(MEMORY_SEQUENCE) ?
-					     fetch(memory_address, size_of_kind(MEMORY)) :
-					     NULL;
+	const unsigned char *found = can_read && memory_address ? fetch(memory_address, size_of_kind(MEMORY)) : NULL;
 
-	sequence_of = memory_address;
-	return found ? settled(number_in(found, MEMORY_SEQUENCE)) : 0;
+	state_of = memory_address;
+	return found ? state_in(found) : (struct memory_state){ 0 };
 }
 
-uint64_t mapping_sequence_read(void)
+struct memory_state memory_state_read(void)
 {
-	if (!has_read || !has_member(MEMORY_SEQUENCE) || plan->objects[plan->memory].address != sequence_of)
-		return 0;
-	return settled(number_in(object_read(plan->memory), MEMORY_SEQUENCE));
+	if (!has_read || plan->objects[plan->memory].address != state_of)
+		return (struct memory_state){ 0 };
+	return state_in(object_read(plan->memory));
 }
