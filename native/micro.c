@@ -1,6 +1,7 @@
 /* relive-micro: takes what has changed of a running process, again and again, for commits on top of one that CRIU made.
  *
  *   relive-micro FILTERS PID...   (FILTERS: as of relive-tracker)
+ *   relive-micro kernel           ("ok", or why the kernel's objects cannot be read, so that all is asked in each commit)
  *
  * One process is tracked by one of these (tracker/userfault.h says how) until standard input closes; with more than one PID, those of a
  * tree with its root first, there is one for each, and the first speaks for all (micro/tree.h). It says "tracked", or
@@ -28,8 +29,8 @@
  * caller has to begin with a new base. Killed at any moment this program harms nobody: the kernel lets go of the threads, and
  * each that makes the round trip has a signal frame on its stack that gives it back all its registers (tracker/frame.h).
  *
- * The parts: what can be seen from outside (micro/look.h, descriptors.h, mappings.h), what only the process can tell (round_trip.h), its
- * memory (memory.h), and stopping it (stopping.h). */
+ * The parts: what can be seen from outside (micro/look.h, descriptors.h, mappings.h), what only the process can tell (round_trip.h), what of
+ * that need not be asked again (unchanged.h), its memory (memory.h), and stopping it (stopping.h). */
 #define _GNU_SOURCE
 #include "micro/base.h"
 #include "micro/expected.h"
@@ -276,8 +277,13 @@ int main(int argc, char **argv)
 	static char line[4200];
 	const char *reason;
 
+	if (argc == 2 && !strcmp(argv[1], "kernel")) {
+		find_kernel();
+		puts(kernel_obstacle() ? kernel_obstacle() : "ok");
+		return 0;
+	}
 	if (argc < 3) {
-		fprintf(stderr, "usage: relive-micro FILTERS PID...\n");
+		fprintf(stderr, "usage: relive-micro FILTERS PID... | relive-micro kernel\n");
 		return 2;
 	}
 	signal(SIGPIPE, SIG_IGN);

@@ -202,11 +202,12 @@ static bool say_unknown(const int *numbers, int count)
 	struct stat facts;
 
 	for (int i = 0; i < count; i++) {
-		const size_t from = text.size;
 		const int same = same_file_read(numbers, i);
+		size_t from;
 
 		if (say_known_descriptor(numbers[i], same))
 			continue;
+		from = text.size;
 		if (stat(of_process("fd/%d", numbers[i]), &facts))
 			return refuse("descriptor %d cannot be seen", numbers[i]);
 		if (!say_descriptor(numbers[i], &facts, same))

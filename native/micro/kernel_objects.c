@@ -7,6 +7,7 @@
 #include "kernel_memory.h"
 #include "kernel_types.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,7 +43,6 @@ static const char *const counting[KINDS][RANGES_MOST] = {
 	[MOUNT] = { "mount", "mnt.mnt_root", "mnt_parent", "mnt_mountpoint", "mnt_id", "!mnt_ns" },
 	[SOCKET] = { "socket", "state", "type", "sk", "ops" },
 	[PIPE] = { "pipe_inode_info", "max_usage", "ring_size", "readers", "writers" },
-	[EVENTS] = { "eventfd_ctx", "count", "flags" },
 };
 
 static const char *const not_counting[][RANGES_MOST] = {
@@ -161,6 +161,14 @@ static void reach(enum kind kind, const struct place *place)
 		sizes[kind] = place->offset + place->size;
 }
 
+static char missing[128];
+
+static bool miss(const char *structure, const char *path)
+{
+	snprintf(missing, sizeof missing, "its %s has no %s where it is known to be", structure, path);
+	return false;
+}
+
 static bool find_counting(enum kind kind)
 {
 	const char *const *names = counting[kind];
@@ -173,13 +181,13 @@ static bool find_counting(enum kind kind)
 		if (find_either(names[0], names[i] + (may_miss || one->is_flag), &one->place))
 			range_counts[kind]++;
 		else if (!may_miss)
-			return false;
+			return miss(names[0], names[i]);
 		reach(kind, &one->place);
 	}
 	for (int i = 0; names[0] && i < MEMBERS; i++)
 		if (!strcmp(wanted[i].structure, names[0]))
 			reach(kind, &members[i]);
-	return sizes[kind] <= PIECE_MOST;
+	return sizes[kind] <= PIECE_MOST || miss(names[0], "end");
 }
 
 static int by_offset(const void *a, const void *b)
@@ -190,7 +198,7 @@ static int by_offset(const void *a, const void *b)
 }
 
 /* Of a socket: what is not to be compared, by offset. */
-static bool find_not_counting(void)
+static void find_not_counting(void)
 {
 	const char *const *names = not_counting[0];
 
@@ -203,24 +211,27 @@ static bool find_not_counting(void)
 	for (int i = SOCK_FAMILY; i <= SOCK_OPTIONS; i++)
 		reach(PROTOCOL_STATE, &members[i]);
 	qsort(ranges[PROTOCOL_STATE], (size_t)range_counts[PROTOCOL_STATE], sizeof(struct range), by_offset);
-	return true;
 }
 
-bool find_members(void)
+const char *find_members(void)
 {
-	bool well = read_kernel_types();
+	bool well = true;
 
+	if (!read_kernel_types())
+		return "it does not describe its types (/sys/kernel/btf/vmlinux)";
 	for (int i = 0; well && i < MEMBERS; i++) {
-		well = find_either(wanted[i].structure, wanted[i].path, &members[i]) || wanted[i].how != NEEDED;
-		well = well && !members[i].mask;
+		well = (find_either(wanted[i].structure, wanted[i].path, &members[i]) || wanted[i].how != NEEDED) && !members[i].mask;
+		if (!well)
+			miss(wanted[i].structure, wanted[i].path);
 		if (wanted[i].how == BEHIND && !members[i].size)
 			members[i].offset = size_of_structure(wanted[i].structure);
 	}
 	for (int i = 0; well && i < KINDS; i++)
 		well = find_counting((enum kind)i);
-	well = well && find_not_counting();
+	if (well)
+		find_not_counting();
 	forget_kernel_types();
-	return well;
+	return well ? NULL : missing;
 }
 
 static bool is_zero(const unsigned char *from, uint32_t size)
@@ -274,6 +285,8 @@ bool are_alike(enum kind kind, const unsigned char *one, const unsigned char *ot
 {
 	uint32_t at = 0;
 
+	if (kind == LOOKED_AT)
+		return true;
 	if (kind == PROTOCOL_STATE || !range_counts[kind]) {
 		for (int i = 0; i < range_counts[kind]; i++) {
 			const struct place *without = &ranges[kind][i].place;

@@ -28,8 +28,8 @@ enum kind {
 	SOCKET,
 	PROTOCOL_STATE, /* of a socket */
 	PIPE,
-	EVENTS, /* of an eventfd */
 	WORDS, /* all of it is compared; it has no members */
+	LOOKED_AT, /* nothing is compared */
 	KINDS,
 };
 
@@ -52,8 +52,8 @@ enum member {
 	MEMBERS,
 };
 
-/* Finds all members; false: this kernel has not all of them, and is not read. Once. */
-bool find_members(void);
+/* Finds all members, once. NULL, or why this kernel cannot be read. */
+const char *find_members(void);
 
 /* [bytes] that are read of an object; 0: it depends. */
 uint32_t size_of_kind(enum kind kind);

@@ -124,6 +124,8 @@ void rehearse(void)
 
 static void say_process(void)
 {
+	const size_t from = text.size;
+
 	caught = 0;
 	say_stat();
 	for (int i = 0; i < thread_count; i++)
@@ -132,7 +134,7 @@ static void say_process(void)
 	say_link("cwd", of_process("cwd"));
 	say_link("root", of_process("root"));
 	say_file("timers", of_process("timers"));
-	note_told(OF_PROCESS, 0);
+	note_told(OF_PROCESS, from);
 }
 
 bool look(void)

@@ -11,20 +11,20 @@
 #include "kernel_objects.h"
 #include "text.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 
 enum {
 	OBJECTS_MOST = PIECES_MOST / 2,
-	ROOT = -1, /* of an object that no pointer leads to: our own */
+	NONE = -1, /* no object */
 	PROCESS = 0, /* the first segment */
 	STEPS_MOST = 256, /* of a path, and of a list of children */
 	LISTENS = 10, /* TCP_LISTEN */
+	MINOR_BITS = 20, /* of a device's number, as the kernel has it */
+	OF_MEMORY = 1, /* the major number of /dev/null and its like */
 };
 
 /* File systems in which an inode says the size itself, and its device is that of its mapping; linux/magic.h. */
@@ -36,7 +36,7 @@ struct object {
 	uint32_t size;
 	uint64_t address;
 	int at; /* among what is read */
-	int from; /* the object that leads to it, ROOT: none */
+	int from; /* the object that leads to it; NONE: it is our own */
 	uint32_t offset; /* of the pointer in that */
 	int64_t distance; /* from where the pointer points to where it begins */
 };
@@ -45,20 +45,21 @@ struct told {
 	size_t at, size; /* in the text */
 };
 
+struct account {
+	struct told told, hidden;
+	int same; /* an earlier descriptor of the same open file, or -1 */
+	bool closes; /* FD_CLOEXEC */
+	uint64_t device, inode;
+};
+
 struct segment {
 	int number; /* of the descriptor; OF_PROCESS */
-	int first, count; /* of its objects; the others cannot follow it */
-	bool can_be_known, is_regular, closes;
-	/* As it was told last: */
-	bool is_known;
-	int same;
-	struct told told, hidden;
-	uint64_t device, inode;
-	/* In the look under way: */
-	struct told now, hidden_now;
-	bool is_told;
-	int same_now;
-	uint64_t device_now, inode_now;
+	int first, count; /* of its objects */
+	bool can_be_known, is_regular;
+	bool is_known; /* by what was told when its objects were as they are in the plan */
+	struct account known;
+	bool is_told; /* in the look under way */
+	struct account now;
 };
 
 struct plan {
@@ -66,12 +67,13 @@ struct plan {
 	int object_count, segment_count;
 	struct object objects[OBJECTS_MOST];
 	struct segment segments[DESCRIPTORS_MOST + 1]; /* the process's, then those of descriptors by number */
-	int files, open, closing; /* objects: the table of descriptors, and the bits of those that are open */
-	int signals, memory;
+	int task, signals, memory; /* objects; of the first thread */
+	int files, open, closing; /* the table of descriptors, and the bits of those that are open */
 	uint32_t most; /* descriptors the table has room for */
-	unsigned char *known; /* what was read when it was told last, as it was read */
+	unsigned char *planned; /* all objects as they were when it was made: with what decided on it */
 };
 
+static const char *obstacle; /* to reading the kernel */
 static bool can_read, is_full;
 static struct plan *plan, *before;
 static char *known_text;
@@ -82,7 +84,8 @@ static bool has_read, is_unknown;
 
 void find_kernel(void)
 {
-	can_read = find_members();
+	obstacle = find_members();
+	can_read = !obstacle;
 }
 
 static struct plan *new_plan(void)
@@ -90,8 +93,8 @@ static struct plan *new_plan(void)
 	struct plan *made = calloc(1, sizeof *made);
 
 	if (made)
-		made->known = malloc(ALL_PIECES);
-	return made && made->known ? made : NULL;
+		made->planned = malloc(ALL_PIECES);
+	return made && made->planned ? made : NULL;
 }
 
 /* Only now: each process of a tree has a tracker of its own. */
@@ -104,255 +107,229 @@ static bool is_open(void)
 		before = new_plan();
 		known_text = malloc(TEXT_MOST);
 		can_read = plan && before && known_text && open_kernel_memory();
+		if (!can_read)
+			obstacle = "it does not run a program that reads its memory (BPF)";
 	}
 	was_tried = true;
 	return can_read;
 }
 
+const char *kernel_obstacle(void)
+{
+	return is_open() ? NULL : obstacle;
+}
+
 /* -- the plan ----------------------------------------------------------------------------------------------------- */
+
+/* As it was planned. */
+static const unsigned char *seen(int object)
+{
+	return plan->planned + plan->objects[object].at;
+}
 
 static int add(enum kind kind, uint64_t address, uint32_t size, int from, uint32_t offset, int64_t distance)
 {
-	struct object *one = &plan->objects[plan->object_count];
-	const int at = plan->object_count < OBJECTS_MOST ? add_piece(address, size) : -1;
+	const unsigned char *found = plan->object_count < OBJECTS_MOST ? fetch(address, size) : NULL;
+	const int at = found ? add_piece(address, size) : NONE;
 
-	is_full |= at < 0;
-	if (is_full)
-		return ROOT;
-	*one = (struct object){ kind, size, address, at, from, offset, distance };
+	is_full |= found && at < 0;
+	if (at < 0)
+		return NONE;
+	memcpy(plan->planned + at, found, size);
+	plan->objects[plan->object_count] = (struct object){ kind, size, address, at, from, offset, distance };
 	return plan->object_count++;
 }
 
-/* Where a pointer in an object leads, and the object there. *to: its address; 0 and ROOT: nowhere. */
-static int follow(int from, const unsigned char *object, enum member pointer, enum kind kind, uint64_t *to)
+/* Where a pointer in an object leads. */
+static int follow(int from, enum member pointer, enum kind kind)
 {
-	*to = number_in(object, pointer);
-	return *to ? add(kind, *to, size_of_kind(kind), from, offset_of(pointer), 0) : ROOT;
+	return add(kind, number_in(seen(from), pointer), size_of_kind(kind), from, offset_of(pointer), 0);
 }
 
-/* A copy of an object, which lasts until the next of that kind. */
-static const unsigned char *see(enum kind kind, uint64_t address)
-{
-	static unsigned char seen[KINDS][PIECE_MOST];
-	const unsigned char *found = fetch(address, size_of_kind(kind));
-
-	return found ? memcpy(seen[kind], found, size_of_kind(kind)) : NULL;
-}
-
-/* All that a path is made of: its names up to the root of each mount on the way. */
-static bool plan_path(int from, uint32_t offset, const unsigned char *path)
+/* All that a path is made of: its names, up to the root of each mount on the way; `offset`: of the struct path in an object. */
+static bool plan_path(int from, uint32_t offset)
 {
 	const int64_t inner = offset_of(MOUNT_INNER);
-	uint64_t mount = number_in(path, PATH_MOUNT) - (uint64_t)inner, name = number_in(path, PATH_NAME), root = 0, parent_mount = 0;
-	uint32_t name_offset = offset + offset_of(PATH_NAME);
-	int mount_object = ROOT, name_from = from;
-	const unsigned char *seen;
+	const unsigned char *path = seen(from) + offset;
+	uint64_t name = number_in(path, PATH_NAME);
+	int mount = add(MOUNT, number_in(path, PATH_MOUNT) - (uint64_t)inner, size_of_kind(MOUNT), from, offset + offset_of(PATH_MOUNT),
+			-inner);
 
-	for (int steps = 0; steps < STEPS_MOST; steps++) {
-		uint64_t parent;
-		int object;
-
-		if (!root) {
-			mount_object = mount_object == ROOT ?
-					       add(MOUNT, mount, size_of_kind(MOUNT), from, offset + offset_of(PATH_MOUNT), -inner) :
-					       add(MOUNT, mount, size_of_kind(MOUNT), mount_object, offset_of(MOUNT_PARENT), 0);
-			seen = see(MOUNT, mount);
-			if (!seen)
-				return false;
-			root = number_in(seen, MOUNT_ROOT);
-			parent_mount = number_in(seen, MOUNT_PARENT);
-			parent = number_in(seen, MOUNT_POINT);
-		} else {
-			seen = see(MOUNT, mount);
-			if (!seen)
-				return false;
-			parent = number_in(seen, MOUNT_POINT);
-		}
-		if (name == root) {
-			if (parent_mount == mount)
-				return !is_full;
-			name = parent;
-			name_from = mount_object;
-			name_offset = offset_of(MOUNT_POINT);
-			mount = parent_mount;
-			root = 0;
+	offset += offset_of(PATH_NAME);
+	for (int steps = 0; steps < STEPS_MOST && mount != NONE; steps++) {
+		if (name == number_in(seen(mount), MOUNT_ROOT)) {
+			if (number_in(seen(mount), MOUNT_PARENT) == plan->objects[mount].address)
+				return true;
+			from = mount;
+			offset = offset_of(MOUNT_POINT);
+			name = number_in(seen(mount), MOUNT_POINT);
+			mount = follow(mount, MOUNT_PARENT, MOUNT);
 			continue;
 		}
-		seen = see(NAME, name);
-		if (!seen)
+		from = add(NAME, name, size_of_kind(NAME), from, offset, 0);
+		if (from == NONE)
 			return false;
-		object = add(NAME, name, size_of_kind(NAME), name_from, name_offset, 0);
-		if (number_in(seen, NAME_TEXT) != name + offset_of(NAME_SHORT))
-			add(WORDS, number_in(seen, NAME_TEXT), (uint32_t)number_in(seen, NAME_LENGTH), object, offset_of(NAME_TEXT), 0);
-		parent = number_in(seen, NAME_PARENT);
-		if (parent == name) /* of no tree: a socket, a pipe */
-			return !is_full;
-		name = parent;
-		name_from = object;
-		name_offset = offset_of(NAME_PARENT);
+		if (number_in(seen(from), NAME_TEXT) != name + offset_of(NAME_SHORT) &&
+		    add(WORDS, number_in(seen(from), NAME_TEXT), (uint32_t)number_in(seen(from), NAME_LENGTH), from, offset_of(NAME_TEXT), 0) ==
+			    NONE)
+			return false;
+		if (number_in(seen(from), NAME_PARENT) == name) /* of no tree: a socket, a pipe */
+			return true;
+		offset = offset_of(NAME_PARENT);
+		name = number_in(seen(from), NAME_PARENT);
 	}
 	return false;
 }
 
-static bool plan_rights(int task, const unsigned char *seen, enum member pointer)
+static bool plan_rights(int task, enum member pointer)
 {
-	uint64_t at, groups;
-	const int object = follow(task, seen, pointer, RIGHTS, &at);
-	const unsigned char *rights = see(RIGHTS, at);
-	int list;
+	const int object = follow(task, pointer, RIGHTS);
+	uint64_t groups;
+	uint32_t count;
+	const unsigned char *found;
 
-	if (object == ROOT || !rights)
+	if (object == NONE)
 		return false;
-	groups = number_in(rights, RIGHTS_GROUPS);
-	rights = fetch(groups, offset_of(GROUPS_LIST));
-	if (!rights)
-		return false;
-	/* What is in front of the list is the number of its users, which is not compared, and its length. */
-	list = add(WORDS, groups + offset_of(GROUPS_COUNT),
-		   offset_of(GROUPS_LIST) - offset_of(GROUPS_COUNT) + 4 * (uint32_t)number_in(rights, GROUPS_COUNT), object,
-		   offset_of(RIGHTS_GROUPS), offset_of(GROUPS_COUNT));
-	return list != ROOT;
-}
-
-static bool plan_children(int task, uint64_t address, const unsigned char *seen)
-{
-	uint64_t next = number_in(seen, TASK_CHILDREN);
-	uint32_t offset = offset_of(TASK_CHILDREN);
-
-	for (int steps = 0; next != address + offset_of(TASK_CHILDREN); steps++) {
-		const int64_t distance = -(int64_t)offset_of(TASK_SIBLING);
-		const unsigned char *child;
-
-		if (steps == STEPS_MOST)
-			return false;
-		child = see(CHILD, next + (uint64_t)distance);
-		task = add(CHILD, next + (uint64_t)distance, size_of_kind(CHILD), task, offset, distance);
-		if (!child || task == ROOT)
-			return false;
-		offset = offset_of(TASK_SIBLING);
-		next = number_in(child, TASK_SIBLING);
-	}
-	return true;
-}
-
-static bool plan_directories(int task, const unsigned char *seen)
-{
-	uint64_t at;
-	const int object = follow(task, seen, TASK_DIRECTORIES, DIRECTORIES, &at);
-	const unsigned char *directories = see(DIRECTORIES, at);
-
-	return object != ROOT && directories && plan_path(object, offset_of(DIRECTORIES_ROOT), directories + offset_of(DIRECTORIES_ROOT)) &&
-	       plan_path(object, offset_of(DIRECTORIES_WORKING), directories + offset_of(DIRECTORIES_WORKING));
-}
-
-static bool plan_memory(int task, const unsigned char *seen)
-{
-	uint64_t program;
-	const unsigned char *memory, *file;
-	int object;
-
-	plan->memory = follow(task, seen, TASK_MEMORY, MEMORY, &memory_address);
-	memory = see(MEMORY, memory_address);
-	if (plan->memory == ROOT || !memory)
-		return false;
-	object = follow(plan->memory, memory, MEMORY_PROGRAM, OPEN_REGULAR, &program);
-	file = see(OPEN_REGULAR, program);
-	return object != ROOT && file && plan_path(object, offset_of(FILE_PATH), file + offset_of(FILE_PATH));
-}
-
-/* What all threads share; they are in one group (CLONE_THREAD), which shares signals, and all else by what is compared. */
-static bool plan_shared(int task, const unsigned char *seen)
-{
-	const unsigned char *signals;
-	uint64_t at, actions;
-
-	plan->signals = follow(task, seen, TASK_SIGNAL, SIGNAL, &at);
-	signals = see(SIGNAL, at);
-	if (plan->signals == ROOT || !signals || number_in(signals, SIGNAL_TERMINAL) || number_in(signals, SIGNAL_TIMERS) ||
-	    follow(task, seen, TASK_ACTIONS, ACTIONS, &actions) == ROOT)
-		return false;
-	for (int which = 2; which < 4; which++) { /* PIDTYPE_PGID, PIDTYPE_SID */
-		const uint32_t offset = offset_of(SIGNAL_GROUP_IDS) + 8 * (uint32_t)which;
-		uint64_t group;
-
-		memcpy(&group, signals + offset, sizeof group);
-		if (add(WORDS, group + offset_of(NUMBERS_FIRST), 4, plan->signals, offset, offset_of(NUMBERS_FIRST)) == ROOT)
-			return false;
-	}
-	return plan_directories(task, seen) && plan_memory(task, seen);
-}
-
-static bool plan_thread(struct thread *t, int from, uint32_t offset, uint64_t entry, uint64_t *next_entry, int *task)
-{
-	const int64_t distance = -(int64_t)offset_of(TASK_PTRACE_ENTRY);
-	const uint64_t address = entry + (uint64_t)distance;
-	const unsigned char *found = see(TASK, address);
-	static unsigned char seen[PIECE_MOST];
-	uint64_t parent;
-
+	groups = number_in(seen(object), RIGHTS_GROUPS);
+	found = fetch(groups + offset_of(GROUPS_COUNT), sizeof count);
 	if (!found)
 		return false;
-	memcpy(seen, found, size_of_kind(TASK));
-	*task = add(TASK, address, size_of_kind(TASK), from, offset, distance);
-	memcpy(next_entry, seen + offset_of(TASK_PTRACE_ENTRY), sizeof *next_entry);
-	return *task != ROOT && number_in(seen, TASK_PID) == (uint64_t)t->tid && plan_rights(*task, seen, TASK_RIGHTS) &&
-	       (number_in(seen, TASK_RIGHTS) == number_in(seen, TASK_OWN_RIGHTS) || plan_rights(*task, seen, TASK_OWN_RIGHTS)) &&
-	       plan_children(*task, address, seen) && follow(*task, seen, TASK_PARENT, PARENT, &parent) != ROOT &&
-	       (t->tid != process.pid || plan_shared(*task, seen));
+	memcpy(&count, found, sizeof count);
+	/* In front of it is the number of its users, which is not compared. Such a list never changes. */
+	return add(WORDS, groups + offset_of(GROUPS_COUNT), offset_of(GROUPS_LIST) - offset_of(GROUPS_COUNT) + 4 * count, object,
+		   offset_of(RIGHTS_GROUPS), offset_of(GROUPS_COUNT)) != NONE;
+}
+
+static bool plan_children(int task)
+{
+	const int64_t distance = -(int64_t)offset_of(TASK_SIBLING);
+	const uint64_t end = plan->objects[task].address + offset_of(TASK_CHILDREN);
+	enum member pointer = TASK_CHILDREN;
+	int object = task;
+
+	for (int steps = 0; steps < STEPS_MOST && object != NONE; steps++, pointer = TASK_SIBLING) {
+		const uint64_t next = number_in(seen(object), pointer);
+
+		if (next == end)
+			return true;
+		object = add(CHILD, next + (uint64_t)distance, size_of_kind(CHILD), object, offset_of(pointer), distance);
+	}
+	return false;
+}
+
+static bool plan_directories(int task)
+{
+	const int object = follow(task, TASK_DIRECTORIES, DIRECTORIES);
+
+	return object != NONE && plan_path(object, offset_of(DIRECTORIES_ROOT)) && plan_path(object, offset_of(DIRECTORIES_WORKING));
+}
+
+static bool plan_memory(int task)
+{
+	int program;
+
+	plan->memory = follow(task, TASK_MEMORY, MEMORY);
+	if (plan->memory == NONE)
+		return false;
+	memory_address = plan->objects[plan->memory].address;
+	program = follow(plan->memory, MEMORY_PROGRAM, OPEN_REGULAR);
+	return program != NONE && plan_path(program, offset_of(FILE_PATH));
+}
+
+/* The process group and the session: the number of each. */
+static bool plan_group(int signals, uint32_t which)
+{
+	const uint32_t offset = offset_of(SIGNAL_GROUP_IDS) + 8 * which;
+	uint64_t group;
+
+	memcpy(&group, seen(signals) + offset, sizeof group);
+	return add(WORDS, group + offset_of(NUMBERS_FIRST), 4, signals, offset, offset_of(NUMBERS_FIRST)) != NONE;
+}
+
+/* What all threads share. They are threads of one group, which share signals; that they share all else is compared. */
+static bool plan_shared(int task)
+{
+	enum { OF_GROUP = 2, OF_SESSION = 3 }; /* enum pid_type */
+
+	plan->signals = follow(task, TASK_SIGNAL, SIGNAL);
+	return plan->signals != NONE && !number_in(seen(plan->signals), SIGNAL_TERMINAL) && !number_in(seen(plan->signals), SIGNAL_TIMERS) &&
+	       follow(task, TASK_ACTIONS, ACTIONS) != NONE && plan_group(plan->signals, OF_GROUP) && plan_group(plan->signals, OF_SESSION) &&
+	       plan_directories(task) && plan_memory(task);
+}
+
+static bool plan_thread(const struct thread *t, int task)
+{
+	return number_in(seen(task), TASK_PID) == (uint64_t)t->tid && plan_rights(task, TASK_RIGHTS) && plan_rights(task, TASK_OWN_RIGHTS) &&
+	       plan_children(task) && follow(task, TASK_PARENT, PARENT) != NONE && (t->tid != process.pid || plan_shared(task));
 }
 
 /* By the list of those that we trace, the last of which was seized first. */
 static bool plan_process(void)
 {
-	const uint64_t head = own_task() + offset_of(TASK_PTRACED);
-	const unsigned char *found = fetch(head, 8);
-	int from = add(WORDS, head, 8, ROOT, 0, 0);
+	const uint64_t end = own_task() + offset_of(TASK_PTRACED);
+	const int64_t distance = -(int64_t)offset_of(TASK_PTRACE_ENTRY);
+	int object = add(LOOKED_AT, end, 8, NONE, 0, 0);
 	uint32_t offset = 0;
-	uint64_t entry = 0, next;
+	uint64_t next;
 
-	if (!found || from == ROOT)
-		return false;
-	memcpy(&entry, found, sizeof entry);
-	for (int i = thread_count - 1; i >= 0; i--, entry = next, offset = offset_of(TASK_PTRACE_ENTRY))
-		if (entry == head || !plan_thread(&threads[i], from, offset, entry, &next, &from))
+	for (int i = thread_count - 1; i >= 0 && object != NONE; i--) {
+		memcpy(&next, seen(object) + offset, sizeof next);
+		if (next == end)
 			return false;
-	return entry == head;
+		object = add(TASK, next + (uint64_t)distance, size_of_kind(TASK), object, offset, distance);
+		offset = offset_of(TASK_PTRACE_ENTRY);
+		if (object == NONE || !plan_thread(&threads[i], object))
+			return false;
+		plan->task = object;
+	}
+	if (object == NONE)
+		return false;
+	memcpy(&next, seen(object) + offset, sizeof next);
+	return next == end;
 }
 
 /* -- descriptors -------------------------------------------------------------------------------------------------- */
 
-static bool is_empty(const unsigned char *locks, uint64_t address, enum member list)
+static bool is_followed(const unsigned char *sock)
 {
-	return number_in(locks, list) == address + offset_of(list);
+	enum { UDP = 17, TCP = 6 };
+	const uint64_t protocol = number_in(sock, SOCK_PROTOCOL);
+
+	if (number_in(sock, SOCK_FILTER))
+		return false;
+	switch (number_in(sock, SOCK_FAMILY)) {
+	case AF_UNIX:
+		return true;
+	case AF_INET:
+	case AF_INET6:
+		return !number_in(sock, SOCK_OPTIONS) && (protocol == UDP || (protocol == TCP && number_in(sock, SOCK_STATE) == LISTENS));
+	default:
+		return false;
+	}
 }
 
-static bool plan_socket(int file, const unsigned char *seen)
+static bool plan_socket(int file)
 {
-	uint64_t at, state, proto;
-	const int socket = follow(file, seen, FILE_PRIVATE, SOCKET, &at);
-	const unsigned char *found = see(SOCKET, at);
-	static unsigned char sock[PIECE_MOST];
+	const int socket = follow(file, FILE_PRIVATE, SOCKET);
+	const unsigned char *found;
+	uint64_t proto;
 	uint32_t size;
-	bool is_followed;
+	int object;
 
-	if (socket == ROOT || !found)
+	if (socket == NONE)
 		return false;
-	state = number_in(found, SOCKET_STATE);
-	found = state ? see(PROTOCOL_STATE, state) : NULL;
+	found = fetch(number_in(seen(socket), SOCKET_STATE) + offset_of(SOCK_PROTO), sizeof proto);
 	if (!found)
 		return false;
-	memcpy(sock, found, size_of_kind(PROTOCOL_STATE));
-	proto = number_in(sock, SOCK_PROTO);
-	found = fetch(proto + offset_of(PROTO_SIZE), 4);
+	memcpy(&proto, found, sizeof proto);
+	found = fetch(proto + offset_of(PROTO_SIZE), sizeof size);
 	if (!found)
 		return false;
 	memcpy(&size, found, sizeof size);
-	is_followed = number_in(sock, SOCK_FAMILY) == 1; /* AF_UNIX */
-	if (number_in(sock, SOCK_FAMILY) == 2 || number_in(sock, SOCK_FAMILY) == 10) /* AF_INET, AF_INET6 */
-		is_followed = !number_in(sock, SOCK_OPTIONS) &&
-			      (number_in(sock, SOCK_PROTOCOL) == 17 || (number_in(sock, SOCK_PROTOCOL) == 6 && number_in(sock, SOCK_STATE) == LISTENS));
-	return is_followed && !number_in(sock, SOCK_FILTER) && size <= PIECE_MOST && size >= size_of_kind(PROTOCOL_STATE) &&
-	       add(PROTOCOL_STATE, state, size, socket, offset_of(SOCKET_STATE), 0) != ROOT;
+	if (size < size_of_kind(PROTOCOL_STATE) || size > PIECE_MOST)
+		return false;
+	object = add(PROTOCOL_STATE, number_in(seen(socket), SOCKET_STATE), size, socket, offset_of(SOCKET_STATE), 0);
+	return object != NONE && number_in(seen(object), SOCK_PROTO) == proto && is_followed(seen(object));
 }
 
 static bool is_plain(uint64_t magic)
@@ -363,76 +340,65 @@ static bool is_plain(uint64_t magic)
 	return false;
 }
 
+static bool is_without_locks(int inode)
+{
+	static const enum member lists[] = { LOCKS_FLOCK, LOCKS_POSIX, LOCKS_LEASE };
+	int locks;
+
+	if (!number_in(seen(inode), INODE_LOCKS))
+		return true;
+	locks = follow(inode, INODE_LOCKS, LOCKS);
+	for (int i = 0; locks != NONE && i < 3; i++)
+		if (number_in(seen(locks), lists[i]) != plan->objects[locks].address + offset_of(lists[i]))
+			return false;
+	return locks != NONE;
+}
+
+static uint64_t mode_of(uint64_t file)
+{
+	const unsigned char *found = fetch(file, size_of_kind(OPEN_FILE));
+
+	found = found ? fetch(number_in(found, FILE_INODE), size_of_kind(INODE)) : NULL;
+	return found ? number_in(found, INODE_MODE) : 0;
+}
+
 /* The file that a descriptor leads to; false: it is always asked about. */
 static bool plan_file(struct segment *s, uint64_t address)
 {
-	static unsigned char seen[PIECE_MOST];
-	const unsigned char *found = see(OPEN_FILE, address), *inode;
-	const uint32_t offset = 8 * (uint32_t)s->number;
-	uint64_t at, file_system, locks, mode, device, magic;
-	bool has_name, is_unowned;
-	int file, object;
+	const uint64_t mode = mode_of(address);
+	const int file = add(S_ISREG(mode) ? OPEN_REGULAR : OPEN_FILE, address, size_of_kind(OPEN_FILE), plan->files, 8 * (uint32_t)s->number, 0);
+	const int inode = file == NONE ? NONE : follow(file, FILE_INODE, S_ISDIR(mode) ? INODE_OF_DIRECTORY : INODE);
+	const int file_system = inode == NONE ? NONE : follow(inode, INODE_FILE_SYSTEM, FILE_SYSTEM);
+	uint64_t magic;
 
-	if (!found)
-		return false;
-	memcpy(seen, found, size_of_kind(OPEN_FILE));
-	is_unowned = is_clear(seen, FILE_OWNER);
-	inode = see(INODE, number_in(seen, FILE_INODE));
-	if (!inode || !is_unowned)
-		return false;
-	mode = number_in(inode, INODE_MODE);
-	device = number_in(inode, INODE_DEVICE);
-	has_name = number_in(inode, INODE_LINKS) > 0;
-	locks = number_in(inode, INODE_LOCKS);
 	s->is_regular = S_ISREG(mode);
-	file = add(s->is_regular ? OPEN_REGULAR : OPEN_FILE, address, size_of_kind(OPEN_FILE), plan->files, offset, 0);
-	object = add(S_ISDIR(mode) ? INODE_OF_DIRECTORY : INODE, number_in(seen, FILE_INODE), size_of_kind(INODE), file,
-		     offset_of(FILE_INODE), 0);
-	if (file == ROOT || object == ROOT || follow(object, inode, INODE_FILE_SYSTEM, FILE_SYSTEM, &file_system) == ROOT)
+	if (file_system == NONE || number_in(seen(inode), INODE_MODE) != mode || !is_clear(seen(file), FILE_OWNER) || !is_without_locks(inode) ||
+	    !plan_path(file, offset_of(FILE_PATH)))
 		return false;
-	found = see(FILE_SYSTEM, file_system);
-	if (!found)
-		return false;
-	magic = number_in(found, FILE_SYSTEM_MAGIC);
-	if (locks) {
-		found = see(LOCKS, locks);
-		if (!found || !is_empty(found, locks, LOCKS_FLOCK) || !is_empty(found, locks, LOCKS_POSIX) ||
-		    !is_empty(found, locks, LOCKS_LEASE) || add(LOCKS, locks, size_of_kind(LOCKS), object, offset_of(INODE_LOCKS), 0) == ROOT)
-			return false;
-	}
-	if (!plan_path(file, offset_of(FILE_PATH), seen + offset_of(FILE_PATH)))
-		return false;
+	magic = number_in(seen(file_system), FILE_SYSTEM_MAGIC);
 	if (magic == OF_SOCKETS && S_ISSOCK(mode))
-		return plan_socket(file, seen);
+		return plan_socket(file);
 	if (magic == OF_PIPES && S_ISFIFO(mode))
-		return follow(file, seen, FILE_PRIVATE, PIPE, &at) != ROOT;
-	return is_plain(magic) && has_name && (s->is_regular || S_ISDIR(mode) || (S_ISCHR(mode) && device >> 20 == 1));
+		return follow(file, FILE_PRIVATE, PIPE) != NONE;
+	if (!is_plain(magic) || !number_in(seen(inode), INODE_LINKS))
+		return false;
+	return s->is_regular || S_ISDIR(mode) || (S_ISCHR(mode) && number_in(seen(inode), INODE_DEVICE) >> MINOR_BITS == OF_MEMORY);
 }
 
-static bool plan_table(int task)
+static bool plan_table(void)
 {
-	const unsigned char *found = see(TASK, plan->objects[task].address);
-	uint64_t descriptors, table;
-	int object;
+	const int descriptors = follow(plan->task, TASK_FILES, DESCRIPTORS);
+	const int table = descriptors == NONE ? NONE : follow(descriptors, DESCRIPTORS_TABLE, TABLE);
+	const unsigned char *found = table == NONE ? NULL : seen(table);
 
-	if (!found)
-		return false;
-	object = follow(task, found, TASK_FILES, DESCRIPTORS, &descriptors);
-	found = see(DESCRIPTORS, descriptors);
-	if (object == ROOT || !found)
-		return false;
-	object = follow(object, found, DESCRIPTORS_TABLE, TABLE, &table);
-	found = see(TABLE, table);
-	if (object == ROOT || !found)
+	/* No more than is read at a time. */
+	if (!found || number_in(found, TABLE_MOST) > PIECE_MOST / 8)
 		return false;
 	plan->most = (uint32_t)number_in(found, TABLE_MOST);
-	/* The table itself may be longer than a piece; what is looked at in it is no more than this. */
-	if (plan->most > PIECE_MOST / 8)
-		return false;
-	plan->files = add(WORDS, number_in(found, TABLE_FILES), 8 * plan->most, object, offset_of(TABLE_FILES), 0);
-	plan->open = add(WORDS, number_in(found, TABLE_OPEN), plan->most / 8, object, offset_of(TABLE_OPEN), 0);
-	plan->closing = add(WORDS, number_in(found, TABLE_CLOSING), plan->most / 8, object, offset_of(TABLE_CLOSING), 0);
-	return !is_full;
+	plan->files = add(LOOKED_AT, number_in(found, TABLE_FILES), 8 * plan->most, table, offset_of(TABLE_FILES), 0);
+	plan->open = add(LOOKED_AT, number_in(found, TABLE_OPEN), plan->most / 8, table, offset_of(TABLE_OPEN), 0);
+	plan->closing = add(LOOKED_AT, number_in(found, TABLE_CLOSING), plan->most / 8, table, offset_of(TABLE_CLOSING), 0);
+	return plan->closing != NONE;
 }
 
 static bool has_bit(const unsigned char *bits, int number)
@@ -445,76 +411,65 @@ static const unsigned char *object_read(int object)
 	return pieces() + plan->objects[object].at;
 }
 
-static const struct segment *segment_before(int number)
+static struct segment *segment_in(struct plan *of, int number)
 {
-	int low = 0, high = before->segment_count;
+	int low = 0, high = of->segment_count;
 
 	while (low < high) {
 		const int middle = (low + high) / 2;
 
-		if (before->segments[middle].number < number)
+		if (of->segments[middle].number < number)
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	return low < before->segment_count && before->segments[low].number == number ? &before->segments[low] : NULL;
+	return low < of->segment_count && of->segments[low].number == number ? &of->segments[low] : NULL;
 }
 
-/* What is known of one of the same objects, at the same places, is known still. */
-static void take_over(struct segment *s)
+static struct segment *segment_of(int number)
 {
-	const struct segment *old = before->is_made ? segment_before(s->number) : NULL;
+	return segment_in(plan, number);
+}
 
-	if (!old || !old->is_known || old->count != s->count || !s->can_be_known)
-		return;
+static bool are_same_objects(const struct segment *s, const struct segment *old)
+{
+	if (old->count != s->count)
+		return false;
 	for (int i = 0; i < s->count; i++) {
 		const struct object *one = &plan->objects[s->first + i], *other = &before->objects[old->first + i];
 
-		if (one->kind != other->kind || one->address != other->address || one->size != other->size)
-			return;
+		if (one->kind != other->kind || one->address != other->address || one->size != other->size ||
+		    !are_alike(one->kind, plan->planned + one->at, before->planned + other->at, one->size))
+			return false;
 	}
-	for (int i = 0; i < s->count; i++)
-		memcpy(plan->known + plan->objects[s->first + i].at, before->known + before->objects[old->first + i].at,
-		       plan->objects[s->first + i].size);
-	s->is_known = true;
-	s->same = old->same;
-	s->closes = old->closes;
-	s->told = old->told;
-	s->hidden = old->hidden;
-	s->device = old->device;
-	s->inode = old->inode;
+	return true;
 }
 
 static bool plan_segment(int number, uint64_t file)
 {
 	struct segment *s = &plan->segments[plan->segment_count++];
+	const struct segment *old = before->is_made ? segment_in(before, number) : NULL;
 
 	memset(s, 0, sizeof *s);
 	s->number = number;
 	s->first = plan->object_count;
 	s->can_be_known = number == OF_PROCESS ? plan_process() : plan_file(s, file);
 	s->count = plan->object_count - s->first;
-	take_over(s);
+	if (s->can_be_known && old && old->is_known && are_same_objects(s, old)) {
+		s->is_known = true;
+		s->known = old->known;
+	}
 	return s->can_be_known;
 }
 
 static bool plan_descriptors(void)
 {
-	static unsigned char open[PIECE_MOST / 64], files[PIECE_MOST];
-	const unsigned char *found = fetch(plan->objects[plan->open].address, plan->most / 8);
-	uint64_t file;
+	for (int i = 0; i < (int)plan->most && i < DESCRIPTORS_MOST; i++) {
+		uint64_t file;
 
-	if (!found)
-		return false;
-	memcpy(open, found, plan->most / 8);
-	found = fetch(plan->objects[plan->files].address, 8 * plan->most);
-	if (!found)
-		return false;
-	memcpy(files, found, 8 * (size_t)plan->most);
-	for (uint32_t i = 0; i < plan->most && i < DESCRIPTORS_MOST; i++) {
-		memcpy(&file, files + 8 * (size_t)i, sizeof file);
-		if (has_bit(open, (int)i) && file)
-			plan_segment((int)i, file);
+		memcpy(&file, seen(plan->files) + 8 * (size_t)i, sizeof file);
+		if (has_bit(seen(plan->open), i) && file)
+			plan_segment(i, file);
 	}
 	return !is_full;
 }
@@ -528,13 +483,7 @@ static void make_plan(void)
 	plan->is_made = is_full = false;
 	plan->object_count = plan->segment_count = 0;
 	forget_pieces();
-	/* The first thread's is the last but those that it leads to. */
-	plan->is_made = plan_segment(OF_PROCESS, 0);
-	for (int i = plan->object_count - 1; plan->is_made; i--)
-		if (plan->objects[i].kind == TASK) {
-			plan->is_made = plan_table(i) && plan_descriptors();
-			break;
-		}
+	plan->is_made = plan_segment(OF_PROCESS, 0) && plan_table() && plan_descriptors();
 	before->is_made = false;
 }
 
@@ -545,7 +494,7 @@ static bool are_linked(int first, int count)
 		const struct object *one = &plan->objects[i];
 		uint64_t to;
 
-		if (one->from == ROOT)
+		if (one->from == NONE)
 			continue;
 		memcpy(&to, object_read(one->from) + one->offset, sizeof to);
 		if (to + (uint64_t)one->distance != one->address)
@@ -574,19 +523,17 @@ static uint64_t file_read(int number)
 	return file;
 }
 
-static struct segment *segment_of(int number)
+static bool is_as_planned(const struct segment *s)
 {
-	int low = 1, high = plan->segment_count;
+	if (!are_linked(s->first, s->count))
+		return false;
+	for (int i = s->first; i < s->first + s->count; i++) {
+		const struct object *one = &plan->objects[i];
 
-	while (low < high) {
-		const int middle = (low + high) / 2;
-
-		if (plan->segments[middle].number < number)
-			low = middle + 1;
-		else
-			high = middle;
+		if (!are_alike(one->kind, plan->planned + one->at, pieces() + one->at, one->size))
+			return false;
 	}
-	return low < plan->segment_count && plan->segments[low].number == number ? &plan->segments[low] : NULL;
+	return true;
 }
 
 /* Whether it is what there is now, as far as that can be told while the process runs. */
@@ -594,7 +541,7 @@ static bool is_plan_current(void)
 {
 	int known = 1;
 
-	if (!plan->is_made || !read_pieces() || !is_process_linked())
+	if (!plan->is_made || !read_pieces() || !is_process_linked() || !is_as_planned(&plan->segments[PROCESS]))
 		return false;
 	for (uint32_t i = 0; i < plan->most && i < DESCRIPTORS_MOST; i++) {
 		const struct segment *s;
@@ -602,7 +549,7 @@ static bool is_plan_current(void)
 		if (!has_bit(object_read(plan->open), (int)i))
 			continue;
 		s = segment_of((int)i);
-		if (!s || !are_linked(s->first, s->count))
+		if (!s || !is_as_planned(s))
 			return false;
 		known++;
 	}
@@ -650,15 +597,13 @@ static bool is_empty_pipe(const struct segment *s)
 
 static bool is_as_known(const struct segment *s)
 {
-	if (!has_read || !s || !s->is_known || !are_linked(s->first, s->count) || !is_empty_pipe(s))
-		return false;
-	for (int i = s->first; i < s->first + s->count; i++) {
-		const struct object *one = &plan->objects[i];
+	return has_read && s && s->is_known && is_empty_pipe(s) && is_as_planned(s);
+}
 
-		if (!are_alike(one->kind, plan->known + one->at, pieces() + one->at, one->size))
-			return false;
-	}
-	return true;
+static void begin_account(struct segment *s)
+{
+	s->is_told = true;
+	s->now = (struct account){ .told.at = text.size };
 }
 
 bool say_known_process(void)
@@ -667,13 +612,12 @@ bool say_known_process(void)
 
 	if (!is_as_known(s)) {
 		is_unknown = true;
+		say("=asked process\n");
 		return false;
 	}
-	s->now.at = text.size;
-	append(known_text + s->told.at, s->told.size);
-	s->now.size = text.size - s->now.at;
-	s->hidden_now.size = 0;
-	s->is_told = true;
+	begin_account(s);
+	append(known_text + s->known.told.at, s->known.told.size);
+	s->now.told.size = text.size - s->now.told.at;
 	caught = known_caught;
 	return true;
 }
@@ -683,10 +627,10 @@ bool say_known_hidden(void)
 {
 	struct segment *s = has_read ? &plan->segments[PROCESS] : NULL;
 
-	if (!s || !s->is_told || !s->hidden.size || !is_as_known(s))
+	if (!s || !s->is_told || !s->known.hidden.size || !is_as_known(s))
 		return false;
-	s->hidden_now.at = text.size;
-	for (const char *at = known_text + s->hidden.at, *const end = at + s->hidden.size, *next; at < end; at = next) {
+	s->now.hidden.at = text.size;
+	for (const char *at = known_text + s->known.hidden.at, *const end = at + s->known.hidden.size, *next; at < end; at = next) {
 		next = memchr(at, '\n', (size_t)(end - at));
 		next = next ? next + 1 : end;
 		if (!strncmp(at, "?brk ", 5))
@@ -694,7 +638,7 @@ bool say_known_hidden(void)
 		else
 			append(at, (size_t)(next - at));
 	}
-	s->hidden_now.size = text.size - s->hidden_now.at;
+	s->now.hidden.size = text.size - s->now.hidden.at;
 	return true;
 }
 
@@ -702,12 +646,13 @@ bool say_known_descriptor(int number, int same)
 {
 	struct segment *s = segment_of(number);
 
-	if (!is_as_known(s) || s->same != same || s->closes != has_bit(object_read(plan->closing), number)) {
+	if (!is_as_known(s) || s->known.same != same || s->known.closes != has_bit(object_read(plan->closing), number)) {
 		is_unknown = true;
+		say("=asked descriptor %d\n", number);
 		return false;
 	}
-	s->now.at = text.size;
-	for (const char *at = known_text + s->told.at, *const end = at + s->told.size, *next; at < end; at = next) {
+	begin_account(s);
+	for (const char *at = known_text + s->known.told.at, *const end = at + s->known.told.size, *next; at < end; at = next) {
 		next = memchr(at, '\n', (size_t)(end - at));
 		next = next ? next + 1 : end;
 		if (*at != '=')
@@ -716,12 +661,11 @@ bool say_known_descriptor(int number, int same)
 	if (s->is_regular)
 		say("=position %d %" PRIu64 " %" PRId64 "\n", number, number_in(object_read(s->first), FILE_POSITION),
 		    (int64_t)number_in(object_read(s->first + 1), INODE_SIZE));
-	s->now.size = text.size - s->now.at;
-	s->is_told = true;
-	s->same_now = same;
-	s->device_now = s->device;
-	s->inode_now = s->inode;
-	return note_held(number, s->device, s->inode, same, false);
+	s->now.told.size = text.size - s->now.told.at;
+	s->now.same = same;
+	s->now.device = s->known.device;
+	s->now.inode = s->known.inode;
+	return note_held(number, s->known.device, s->known.inode, same, false);
 }
 
 int descriptors_read(int *numbers)
@@ -750,11 +694,10 @@ void note_told(int number, size_t from)
 	if (!s)
 		return;
 	if (number == HIDDEN) {
-		s->hidden_now = told;
+		s->now.hidden = told;
 		return;
 	}
-	s->now = told;
-	s->hidden_now.size = 0;
+	s->now = (struct account){ .told = told };
 	s->is_told = true;
 }
 
@@ -764,9 +707,9 @@ void note_told_held(int number, uint64_t device, uint64_t inode, int same)
 
 	if (!s)
 		return;
-	s->device_now = device;
-	s->inode_now = inode;
-	s->same_now = same;
+	s->now.device = device;
+	s->now.inode = inode;
+	s->now.same = same;
 }
 
 static int told_count(void)
@@ -785,17 +728,9 @@ bool is_all_known(void)
 
 static void keep(struct segment *s)
 {
-	s->is_known = s->is_told && s->can_be_known && are_linked(s->first, s->count) && is_empty_pipe(s);
-	if (!s->is_known)
-		return;
-	for (int i = s->first; i < s->first + s->count; i++)
-		memcpy(plan->known + plan->objects[i].at, object_read(i), plan->objects[i].size);
-	s->told = s->now;
-	s->hidden = s->hidden_now;
-	s->same = s->same_now;
-	s->device = s->device_now;
-	s->inode = s->inode_now;
-	s->closes = s->number >= 0 && has_bit(object_read(plan->closing), s->number);
+	s->is_known = s->is_told && s->can_be_known && is_empty_pipe(s) && is_as_planned(s);
+	s->known = s->now;
+	s->known.closes = s->number >= 0 && has_bit(object_read(plan->closing), s->number);
 }
 
 void keep_facts(void)

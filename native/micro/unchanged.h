@@ -11,8 +11,11 @@
 
 enum { DESCRIPTORS_MOST = 4096 };
 
-/* Once, before trees are begun: false where this kernel's objects cannot be read. */
+/* Once, before trees are begun: finds where the kernel has what. */
 void find_kernel(void);
+
+/* NULL, or why its objects cannot be read on this host, so that everything is asked in each commit. */
+const char *kernel_obstacle(void);
 
 /* Nothing that was told holds any longer. */
 void forget_facts(void);

@@ -298,6 +298,18 @@ def test_packets_are_taken_or_the_cause_is_said(
     assert "CONFIG_PACKET" in str(finding.remedy)
 
 
+def test_a_kernel_that_cannot_be_read_is_told(try_one: TryOne, settings: Settings, tmp_path: Path) -> None:
+    assert try_one("kernel objects").outcome is ProbeOutcome.WORKS
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    elsewhere = settings.model_copy(update={"tools": tools})
+    assert try_one("kernel objects", settings=elsewhere).found == "the tracker does not start"
+    (tools / "relive-micro").write_text("#!/bin/sh\necho it has no eyes\n")
+    (tools / "relive-micro").chmod(0o755)
+    finding = try_one("kernel objects", settings=elsewhere)
+    assert finding.outcome is ProbeOutcome.LIMITED and "it has no eyes" in str(finding.cause)
+
+
 def test_written_pages_need_both_calls(try_one: TryOne, monkeypatch: Patch) -> None:
     monkeypatch.setattr(dirty_pages, "_PAGEMAP_SCAN", 0xC0606611)
     assert try_one("dirty pages").found == "no PAGEMAP_SCAN"

@@ -214,6 +214,7 @@ class Seen:
         watched: by descriptor of an epoll instance, what that watches; not among ``lines`` either.
         streams: the words of "=stream" lines.
         ghosts: descriptors of regular files without a name.
+        asked: what was not known from the kernel's objects (``native/micro/unchanged.h``).
     """
 
     pid: int = 0
@@ -227,6 +228,7 @@ class Seen:
     watched: dict[int, frozenset[WatchedDescriptor]] = field(default_factory=dict)
     streams: list[list[int]] = field(default_factory=list)
     ghosts: dict[int, GhostFacts] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
 
     def read(self, text: str) -> None:
         """Take in a section of lines."""
@@ -262,6 +264,8 @@ class Seen:
         elif line.startswith("=ghost "):
             number, *facts = (int(word) for word in line.split()[1:])
             self.ghosts[number] = GhostFacts(facts[0], facts[1], (facts[2], facts[3]), (facts[4], facts[5]))
+        elif line.startswith("=asked "):
+            self.asked.append(line[7:])
         else:
             self.lines.append(line)
 

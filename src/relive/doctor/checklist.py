@@ -17,6 +17,7 @@ from relive.doctor.probes.followed_files import followed_files
 from relive.doctor.probes.fork_server import fork_server
 from relive.doctor.probes.io_uring import io_uring, seccomp
 from relive.doctor.probes.kernel_cache import kernel_cache
+from relive.doctor.probes.kernel_objects import kernel_objects
 from relive.doctor.probes.kvm import kvm
 from relive.doctor.probes.memory_cgroup import memory_cgroup
 from relive.doctor.probes.namespaces import namespaces
@@ -80,6 +81,7 @@ CHECKLIST: tuple[Probe, ...] = (
     Probe(
         "dirty pages", False, 2.0, dirty_pages, "use a kernel of version 6.7 or later with CONFIG_USERFAULTFD"
     ),
+    Probe("kernel objects", False, 4.0, kernel_objects, "run `make setup`"),
     Probe(
         "reflink",
         False,

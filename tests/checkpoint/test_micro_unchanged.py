@@ -1,0 +1,157 @@
+"""What is told of a process again because the kernel's objects did not change is what is found by asking: each thing that can change does so
+once, with the real tracker. Where this host cannot read the kernel all is asked, and nothing is tested."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from relive.checkpoint.criu import CriuTools
+from relive.checkpoint.micro_record import MicroRecord, Seen, read_record
+from relive.checkpoint.micro_tracker import MicroTracker
+from relive.config import load_settings
+
+PROGRAM = Path(__file__).parent.parent / "programs" / "facts_change.py"
+UNSEEN = frozenset({"opened again", "local backlog"})  # nothing of it is told
+
+
+def kernel_says(*prefix: str) -> str:
+    tools = CriuTools(load_settings().tools_path)
+    return subprocess.run([*prefix, tools.micro, "kernel"], check=True, capture_output=True, text=True).stdout.strip()
+
+
+class Changing:
+    def __init__(self, directory: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, PROGRAM],
+            cwd=directory,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            text=True,
+            bufsize=1,
+        )
+        assert self.process.stdout is not None
+        ready, *self.words = self.process.stdout.readline().strip().split("|")
+        assert ready == "ready"
+
+    def change(self, word: str) -> None:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(word + "\n")
+        assert self.process.stdout.readline().strip() == "done", word
+
+    def links(self) -> dict[int, str]:
+        return {int(one.name): os.readlink(one) for one in Path(f"/proc/{self.process.pid}/fd").iterdir()}
+
+    def anonymous(self) -> list[int]:
+        return [number for number, goal in self.links().items() if goal.startswith("anon_inode:")]
+
+    def number_of(self, name: str) -> int:
+        """The last that leads to a file of that name."""
+        return max(number for number, goal in self.links().items() if goal.endswith("/" + name))
+
+    def end(self) -> None:
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.communicate()
+
+
+@pytest.fixture
+def changing(tmp_path: Path) -> Iterator[Changing]:
+    (tmp_path / "empty").mkdir()
+    found = Changing(tmp_path / "empty")
+    yield found
+    found.end()
+
+
+class Tracking:
+    """A tracker. ``begin`` has it forget all, and asks everything."""
+
+    def __init__(self, pid: int, directory: Path) -> None:
+        self._tracker = MicroTracker(CriuTools(load_settings().tools_path), [pid], is_capsule=False)
+        self._file = directory / "record"
+
+    def begin(self) -> Seen:
+        self._tracker.begin_base()
+        self._tracker.look(self._file)
+        return self.commit().seen
+
+    def commit(self) -> MicroRecord:
+        if self._tracker.stop(self._file):
+            self._tracker.go()
+        return read_record(self._file)
+
+    def close(self) -> None:
+        self._tracker.close()
+
+
+def joined(seen: Seen) -> list[tuple[int, int, str, str]]:
+    """Mappings; what is new is one of its own until a tracker follows it, and then one with its neighbour."""
+    found: list[tuple[int, int, str, str]] = []
+    for one in seen.mappings:
+        start = one.start
+        if found and not one.inode and found[-1][1:] == (start, one.rights, one.name):
+            start = found.pop()[0]
+        found.append((start, one.end, one.rights, one.line if one.inode else one.name))
+    return found
+
+
+def differences(one: Seen, other: Seen) -> list[object]:
+    """All that is told of a process but for the numbers of connections, which move with the clock, and of advice, read later."""
+    found: list[object] = []
+    for name in ("lines", "hidden", "connections"):
+        found += [fact for fact in getattr(one, name) if fact not in getattr(other, name)]
+        found += [fact for fact in getattr(other, name) if fact not in getattr(one, name)]
+    if joined(one) != joined(other):
+        found += [joined(one), joined(other)]
+    for name in ("positions", "watched", "ghosts", "pid", "inside"):
+        if getattr(one, name) != getattr(other, name):
+            found += [getattr(one, name), getattr(other, name)]
+    return found
+
+
+@pytest.fixture
+def tracking(changing: Changing, tmp_path: Path) -> Iterator[Tracking]:
+    found = Tracking(changing.process.pid, tmp_path)
+    yield found
+    found.close()
+
+
+needs_kernel = pytest.mark.skipif(kernel_says() != "ok", reason="the kernel's objects cannot be read here")
+
+
+@needs_kernel
+def test_each_change_is_told_as_if_all_was_asked(changing: Changing, tracking: Tracking) -> None:
+    asked = tracking.begin()
+    assert "process" in asked.asked
+    for word in changing.words:
+        again = tracking.commit().seen
+        assert not differences(again, asked), f"nothing was changed before {word!r}"
+        changing.change(word)
+        changed = tracking.commit().seen
+        assert differences(changed, asked) or word in UNSEEN, word
+        asked = tracking.begin()
+        assert not differences(changed, asked), word
+
+
+@needs_kernel
+def test_what_did_not_change_is_not_asked(changing: Changing, tracking: Tracking) -> None:
+    always = {f"descriptor {number}" for number in changing.anonymous()}
+    assert tracking.begin().asked
+    assert set(tracking.commit().seen.asked) == always
+    changing.change("flags")
+    assert set(tracking.commit().seen.asked) == always | {f"descriptor {changing.number_of('file')}"}
+    changing.change("new")
+    new = changing.number_of("second")
+    for _ in range(2):  # it was in no plan, or it was told the first time
+        assert f"descriptor {new}" in tracking.commit().seen.asked
+
+
+def test_a_host_whose_kernel_cannot_be_read_says_why() -> None:
+    assert "BPF" in kernel_says("setpriv", "--bounding-set=-bpf,-perfmon,-sys_admin", "--inh-caps=-all")
