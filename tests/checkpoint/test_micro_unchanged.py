@@ -1,5 +1,7 @@
-"""What is told of a process again because the kernel's objects did not change is what is found by asking: each thing that can change does so
-once, with the real tracker. Where this host cannot read the kernel all is asked, and nothing is tested."""
+"""What is told of a process again because the kernel's objects did not change is what is found by asking. With the real tracker.
+
+Each thing that can change does so once. Where this host cannot read the kernel all is asked, and nothing is tested.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ UNSEEN = frozenset({"opened again", "local backlog"})  # nothing of it is told
 
 def kernel_says(*prefix: str) -> str:
     tools = CriuTools(load_settings().tools_path)
-    return subprocess.run([*prefix, tools.micro, "kernel"], check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        [*prefix, tools.micro, "kernel"], check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 class Changing:

@@ -1,6 +1,6 @@
-"""Does what it is told by lines on standard input, and says when it is done: each word changes one thing that a commit tells of a process.
+"""Does what it is told by lines on standard input, and says when it is done.
 
-Started in an empty directory, with no other words.
+Each word changes one thing that a commit tells of a process. Started in an empty directory, with no other words.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import fcntl
 import mmap
 import os
 import resource
+import select
 import signal
 import socket
 import struct
@@ -148,7 +149,9 @@ CHANGES: dict[str, Callable[[], object]] = {
     "no such": lambda: signal.setitimer(signal.ITIMER_PROF, 0),
     "umask": lambda: os.umask(0o31),
     "directory": lambda: os.chdir("deep/er"),
-    "name of the directory": lambda: Path("..").joinpath("..", "deep").rename(Path("..").joinpath("..", "low")),
+    "name of the directory": lambda: (
+        Path("..").joinpath("..", "deep").rename(Path("..").joinpath("..", "low"))
+    ),
     "directory removed": lambda: Path.cwd().rmdir(),
     "directory back": lambda: os.chdir(top),
     "break": lambda: libc.sbrk(100),
@@ -169,8 +172,12 @@ CHANGES: dict[str, Callable[[], object]] = {
     "locked in part": lambda: fcntl.lockf(second, fcntl.LOCK_EX, 1),
     "not in part": lambda: fcntl.lockf(second, fcntl.LOCK_UN, 1),
     "owner of a pipe": lambda: fcntl.fcntl(pipe[0], fcntl.F_SETOWN, os.getpid()),
-    "renamed": lambda: Path("file").rename("a name that is longer than what is kept within an entry of the kernel's"),
-    "renamed again": lambda: Path("a name that is longer than what is kept within an entry of the kernel's").rename("file"),
+    "renamed": lambda: Path("file").rename(
+        "a name that is longer than what is kept within an entry of the kernel's"
+    ),
+    "renamed again": lambda: Path(
+        "a name that is longer than what is kept within an entry of the kernel's"
+    ).rename("file"),
     "linked": lambda: os.link("file", "link"),
     "mode": lambda: Path("file").chmod(0o601),
     "swapped": swap,
@@ -179,7 +186,7 @@ CHANGES: dict[str, Callable[[], object]] = {
     "opened again": lambda: replace(second, "second", os.O_RDWR),
     "opened otherwise": lambda: replace(second, "second", os.O_RDONLY),
     "device": lambda: replace(null, "/dev/zero", os.O_RDWR),
-    "new": lambda: kept.append(Path("second").open("rb")),
+    "new": lambda: os.open("second", os.O_RDONLY),
     "unlinked": lambda: Path("second").unlink(),
     "signal of a pipe": lambda: fcntl.fcntl(pipe[0], F_SETSIG, 34),
     "size of a pipe": lambda: fcntl.fcntl(pipe[0], F_SETPIPE_SZ, 1 << 14),
@@ -194,7 +201,9 @@ CHANGES: dict[str, Callable[[], object]] = {
     "mark": lambda: option(listener, socket.SOL_SOCKET, 36, 9),
     "priority": lambda: option(listener, socket.SOL_SOCKET, 12, 3),
     "receive buffer": lambda: option(listener, socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 15),
-    "filter": lambda: option(listener, socket.SOL_SOCKET, 26, struct.pack("HxxxxxxQ", 1, ctypes.addressof(accepting))),
+    "filter": lambda: option(
+        listener, socket.SOL_SOCKET, 26, struct.pack("HxxxxxxQ", 1, ctypes.addressof(accepting))
+    ),
     "no delay": lambda: option(listener, socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     "defer": lambda: option(listener, socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, 5),
     "idle": lambda: option(listener, socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 77),
@@ -215,7 +224,9 @@ CHANGES: dict[str, Callable[[], object]] = {
     # last, as they make it slower
     "nice": lambda: os.nice(1),
     "policy": lambda: os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0)),
-    "reset on fork": lambda: os.sched_setscheduler(0, os.SCHED_BATCH | os.SCHED_RESET_ON_FORK, os.sched_param(0)),
+    "reset on fork": lambda: os.sched_setscheduler(
+        0, os.SCHED_BATCH | os.SCHED_RESET_ON_FORK, os.sched_param(0)
+    ),
 }
 
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # in all threads
@@ -235,8 +246,6 @@ local.listen()
 datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 datagrams.bind(("127.0.0.1", 0))
 event = os.eventfd(0)
-import select  # noqa: E402  beside what needs it
-
 epoll = select.epoll()
 accepting = room(8)
 struct.pack_into("HBBI", accepting, 0, 6, 0, 0, 0xFFFF)

@@ -17,13 +17,15 @@ def kernel_objects(context: ProbeContext) -> ProbeResult:
     """Have the tracker find the members that it reads in the kernel's description of its types, and load its program."""
     program = CriuTools(context.settings.tools_path).micro
     try:
-        said = subprocess.run([program, "kernel"], stdout=subprocess.PIPE, check=True, text=True).stdout.strip()
+        said = subprocess.run(
+            [program, "kernel"], stdout=subprocess.PIPE, check=True, text=True
+        ).stdout.strip()
     except (OSError, subprocess.CalledProcessError) as error:
         raise Obstacle("the tracker does not start", cause=str(error), remedy="run `make setup`") from None
     if said != _GOOD:
         return limited(
             "not readable",
-            cause=f"the kernel cannot be read: {said}; micro-commits ask for everything, which takes some 0.2 ms more of each pause",
+            cause=f"the kernel cannot be read: {said}; each micro-commit asks for all, which takes some 0.2 ms of its pause",
             remedy="use a kernel with CONFIG_DEBUG_INFO_BTF that is not locked down, with CAP_BPF and CAP_PERFMON",
         )
     return works("read by a BPF program, found by the kernel's own description")
