@@ -30,9 +30,6 @@ class Keeper:
         self.told.append(f"release {request}")
         self.done.set()
 
-    def report(self) -> None:
-        return None
-
     def shut(self) -> None:
         self.told.append("shut")
 

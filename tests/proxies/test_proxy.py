@@ -10,8 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from h2.config import H2Configuration
+from h2.connection import H2Connection
 
 from relive.recording import EventKind, ExchangeEnd
+from relive.recording.grpc import GrpcStatus
 
 from .conftest import GET, OK, TIMEOUT_SECONDS, PlayedService, RunningProxy, Wire
 
@@ -44,6 +47,53 @@ def test_the_service_sees_no_connection_before_the_first_byte(proxy: RunningProx
     with pytest.raises(BlockingIOError):
         service.listener.accept()
     idle.close()
+
+
+@pytest.mark.parametrize("service_first", [False, True])
+def test_streams_of_http2_are_requests_and_pass_unchanged(
+    proxy: RunningProxy, service: PlayedService, *, service_first: bool
+) -> None:
+    """GIVEN two calls of gRPC side by side, of which one fails, WHEN a commit comes before the answers, THEN both are open."""
+    ask, answer = (
+        H2Connection(H2Configuration(client_side=True)),
+        H2Connection(H2Configuration(client_side=False)),
+    )
+    client = proxy.client()
+    ask.initiate_connection()
+    answer.initiate_connection()
+    if service_first:  # a silent client is connected, for a service that may have to begin
+        inside = service.accept()
+        settings = answer.data_to_send()
+        inside.send(settings)
+        client.expect(settings)
+        ask.receive_data(settings)
+    for stream in (1, 3):
+        head = [(":method", "POST"), (":path", f"/{stream}"), (":scheme", "http"), (":authority", "x")]
+        ask.send_headers(stream, head)
+        ask.send_data(stream, b"asked", end_stream=True)
+    asked = ask.data_to_send()
+    client.send(asked)
+    if not service_first:
+        inside = service.accept()
+    inside.expect(asked)
+    answer.receive_data(asked)
+    agent = proxy.agent()
+    closed = agent.ask("close")
+    assert [one["request"] for one in closed["connections"]] == [1, 2]
+    agent.ask("open", commit=None)
+    for stream, code in ((3, "13"), (1, "0")):
+        answer.send_headers(stream, [(":status", "200"), ("content-type", "application/grpc")])
+        answer.send_headers(stream, [("grpc-status", code)], end_stream=True)
+    told = answer.data_to_send()
+    inside.send(told)
+    client.expect(told)
+    message = agent.hear()
+    assert (message["op"], message["request"], message["grpc"]) == ("answered", 2, 13)
+    proxy.stop()
+    one, other = proxy.exchange(1), proxy.exchange(2)
+    assert (one.target, one.grpc, other.target, other.grpc) == ("/1", GrpcStatus(0), "/3", GrpcStatus(13))
+    assert one.ended is other.ended is ExchangeEnd.ANSWERED
+    assert one.is_http2
 
 
 def test_pipelined_requests_are_told_apart(proxy: RunningProxy, service: PlayedService):
@@ -320,8 +370,27 @@ OTHER_PROTOCOLS = {
     "redis": (b"*1\r\n$4\r\nPING\r\n", b"+PONG\r\n"),
     "postgresql": (b"\0\0\0\x08\x04\xd2\x16\x2f", b"N"),
     "tls": (b"\x16\x03\x01\0\x05hello", b"\x16\x03\x03\0\x05hello"),
-    "http/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\0\0\0\4\0\0\0\0\0"),
 }
+
+
+def test_what_is_no_http2_behind_its_beginning_passes_as_bytes(
+    proxy: RunningProxy, service: PlayedService
+) -> None:
+    client = proxy.client()
+    client.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+    inside = service.accept()
+    inside.expect(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+    inside.send(b"\0\0\0\4\0\0\0\0\0")
+    client.expect(b"\0\0\0\4\0\0\0\0\0")
+    client.send(b"GET / HTTP/1.1\r\n")
+    inside.expect(b"GET / HTTP/1.1\r\n")
+    inside.send(b"what?")
+    client.expect(b"what?")
+    client.half_close()
+    assert inside.rest() == b""
+    inside.close()
+    proxy.wait_for(EventKind.CONNECTION_CLOSED)
+    assert [one.data for one in proxy.events(EventKind.STREAM_TO_CLIENT)] == [b"what?"]
 
 
 @pytest.mark.parametrize(("asked", "said"), OTHER_PROTOCOLS.values(), ids=OTHER_PROTOCOLS)

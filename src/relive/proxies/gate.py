@@ -30,9 +30,6 @@ class GateKeeper(Protocol):
     def thaw(self) -> None:
         """Go on."""
 
-    def report(self) -> dict[str, int | None] | None:
-        """What the agent is told of it when the gate closes; None leaves it out."""
-
     def shut(self) -> None:
         """The proxy ends."""
 

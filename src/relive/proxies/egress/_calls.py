@@ -104,10 +104,6 @@ class EgressConnections:
         for waiting, mark in held:
             self.entrance.let_pass(waiting, mark)
 
-    def report(self) -> dict[str, int | None] | None:
-        """Nothing."""
-        return None
-
     def shut(self) -> None:
         """See ``close``."""
 

@@ -126,10 +126,6 @@ class Carrier:
         elif not self._directions[Way.DOWN].paused:
             self._ends[Way.DOWN].resume_reading()
 
-    def report(self) -> dict[str, int | None] | None:
-        """Nothing: where a connection stands is in the commit itself."""
-        return None
-
     def shut(self) -> None:
         """The recorder ends: what is on its way is lost, and that is said."""
         for way in Way:

@@ -71,10 +71,6 @@ class Datagrams:
         for destination, packet in held:
             self._put_in(destination, packet)
 
-    def report(self) -> dict[str, int | None] | None:
-        """Nothing."""
-        return None
-
     def shut(self) -> None:
         """See ``close``."""
 

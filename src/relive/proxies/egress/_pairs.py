@@ -217,10 +217,6 @@ class Pairs:
         """Go on."""
         self._relay.thaw_pairs()
 
-    def report(self) -> dict[str, int | None] | None:
-        """Nothing: where a connection stands is in the commit itself."""
-        return None
-
     def shut(self) -> None:
         """The recorder ends: all connections do."""
         self._loop.remove_reader(self._relay.posts_fd)

@@ -53,10 +53,6 @@ class Undecided:
         """Go on."""
         self._loop.add_reader(self.outer.fileno(), self._look, Way.DOWN)
 
-    def report(self) -> dict[str, int | None] | None:
-        """Nothing."""
-        return None
-
     def shut(self) -> None:
         """The recorder ends, and whoever carries it says so."""
         self._decide(may_be=False)

@@ -84,10 +84,6 @@ class Carriage:
         """Go on."""
         self._relay.thaw()
 
-    def report(self) -> None:
-        """It has more than one; see ``reports``."""
-        return
-
     def shut(self) -> None:
         """The proxy ends."""
         self._traffic.loop.remove_reader(self._relay.posts_fd)

@@ -7,7 +7,8 @@ to the service (a set of reasons; while there is one, the client is read until `
 further), and how the connection ends.
 
 What is not HTTP (the client's first line says so, or a service that speaks before its client) is passed on and recorded as it
-comes (``_plain``).
+comes (``_plain``). HTTP/2 with prior knowledge is passed on as it comes, too, and its streams are recorded as requests
+(``_http2_streams``); none of them is held.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import contextlib
 import socket
 import struct
 from collections import deque
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from relive.proxies.ingress import _own_answers as own_answers
 from relive.proxies.ingress._answers import AnswerSide
@@ -26,11 +27,15 @@ from relive.proxies.ingress._intake import Intake, NumberedRequest, Waiting
 from relive.proxies.ingress._plain import PlainBytes
 from relive.proxies.ingress._relay import HandedConnection
 from relive.proxies.ingress._requests import RequestSide
+from relive.proxies.ingress._speech import begins_http2
 from relive.proxies.ingress._traffic import Traffic
 from relive.proxies.ingress.takeover import OWN_ADDRESS
 from relive.proxies.service_socket import Dialer, ServiceSocket
 from relive.recording.events import EventKind
 from relive.recording.http1 import Body, MessageEnd, RequestHead, Stream, Violation
+
+if TYPE_CHECKING:
+    from relive.proxies.ingress._http2_streams import Http2Streams
 
 __all__ = ["ClientConnection"]
 
@@ -59,7 +64,8 @@ class ClientConnection(asyncio.Protocol):
         self.requests = 0
         self._client: asyncio.Transport | None = None
         self.client_address = ""
-        self._intake = Intake(traffic.heard_http, self._passes_unframed)
+        self._intake = Intake(traffic.heard_http, self._passes_unframed, self._begin_http2)
+        self._http2: Http2Streams | None = None
         self._requests = RequestSide(self.traffic, self)
         self._answers = AnswerSide(self.traffic, self)
         self._held: NumberedRequest | None = None
@@ -200,13 +206,14 @@ class ClientConnection(asyncio.Protocol):
         else:
             self._advance()
 
-    def report(self) -> dict[str, int | None] | None:
-        """What an agent needs to find this connection inside a commit; None if the service does not know it."""
+    def reports(self) -> list[dict[str, int | None]]:
+        """What an agent needs to find it inside a commit, for each request whose turn it is, if the service knows it."""
         if self.service is None or self._ended:
-            return None
-        request = self.flights[0].number if self.flights else None
+            return []
+        turns = list(self.flights) if self._http2 is not None else list(self.flights)[:1]
         sent, port = self.service.sent, self.service.local_port
-        return {"connection": self.number, "local_port": port, "request": request, "sent": sent}
+        known: dict[str, int | None] = {"connection": self.number, "local_port": port, "sent": sent}
+        return [known | {"request": flight.number} for flight in turns] or [known | {"request": None}]
 
     def leave_if_idle(self) -> None:
         """Take leave of a service that has nothing to do for this connection; the client's next request opens another.
@@ -228,7 +235,7 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def _is_stream(self) -> bool:
-        return self.upgraded is not None or self._intake.is_plain
+        return self.upgraded is not None or self._intake.is_plain or self._http2 is not None
 
     @property
     def local_port(self) -> int | None:
@@ -237,7 +244,8 @@ class ClientConnection(asyncio.Protocol):
 
     def waits_on_service(self, flight: Flight) -> bool:
         """Whether it is the service's turn: not the client's, which may be slow to send its body."""
-        if flight is not self.flights[0] or flight.status is not None or self.service is None:
+        is_its_turn = self._http2 is not None or flight is self.flights[0]
+        if not is_its_turn or flight.status is not None or self.service is None:
             return False
         return flight.is_sent or flight.waits_for_continue or self.service.backlog > 0
 
@@ -253,12 +261,19 @@ class ClientConnection(asyncio.Protocol):
 
     def service_data(self, data: bytes) -> None:
         """The service sent bytes."""
-        is_first = not (self._intake.is_plain or self.requests or self._stops & _REFUSED)
-        if is_first and not data.startswith(b"HTTP/"):
+        is_first = not (self._is_stream or self.requests or self._stops & _REFUSED)
+        if is_first and begins_http2(data):
+            self._intake.unread()
+            self._begin_http2()
+        elif is_first and not data.startswith(b"HTTP/"):
             self.traffic.heard_service_first()
             self._intake.become_plain("the service speaks first")
             self._advance()
-        if self._intake.is_plain:
+        if self._http2 is not None:
+            self._http2.service_data(data)
+            self.traffic.writer.flush()
+            self.to_client(data)
+        elif self._intake.is_plain:
             self._plain.to_client(self.number, data)
             self.traffic.writer.flush()
             self.to_client(data)
@@ -304,9 +319,11 @@ class ClientConnection(asyncio.Protocol):
             self._client.write(data)
 
     def flight_over(self, flight: Flight) -> None:
-        """The answer of the first flight is whole."""
-        self.flights.popleft()
+        """The answer of that flight is whole; of HTTP/1 it is the first one."""
+        self.flights.remove(flight)
         self.traffic.flights.pop(flight.number, None)
+        if self._http2 is not None:
+            return
         if self.flights:
             self.flights[0].touched = self.traffic.gate.clock()
         elif self._refusal is not None:
@@ -320,6 +337,23 @@ class ClientConnection(asyncio.Protocol):
             self._requests.begin_stream()
         self._intake.upgrade_decided(is_stream=is_stream)
         self.traffic.loop.call_soon(self._advance)
+
+    # HTTP/2
+
+    def _begin_http2(self) -> None:
+        # Only services of HTTP/2 in clear need it, and its libraries take 50 ms to be imported.
+        from relive.proxies.ingress._http2_streams import Http2Streams  # noqa: PLC0415
+
+        self._http2 = Http2Streams(self.traffic, self)
+
+    def http2_unreadable(self, reason: str) -> None:
+        """From here on it is bytes; what was under way is given up."""
+        while self.flights:
+            flight = self.flights[0]
+            self._abandon(flight, "malformed")
+            self.flight_over(flight)
+        self._http2 = None
+        self._intake.become_plain(reason)
 
     # The way to the service
 
@@ -372,7 +406,7 @@ class ClientConnection(asyncio.Protocol):
     def _step(self, out: list[bytes]) -> bool:
         """Take one thing that waits; False if there is none that can be taken now."""
         intake = self._intake
-        if intake.is_plain and intake.has_raw and not intake.pieces:
+        if (intake.is_plain or self._http2 is not None) and intake.has_raw and not intake.pieces:
             return self._pass_on(out)
         if not intake.pieces:
             return intake.frame(is_last=self.client_eof)
@@ -401,7 +435,10 @@ class ClientConnection(asyncio.Protocol):
             self._dial()
             return False
         data = self._intake.pop_raw()
-        self._plain.to_service(self.number, data)
+        if self._http2 is not None:
+            self._http2.client_data(data)
+        else:
+            self._plain.to_service(self.number, data)
         out.append(data)
         return True
 

@@ -20,7 +20,7 @@ from relive.proxies.ingress._reassembly import ByteStream
 from relive.proxies.ingress._requests import RequestSide
 from relive.proxies.ingress._segments import ACK, FIN, RST, SYN, Ends, Segment
 from relive.proxies.ingress._sights import HandedSight, HandedStream, PlainSight
-from relive.proxies.ingress._speech import Speech, speech_of
+from relive.proxies.ingress._speech import Speech, begins_http2, speech_of
 from relive.recording.events import EventKind
 from relive.recording.http1 import Body, MessageEnd, RequestHead, Stream, Violation
 
@@ -31,9 +31,6 @@ __all__ = ["ObservedConnection"]
 
 AHEAD_MOST = 16 * 1024 * 1024  # [bytes] that may wait for those before them, of one direction
 _WHOLE_HEAD = re.compile(rb"\n\r?\n")
-_SETTINGS = re.compile(
-    rb"\0\0.\x04\0\0\0\0\0", re.DOTALL
-)  # with which a service of HTTP/2 begins, perhaps before its client
 
 
 class ObservedConnection:
@@ -122,9 +119,9 @@ class ObservedConnection:
     def thaw(self) -> None:
         """Nothing passes here."""
 
-    def report(self) -> dict[str, int | None] | None:
+    def reports(self) -> list[dict[str, int | None]]:
         """Nothing passes here."""
-        return None
+        return []
 
     def shut(self) -> None:
         """Nothing passes here."""
@@ -336,7 +333,7 @@ class ObservedConnection:
             if not b"HTTP/1.".startswith(data[:7]):  # it is the rest of an answer whose request was not seen
                 return False
         self._open()
-        if is_first and not self.is_http2 and _SETTINGS.match(data):
+        if is_first and not self.is_http2 and begins_http2(data):
             self._intake.unread()
             self._begin_http2()
         if self._http2 is not None:

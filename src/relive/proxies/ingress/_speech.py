@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from enum import Enum
 
-__all__ = ["Speech", "speech_of"]
+__all__ = ["Speech", "begins_http2", "speech_of"]
 
 _LINE_MOST = 64 * 1024  # [bytes] no first line is longer
 _METHOD_MOST = 32  # [bytes]
@@ -17,6 +17,7 @@ _BLANK = re.compile(rb"(?:\r?\n)*\r?")
 _REQUEST_LINE = re.compile(rb"[A-Za-z][A-Za-z0-9_-]* [^\n]*HTTP/[0-9][^\n]*", re.DOTALL)
 _METHOD = re.compile(rb"[A-Za-z][A-Za-z0-9_-]*")
 _HTTP_2 = b"PRI * HTTP/2"
+_SETTINGS = re.compile(rb"\0\0.\x04\0\0\0\0\0", re.DOTALL)
 _KNOWN = (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"OPTIONS ", b"PATCH ", b"TRACE ", b"CONNECT ")
 _BINARY = re.compile(rb"[^\t\r\x20-\x7e]")
 
@@ -27,6 +28,11 @@ class Speech(Enum):
     HTTP = "http"  # HTTP/1, perhaps malformed
     HTTP_2 = "http2"  # with prior knowledge
     OTHER = "other"
+
+
+def begins_http2(opening: bytes) -> bool:
+    """These are the settings with which a service of HTTP/2 begins, perhaps before its client has said something."""
+    return _SETTINGS.match(opening) is not None
 
 
 def speech_of(opening: bytes) -> Speech | None:

@@ -34,6 +34,9 @@ RETRY_SECONDS = 1.0  # and for one that has
 class ProxiedConnection(GateKeeper, Holder, Protocol):
     """A connection, as far as it is known here."""
 
+    def reports(self) -> list[dict[str, int | None]]:
+        """What an agent is told of it when the gate closes."""
+
     def leave_if_idle(self) -> None:
         """Take leave of a service that has nothing to do for it."""
 

@@ -142,9 +142,7 @@ class Proxy:
         cursor = self.gate.close(link)
         if self.carriage is not None:
             self.carriage.hear()  # connections that it has handed over before the gate closed
-        connections = [report for c in self.gate.keepers.values() if (report := c.report()) is not None]
-        if self.carriage is not None:
-            connections += self.carriage.reports()
+        connections = [report for one in self.gate.keepers.values() for report in one.reports()]
         return {"op": "closed", "cursor": cursor, "connections": connections}
 
     def _open(self, link: ControlLink, message: dict[str, Any]) -> dict[str, Any]:
