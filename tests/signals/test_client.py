@@ -6,12 +6,14 @@ import asyncio
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
 from relive.errors import CapsuleError, ProcessGone
+from relive.kernel import procfs
 from relive.signals.client import TracerClient
 from relive.signals.messages import Exited, Fatal
 
@@ -20,6 +22,16 @@ from .conftest import LIMIT, Program
 Start = Callable[..., Program]
 
 pytestmark = pytest.mark.real
+
+_CRASHES_WITH_THREADS = """
+import os, signal, sys, threading
+for _ in range(100):
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+print("ready", flush=True)
+sys.stdin.readline()
+os.kill(os.getpid(), signal.SIGSEGV)
+signal.pause()
+"""
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
@@ -64,6 +76,25 @@ def test_stepping_aside_leaves_the_place_to_another_tracer(start: Start) -> None
             assert isinstance(await anext(tracer.events()), Fatal)
             async with tracer.stepped_aside() as held:
                 assert held
+            assert (await tracer.release()).died
+
+    run(main())
+
+
+def test_whoever_is_told_to_step_aside_amid_a_crash_does_not_trace_any_more(start: Start) -> None:
+    """A commit begins then, and was refused for the tracer that was just about to let go."""
+    program = start([sys.executable, "-c", _CRASHES_WITH_THREADS])
+
+    async def main() -> None:
+        async with await TracerClient.start() as tracer:
+            await tracer.attach(program.pid)
+            program.say()
+            while procfs.read_stat(program.pid).state != "t":  # type: ignore[union-attr]
+                pass
+            held = await tracer.detach()
+            tracers = {procfs.status_field(thread, "TracerPid") for thread in procfs.threads_of(program.pid)}
+            assert held and tracers == {"0"}
+            assert isinstance(await anext(tracer.events()), Fatal)
             assert (await tracer.release()).died
 
     run(main())

@@ -206,6 +206,9 @@ class Tracer:
         if session.end is _End.CRASHED:
             self._stopped_before = {one.pid for one in self._known if state_of(one.pid) == "T"}
             self._hold(list(session.tracing.crashes.values()))
+            if session.detaches:
+                self._resumes_tracing = False
+                self._channel.reply("detached", held=True)
 
     def _hold(self, crashes: list[Crash]) -> None:
         self._held = crashes
@@ -248,6 +251,7 @@ class _Session:
     Attributes:
         tracing: what was traced; ``native_id`` the thread that did; ``end`` why it ended; ``left`` who was traced last. For after
             its end.
+        detaches: somebody waits for the answer to ``detach``, which is due when the thread has ended, since until then it traces.
     """
 
     tracing: Tracing
@@ -268,6 +272,7 @@ class _Session:
         self._known = list(known)
         self._hold_limit = hold_limit
         self.left: list[TracedProcess] = []
+        self.detaches = False
 
     def run(self, root: int) -> None:
         """The thread. Whatever goes wrong in it, its end sets the whole tree free."""
@@ -292,7 +297,6 @@ class _Session:
             for exited in ends(self._known):
                 if exited.pid not in self.tracing.tasks:  # else its end is told when it is reaped
                     self._channel.event(exited)
-        detaches = False
         deadline: float | None = None
         while True:
             idle = self._handle_batch()
@@ -300,10 +304,8 @@ class _Session:
                 now = time.monotonic()
                 deadline = deadline or now + _FREEZE_LIMIT
                 if (idle and self.tracing.is_frozen()) or now > deadline:
-                    if detaches:
-                        self._channel.reply("detached", held=True)
                     return _End.CRASHED
-            elif detaches and idle:
+            elif self.detaches and idle:
                 return _End.DETACHED
             else:
                 deadline = None
@@ -312,7 +314,7 @@ class _Session:
                 # A process that is being stopped must not stay so: it is held, and released by the main thread.
                 return _End.CRASHED if self.tracing.crashes else _End.CLOSED
             while (command := self._agent.command()) is not None:
-                detaches |= self._obey(command)
+                self.detaches |= self._obey(command)
 
     def _begin(self, root: int, others: Iterable[int]) -> None:
         if self._releasing is None:
