@@ -74,6 +74,19 @@ def test_an_answer_is_what_came(tmp_path: Path) -> None:
     assert repr(answer) == """<answer: status 201, KeyError: 5, body '{"id": 7}'>"""
 
 
+def test_what_is_not_as_expected_shows_the_innermost_frames() -> None:
+    frames = [[f"/lib/{number}.py", number, "call"] for number in range(30)]
+    outcome = {"stack": {"exception": "KeyError: 5", "frames": frames, "text": ["Traceback"]}}
+    run = {"reason": "status is 500", "swapped": None, "run": {"outcome": outcome}}
+    told = str(pytest_plugin.NotMet({"runs": [run], "request": 7, "commit": "c" * 64})).splitlines()
+    assert told[2:] == [
+        "",
+        "... 24 outer frames",
+        *(f"/lib/{n}.py:{n} in call" for n in range(24, 30)),
+        "KeyError: 5",
+    ]
+
+
 def test_an_operation_that_ends_without_a_word_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(pytest_plugin.Failed, match="without a result") as failed:

@@ -20,6 +20,7 @@ import pytest
 
 __all__ = ["KeptFile", "KeptTest", "Relive", "RestoredState"]
 
+_FRAMES = 6  # of a stack that are shown
 _SUFFIX = ".relive.yaml"
 _SHOWN = 200  # [characters] of a body
 # The codes of errors that say what this host cannot do (exit status 4, ``relive.errors.HostIncapable``), and of a restore that CRIU
@@ -116,8 +117,16 @@ class NotMet(Exception):
             lines += [f"not swapped: {one['file']}: {one['name']}: {one['why']}" for one in swapped["left"]]
         outcome = bad[0]["run"]["outcome"]
         if outcome["stack"] is not None:
-            lines += ["", *outcome["stack"]["text"]]
+            lines += ["", *_stack_lines(outcome["stack"])]
         return "\n".join(lines)
+
+
+def _stack_lines(stack: dict[str, Any]) -> list[str]:
+    """The innermost frames of a stack, and what was raised."""
+    frames = stack["frames"][-_FRAMES:]
+    left_out = len(stack["frames"]) - len(frames)
+    lines = [f"... {left_out} outer frames"] if left_out else []
+    return [*lines, *(f"{file}:{line} in {function}" for file, line, function in frames), stack["exception"]]
 
 
 class Failed(Exception):

@@ -73,3 +73,5 @@ def test_how_a_run_without_an_exception_failed_and_what_failed_beside_it_are_tol
     notes = list(fix_notes(tried, FAILS))
     assert notes.count("no answer came") == 1
     assert "also fails: request 1 (GET /a): the connection broke, in 2 of 3 runs" in notes
+    near = tried.model_copy(update={"neighbours": 1, "breaks": [moved]})
+    assert [one.startswith("also fails") for one in fix_notes(near, FAILS)].count(True) == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from relive.incidents.report.shown import one_line, shorten
 from relive.intervention.judging import lacking_words
@@ -50,7 +50,7 @@ def fix_notes(tried: FixTried, recorded: FixRun) -> Iterator[str]:
     yield from _effects(tried.runs, recorded)
     if tried.refused is not None:
         yield f"refused: {tried.refused}"
-    yield from _failed_elsewhere(tried.runs)
+    yield from _failed_elsewhere(tried.runs, {one.request for one in tried.breaks})
     if tried.more_runs:
         runs = "1 more clean run" if tried.more_runs == 1 else f"{tried.more_runs} more clean runs"
         yield f"{runs} (--times) until it is under 5 % that the failure is still there"
@@ -84,9 +84,9 @@ def _call_words(calls: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in calls.items()) or "none"
 
 
-def _failed_elsewhere(runs: Sequence[FixRun]) -> Iterator[str]:
-    """Requests that failed in some run, with how often."""
-    counts = Counter(one.request for run in runs for one in run.elsewhere)
+def _failed_elsewhere(runs: Sequence[FixRun], named: Collection[int]) -> Iterator[str]:
+    """Requests that failed in some run, with how often; those that are named as neighbours are not named twice."""
+    counts = Counter(one.request for run in runs for one in run.elsewhere if one.request not in named)
     first = {one.request: one for run in reversed(runs) for one in run.elsewhere}
     for number, count in sorted(counts.items())[:_ELSEWHERE]:
         often = f", in {count} of {len(runs)} runs" if len(runs) > 1 else ""
