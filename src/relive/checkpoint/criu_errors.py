@@ -277,7 +277,7 @@ _RULES = (
         r"|^Can't (?:find regfile|link \S+ -> )|^Can't open (?:cwd|root)$|^Can't change (?:cwd|root)"
         r"|^Can't open \S+: No such file or directory$",
         "a file that it had open is not what it was when the commit was taken",
-        "bring that file back (a package upgrade changes libraries), or commit services in a capsule, which keeps their files",
+        "bring that file back: commits hold no programs and libraries of the host, and a service's own files only in a capsule",
     ),
     _Rule(
         "address-unavailable",
