@@ -7,6 +7,7 @@ import http.client
 import os
 import shutil
 import signal
+import socket
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from relive.kernel import procfs
+from relive.kernel.sockdiag import listening_ports
 from support.ports import free_port
 from support.waiting import eventually
 
@@ -242,3 +244,22 @@ def test_a_killed_command_leaves_nothing(service):
         os.kill(process.pid, signal.SIGKILL)
     service.relive("ps")
     eventually(lambda: left_over(service.relive) == before, "nothing left")
+
+
+def test_the_message_that_poisoned_a_service_without_http_is_named(relive: Relive) -> None:
+    port = free_port()
+    options = ("--listen", f"127.0.0.1:{port}")
+    capsule = relive.run(PYTHON, SERVICES / "poisoned_lines.py", port, name="lines", options=options)
+    for said, heard in (("EUR", b"4.00\n"), ("chf", b"unknown\n"), ("EUR", b"4.00\n"), ("CHF", b"")):
+        eventually(lambda: port in listening_ports(), "it listens")
+        relive.commit(capsule, measured=False)
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+            client.sendall(f"{said}\n".encode())
+            assert client.recv(64) == heard
+    incident = eventually(relive.incidents, "the incident")[0]["number"]
+    (jump,) = relive("bisect", "--replay", str(incident))["jumps"]
+    assert [one["body"]["text"] for one in jump["messages"]] == ["chf\n"]
+    changes = {one["name"]: one["after"] for one in jump["difference"]["python"]["changes"]}
+    assert changes["cache['CHF']"] == "None"
+    done = relive.commands(["bisect", "--replay", str(incident)], relive.environment)
+    assert "1 message between them:" in done.stdout and "> chf" in done.stdout

@@ -44,6 +44,12 @@ def test_turns_keep_their_order_beside_all_that_was_said_before(tmp_path: Path) 
     assert [one.local_port for one in found.conversations.values()] == [4001, 4002]
     assert [one.is_http for one in found.closings] == [False]
 
+    # One alone waits for what was said on it, not for what was said elsewhere.
+    second = found.of_connection(2)
+    assert told(second) == [(2, TurnKind.OPENED, b"two", 0), (2, TurnKind.SENT, b"two", 0)]
+    assert [one.connection for one in second.said] == [2] and set(second.conversations) == {2}
+    assert [after for *_, after in told(found.of_connection(1))] == [0, 0, 1, 2]
+
     # From a commit before whose place the second had said its word: of what the first says, as before.
     later = found_in(tmp_path, after=seen - 1, settled=seen)
     assert told(later) == [(1, TurnKind.ENDED, b"", 0), (1, TurnKind.CLOSED, b"", 1)]

@@ -1,7 +1,8 @@
 """A probe that sends the request of an incident: a commit from which it fails as recorded is bad.
 
 Only that request is sent, at once, with those that the commit holds half served: what is asked is whether the state of the
-commit is one in which it fails. The requests that had come in between would make that state anew.
+commit is one in which it fails. The requests that had come in between would make that state anew. Of a service whose clients speak
+something other than HTTP/1 it is what was said on the last connection on which a client said something.
 """
 
 from __future__ import annotations
@@ -18,13 +19,19 @@ from relive.kernel import procfs
 from relive.model.commit import CommitId
 from relive.model.incident import Incident
 from relive.model.outcome import Outcome, Verdict, VerdictKind, verdict_words
+from relive.recording.connections import Connections, TurnKind
 from relive.replay.plan import Pace, ReplayPlan
 from relive.replay.replay import ReplayOptions, replay
 from relive.replay.replay_input import FailingRequest, ReplayInput, case_of_incident
 from relive.replay.sequence import event_words, first_new_call, miss_words
 from relive.store import Store
 
-__all__ = ["FailureProbe", "judged_verdict", "with_the_request_alone"]
+__all__ = ["FailureProbe", "judged_verdict", "last_conversation", "with_the_request_alone"]
+
+_LEAST_LIMIT, _SLOWER = (
+    3.0,
+    3.0,
+)  # [s] and times the recorded time, from the last message to the failure, that a failure has
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,7 @@ class FailureProbe:
 
     Args:
         request: in which it failed (``failing_request``); None: in none that the proxy saw.
+        said: what is sent where there is no request (``last_conversation``); None: nothing is.
         limit: seconds that the request has; None: as a replay gives it.
     """
 
@@ -40,6 +48,7 @@ class FailureProbe:
     store: Store
     incident: Incident
     request: FailingRequest | None
+    said: Connections | None
     limit: float | None
 
     def __call__(self, commit: CommitId) -> Judged:
@@ -47,12 +56,17 @@ class FailureProbe:
         mask = Mask.configured(self.settings)
         occurrence = self.incident.occurrence(first=False).model_copy(update={"before": commit})
         case = case_of_incident(self.settings, self.store, self.incident, occurrence, alone=self.request)
-        case = with_the_request_alone(case)
+        limit = self.limit
+        if self.said is not None:
+            case = _with_the_messages_alone(case, self.said)
+            limit = limit or _seconds_to_fail(case, self.said)
+        else:
+            case = with_the_request_alone(case)
         options = ReplayOptions(
             times=1,
             jobs=1,
             pace=Pace.FAST,
-            limit=self.limit,
+            limit=limit,
             sees=lambda root: mask.learn_environment(procfs.environment_of(root)),
         )
         (run,) = asyncio.run(replay(self.settings, self.store, case, options)).runs
@@ -80,6 +94,23 @@ def with_the_request_alone(case: ReplayInput) -> ReplayInput:
     numbers = {step.exchange.number for step in kept}
     earlier = {one: outcome for one, outcome in case.earlier.items() if one in numbers}
     return dataclasses.replace(case, plan=alone, earlier=earlier)
+
+
+def last_conversation(case: ReplayInput) -> Connections | None:
+    """What was said on the last connection on which a client said something before a failure; None: nobody did, or only HTTP/1."""
+    found = case.plan.conversations
+    sent = [one for one in found.turns if one.kind is TurnKind.SENT] if found is not None else []
+    return found.of_connection(sent[-1].connection) if found is not None and sent else None
+
+
+def _with_the_messages_alone(case: ReplayInput, said: Connections) -> ReplayInput:
+    steps = [dataclasses.replace(one, after_commit_ns=0) for one in case.plan.steps if one.continues]
+    plan = dataclasses.replace(case.plan, steps=steps, hangups=[], conversations=said, until_ns=0)
+    return dataclasses.replace(case, plan=plan, earlier={})
+
+
+def _seconds_to_fail(case: ReplayInput, said: Connections) -> float:
+    return max(_LEAST_LIMIT, _SLOWER * (case.failed_mono_ns - said.turns[-1].mono_ns) / 1e9)
 
 
 def judged_verdict(verdict: Verdict, outcome: Outcome | None, recorded: Outcome) -> Judged:

@@ -10,6 +10,7 @@ from relive.cli.curve import curve_lines
 from relive.cli.params_options import from_params
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
+from relive.incidents.report.shown import one_line, shorten
 from relive.inspection.words import value_change_lines
 from relive.model.quantities import when
 from relive.operations.bisect_params import BisectParams
@@ -19,6 +20,7 @@ from relive.operations.bisecting import bisect as run_bisection
 __all__ = ["bisect", "describe"]
 
 _VALUES = 20
+_MESSAGE = 60  # characters of one
 _REQUESTS = 10
 
 
@@ -102,6 +104,13 @@ def _jump_lines(found: Bisection, jump: Jump) -> Iterator[str]:
         yield f"  {len(jump.unjudged)} commits between them were not judged: it may as well be one of these"
     if jump.requests is None:
         yield "  which requests came between them was not recorded"
+    elif jump.messages:
+        yield f"  {len(jump.messages)} {'message' if len(jump.messages) == 1 else 'messages'} between them:"
+        for said in jump.messages[:_REQUESTS]:
+            text = shorten(one_line(said.body.words().rstrip()), _MESSAGE)
+            yield f"    connection {said.connection}  {when(said.sent_wall_ns)[11:]}  > {text}"
+        if len(jump.messages) > _REQUESTS:
+            yield f"    and {len(jump.messages) - _REQUESTS} more (--json)"
     else:
         yield f"  {jump.request_count} {'request' if jump.request_count == 1 else 'requests'} between them:"
         for one in jump.requests[:_REQUESTS]:

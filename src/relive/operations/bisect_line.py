@@ -118,12 +118,19 @@ def probe_of(
 
         return ExpressionProbe(settings, store, params.when, params.process, limit)
     if incident is not None:
-        from relive.bisection.failing_again import FailureProbe
-        from relive.replay.replay_input import failing_request
+        from relive.bisection.failing_again import FailureProbe, last_conversation
+        from relive.replay.replay_input import case_of_incident, failing_request
 
         cursors = [one.sequence for one in line if one.sequence is not None]
-        request = failing_request(settings, incident, incident.occurrence(first=False), cursors)
-        return FailureProbe(settings, store, incident, request, params.limit)
+        latest = incident.occurrence(first=False)
+        request = failing_request(settings, incident, latest, cursors)
+        nearest = latest.model_copy(update={"before": line[-1].id})
+        said = (
+            last_conversation(case_of_incident(settings, store, incident, nearest))
+            if request is None
+            else None
+        )
+        return FailureProbe(settings, store, incident, request, said, params.limit)
     from relive.bisection.branches import CommandProbe, HttpProbe
 
     if params.run is not None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pydantic import Field
+
 from relive.bisection.finding import Jumps, ProbesMade
 from relive.bisection.judgement import Judgement
 from relive.bisection.posterior import ProbeCounts, credible, rate
 from relive.config import Settings
 from relive.errors import RecordingError, ReliveError
+from relive.incidents.report.body import ReportBody
 from relive.incidents.report.masking import Mask
 from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId
@@ -16,6 +19,7 @@ from relive.operations.bisect_params import BisectParams
 from relive.operations.differences import CommitDifference, DiffParams, diff
 from relive.operations.operation import Result
 from relive.operations.progress import Silent
+from relive.recording.connections import TurnKind, connections_in
 from relive.recording.exchanges import Exchanges
 from relive.recording.reader import Recording
 from relive.store.index import StoredCommit
@@ -81,6 +85,14 @@ class RequestBetween(Result):
     began_wall_ns: int
 
 
+class MessageBetween(Result):
+    """What a client sent in one piece between two commits, on a connection that is not HTTP/1."""
+
+    connection: int
+    sent_wall_ns: int
+    body: ReportBody
+
+
 class Jump(Result):
     """Where it changed.
 
@@ -89,6 +101,7 @@ class Jump(Result):
         begins: bad from ``after`` on; else it ended there.
         sides: from the jump before to this one, and from this one to the next; of rates and with a curve only.
         requests: the first hundred of ``request_count``; None where nobody recorded any, or they are of different starts.
+        messages: the first hundred that clients sent, of those that are not HTTP/1.
         difference: what differs between the two; None where that cannot be told (``why_no_difference``).
     """
 
@@ -100,6 +113,7 @@ class Jump(Result):
     sides: tuple[Side, Side] | None
     requests: list[RequestBetween] | None
     request_count: int
+    messages: list[MessageBetween] = Field(default=[])
     difference: CommitDifference | None
     why_no_difference: str | None
 
@@ -230,6 +244,7 @@ def _jump(
         sides=sides,
         requests=requests[:_MOST_TOLD] if requests is not None else None,
         request_count=len(requests or ()),
+        messages=_messages(settings, mask, line[span.before], line[span.after]) if not requests else [],
         difference=difference,
         why_no_difference=why,
     )
@@ -278,6 +293,27 @@ def _requests(
             began_wall_ns=one.started_wall_ns,
         )
         for one in found
+    ]
+
+
+def _messages(
+    settings: Settings, mask: Mask, before: StoredCommit, after: StoredCommit
+) -> list[MessageBetween]:
+    """What clients sent between two commits of one start of the service that is not HTTP/1; nothing where it cannot be read."""
+    if before.life is None or before.life != after.life or before.sequence is None or after.sequence is None:
+        return []
+    recording = Recording(LifePaths(settings.capsules / before.name / before.life).recording)
+    try:
+        turns = connections_in(recording, before.sequence, after.sequence).turns
+        sent = [one for one in turns if one.kind is TurnKind.SENT][:_MOST_TOLD]
+        events = [recording.event_at(one.place) for one in sent]
+    except RecordingError:
+        return []
+    return [
+        MessageBetween(
+            connection=one.connection, sent_wall_ns=one.wall_ns, body=ReportBody.of(mask.body(one.data, ""))
+        )
+        for one in events
     ]
 
 

@@ -117,6 +117,22 @@ class Connections:
         """What was sent or said, as far as it was kept; raises RecordingCorrupt."""
         return self.recording.event_at(one.place).data
 
+    def of_connection(self, number: int) -> Connections:
+        """The same with only one conversation."""
+        places = [at for at, one in enumerate(self.said) if one.connection == number]
+        turns = [
+            replace(one, after=sum(place < one.after for place in places))
+            for one in self.turns
+            if one.connection == number
+        ]
+        return replace(
+            self,
+            closings=[one for one in self.closings if one.connection == number],
+            conversations={number: self.conversations[number]},
+            turns=turns,
+            said=[self.said[at] for at in places],
+        )
+
     def between(self, since_ns: int, until_ns: int) -> Connections:
         """The same with only the ends, the turns, and what was said, after one monotonic time [ns] and up to another."""
         closings = [one for one in self.closings if since_ns < one.mono_ns <= until_ns]
