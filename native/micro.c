@@ -34,6 +34,7 @@
 #define _GNU_SOURCE
 #include "micro/base.h"
 #include "micro/expected.h"
+#include "micro/halves.h"
 #include "micro/look.h"
 #include "micro/mappings.h"
 #include "micro/memory.h"
@@ -164,9 +165,11 @@ static bool stop_and_look(int64_t *began, int64_t *paused)
 			return false;
 		plan_facts();
 		*began = clock_ns(CLOCK_MONOTONIC);
+		ready_halves();
 		well = stop_all();
 		if (meet(well ? AS_BASE : REFUSED, MEET_WITHIN_MS) == REFUSED)
 			return false;
+		begin_halves();
 		(void)read_facts();
 		vote = !look() ? REFUSED : is_as_base() ? AS_BASE : DIFFERS;
 		if (vote == DIFFERS && (tries == LOOKS_MORE || *paused + clock_ns(CLOCK_MONOTONIC) - *began > LOOKED_MOST_NS))

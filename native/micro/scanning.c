@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "scanning.h"
 
+#include "halves.h"
 #include "mappings.h"
 #include "text.h"
 
@@ -276,8 +277,14 @@ static bool scan_present(struct run_list *list)
 	return scan_all(list, 0, 0, IS_WPALLOWED | IS_WRITTEN | IS_SWAPPED);
 }
 
-/* All that is there and counts as written, in one go over all mappings; whose it is is not asked. */
-static bool scan_unprotected(struct run_list *list)
+static const struct scan_arg unprotected = {
+	.category_mask = IS_WRITTEN,
+	.category_anyof_mask = IS_PRESENT | IS_SWAPPED,
+	.return_mask = IS_WPALLOWED,
+};
+
+/* From the first mapping to the last. */
+static struct mapping whole_range(void)
 {
 	struct mapping range = { 0 };
 
@@ -287,10 +294,16 @@ static bool scan_unprotected(struct run_list *list)
 		range.start = range.end ? range.start : mappings[i].start;
 		range.end = mappings[i].end;
 	}
+	return range;
+}
+
+/* All that is there and counts as written; whose it is is not asked. */
+static bool scan_unprotected(struct run_list *list)
+{
+	const struct mapping range = whole_range();
+
 	list->count = 0;
-	return scan_with(list, &range, (struct scan_arg){ .category_mask = IS_WRITTEN,
-							   .category_anyof_mask = IS_PRESENT | IS_SWAPPED,
-							   .return_mask = IS_WPALLOWED });
+	return scan_with(list, &range, unprotected);
 }
 
 /* What of some region is in none of a list, which is by address. */
@@ -315,7 +328,7 @@ bool find_changed(struct run_list *list, struct run_list *changed)
 	const struct memory_state now = memory_state_read();
 
 	if (!before.count || has_marks || !now.flushes || now.flushes != state_before.flushes || now.mappings != state_before.mappings ||
-	    !are_mappings_as_of(now) || !scan_unprotected(&protected))
+	    !are_mappings_as_of(now) || (!finish_halves(&protected) && !scan_unprotected(&protected)))
 		return false;
 	written.count = 0;
 	for (size_t i = 0; i < protected.count; i++)
@@ -360,8 +373,12 @@ void rehearse_scan(struct run_list *list)
 	has_marks = false;
 	for (size_t i = 0; i < before.count; i++)
 		has_marks |= before.at[i].categories & IS_SWAPPED;
-	if (are_mappings_as_of(state_before) && !has_marks)
+	if (are_mappings_as_of(state_before) && state_before.flushes && !has_marks) {
+		const struct mapping range = whole_range();
+
+		plan_halves(&before, range.start, range.end, unprotected);
 		return;
+	}
 	is_quick = can_be_quick;
 	(void)scan_present(list);
 	is_quick = false;

@@ -40,6 +40,13 @@ TRIES = 10
 PROGRAMS = Path(__file__).parent.parent / "programs"
 
 
+def kernel_says(*prefix: str) -> str:
+    """Whether a tracker can read the kernel's objects here: "ok", or why not."""
+    tools = CriuTools(load_settings().tools_path)
+    said = subprocess.run([*prefix, tools.micro, "kernel"], check=True, capture_output=True, text=True)
+    return said.stdout.strip()
+
+
 class Told:
     """A process that does what it is told."""
 
@@ -333,6 +340,27 @@ def test_memory_that_changes_in_every_way_is_committed_as_it_stands(
     finally:
         process.end()
     assert on_top == 3
+
+
+def test_a_tracker_with_real_time_priority_looks_with_two_threads_and_finds_the_same(
+    told: Told, taking: Taking
+) -> None:
+    policy, ordinary = os.sched_getscheduler(0), os.sched_getparam(0)
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    except PermissionError:
+        pytest.skip("no real-time priority can be had here")
+    try:
+        told.ask("large")
+        taking.base(told.pid)
+    finally:
+        os.sched_setscheduler(0, policy, ordinary)
+    tracker = taking.micro._tracker
+    for words in (["count"], ["objects", "map"], ["give back"], ["write"], ["count"]):
+        taking.follow(told, *words)
+    assert taking.micro._tracker is tracker and tracker is not None
+    threads = os.listdir(f"/proc/{tracker.pid}/task")
+    assert len(threads) == (2 if os.cpu_count() != 1 and kernel_says() == "ok" else 1)
 
 
 @pytest.mark.soak

@@ -19,15 +19,10 @@ from relive.checkpoint.micro_record import MicroRecord, Seen, read_record
 from relive.checkpoint.micro_tracker import MicroTracker
 from relive.config import load_settings
 
+from .test_micro_commits import kernel_says
+
 PROGRAM = Path(__file__).parent.parent / "programs" / "facts_change.py"
 UNSEEN = frozenset({"opened again", "local backlog"})  # nothing of it is told
-
-
-def kernel_says(*prefix: str) -> str:
-    tools = CriuTools(load_settings().tools_path)
-    return subprocess.run(
-        [*prefix, tools.micro, "kernel"], check=True, capture_output=True, text=True
-    ).stdout.strip()
 
 
 class Changing:
