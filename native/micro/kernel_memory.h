@@ -8,7 +8,7 @@
 enum {
 	PIECE_MOST = 16384,   /* [bytes] */
 	PIECES_MOST = 8192,
-	ALL_PIECES = 1 << 21, /* [bytes] */
+	ALL_PIECES = 1 << 19, /* [bytes]; the kernel holds all of it for each tracker */
 };
 
 /* Loads the program; false: this host does not permit it. */
