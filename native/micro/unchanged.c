@@ -398,7 +398,7 @@ static bool plan_table(void)
 	plan->files = add(LOOKED_AT, number_in(found, TABLE_FILES), 8 * plan->most, table, offset_of(TABLE_FILES), 0);
 	plan->open = add(LOOKED_AT, number_in(found, TABLE_OPEN), plan->most / 8, table, offset_of(TABLE_OPEN), 0);
 	plan->closing = add(LOOKED_AT, number_in(found, TABLE_CLOSING), plan->most / 8, table, offset_of(TABLE_CLOSING), 0);
-	return plan->closing != NONE;
+	return plan->files != NONE && plan->open != NONE && plan->closing != NONE;
 }
 
 static bool has_bit(const unsigned char *bits, int number)
