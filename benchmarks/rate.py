@@ -1,14 +1,17 @@
 """How often a service can be committed, and what that costs it: in turns with no commits at all, and without Relive.
 
     python benchmarks/rate.py [--every 10ms --every request] [--service fastapi] [--seconds 10] [--rounds 3] [--megabytes 14]
-                              [--clients 1] [--json]
+                              [--clients 1] [--budget 5%] [--json]
 
 The service is Python's ``http.server``, which ends each connection, or FastAPI under uvicorn, of which each client keeps one. It is
 in a capsule with micro-commits; each client asks again as soon as it is answered. With ``--every request`` the recording proxy
-stands before it. *bare*: it runs without Relive; *never*: under Relive, without commits. *commits*: durable ones a second, and how
-many of them were full ones; *CPU*: of the agent, and of its tracker (``relive-micro``), for each commit; *durable*: from the
-request for a commit until it was safe; *bytes*: what a commit brings the store's directory, all in; *disk*: by how much all that
-Relive keeps (packs, index, recordings, logs) grew for each request, in blocks of the disk. ``--clients 0``: nobody asks.
+stands before it. What is measured begins two seconds after the clients, whose first connections lead to full commits.
+
+*bare*: it runs without Relive; *never*: under Relive, without commits. *commits*: durable ones a second, and how many of them were
+full ones; *CPU*: of the agent, and of its tracker (``relive-micro``), for each commit; *durable*: from the request for one until
+it was safe; *cost*: what the last commit cost the service of its time, as the agent takes it (with ``--budget``); *bytes*: what a
+commit brings the store's directory, all in; *disk*: by how much all that Relive keeps (packs, index, recordings, logs) grew a
+request, in blocks of the disk. ``--clients 0``: nobody asks. ``--budget 5%``: rounds with that, too.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +35,7 @@ from burst import free_port
 from following import relive, wait_until
 from micro import BARE, SERVICE, get, quantiles
 
+_WARM = 2.0  # [s] that clients ask before anything is measured
 _FIRST = 8  # commits until the measurement begins: by then one is taken on top of another
 _FASTAPI = """
 import sys
@@ -46,6 +50,7 @@ uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="error")
 """
 _SERVICES = {"http": SERVICE, "fastapi": _FASTAPI}
 _FASTAPI_BARE = 44  # [MB] of FastAPI itself
+_WITH = " with "  # between a clock and its budget
 _TICK: int = os.sysconf("SC_CLK_TCK")
 
 
@@ -67,7 +72,9 @@ def served(place: Lab, options: argparse.Namespace, every: str) -> Iterator[int]
             yield port
         return
     proxied = ["--listen", f"127.0.0.1:{port}", "--upstream", str(inner)] if every == "request" else []
-    words = ["--detach", "--name", "bench", "--every", every, "--pause-share", "100", *proxied]
+    every, _, budget = every.partition(_WITH)
+    limits = ["--budget", budget] if budget else ["--pause-share", "100"]
+    words = ["--detach", "--name", "bench", "--every", every, *limits, *proxied]
     relive(place, "run", *words, "--", *command_of(options, inner if proxied else port))
     try:
         yield port
@@ -87,6 +94,12 @@ def said(place: Lab) -> list[dict[str, Any]]:
 
 def durable(place: Lab) -> list[dict[str, Any]]:
     return [one for one in said(place) if one.get("event") == "durable"]
+
+
+def pace(place: Lab) -> dict[str, Any]:
+    """How often it is committed, as the agent wrote it down last."""
+    found: dict[str, Any] = json.loads((life(place) / "pace.json").read_text())
+    return found
 
 
 def full(place: Lab) -> int:
@@ -115,7 +128,7 @@ def spent(place: Lab) -> tuple[float, float]:
     return seconds_of(agent), trackers
 
 
-def ask(port: int, is_kept: bool, until: float, took: list[float]) -> None:
+def ask(port: int, is_kept: bool, since: float, until: float, took: list[float]) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     while (began := time.perf_counter()) < until:
         if is_kept:
@@ -123,18 +136,22 @@ def ask(port: int, is_kept: bool, until: float, took: list[float]) -> None:
             connection.getresponse().read()
         else:
             get(port)
-        took.append((time.perf_counter() - began) * 1e3)
+        if began >= since:
+            took.append((time.perf_counter() - began) * 1e3)
     connection.close()
 
 
-def load(port: int, options: argparse.Namespace) -> list[float]:
-    """Milliseconds of each answer."""
+def load(port: int, options: argparse.Namespace, begins: Callable[[], None] = lambda: None) -> list[float]:
+    """Milliseconds of each answer; ``begins`` is called when they begin to count."""
     took: list[float] = []
-    until = time.perf_counter() + options.seconds
-    words = (port, options.service == "fastapi", until, took)
+    since = time.perf_counter() + (_WARM if options.clients else 0.0)
+    until = since + options.seconds
+    words = (port, options.service == "fastapi", since, until, took)
     threads = [threading.Thread(target=ask, args=words) for _ in range(options.clients)]
     for thread in threads:
         thread.start()
+    time.sleep(max(0.0, since - time.perf_counter()))
+    begins()
     for thread in threads:
         thread.join()
     time.sleep(max(0.0, until - time.perf_counter()))
@@ -167,9 +184,14 @@ def measure(place: Lab, options: argparse.Namespace, every: str) -> dict[str, An
             took = load(port, options)
             return {"every": every, "requests_s": len(took) / options.seconds, "answer_ms": quantiles(took)}
         begin_commits(place, every, port)
-        first, whole, cpu, began = len(durable(place)), full(place), spent(place), time.perf_counter()
-        before = blocks(place.settings.home)
-        took = load(port, options)
+        at_begin: list[tuple[int, int, tuple[float, float], float, int]] = []
+
+        def begins() -> None:
+            size = blocks(place.settings.home)
+            at_begin.append((len(durable(place)), full(place), spent(place), time.perf_counter(), size))
+
+        took = load(port, options, begins)
+        ((first, whole, cpu, began, before),) = at_begin
         seconds = time.perf_counter() - began
         commits, agent = durable(place)[first:], spent(place)
         found: dict[str, Any] = {
@@ -185,6 +207,7 @@ def measure(place: Lab, options: argparse.Namespace, every: str) -> dict[str, An
             found["agent_ms"] = (agent[0] - cpu[0]) / len(commits) * 1e3
             found["tracker_ms"] = (agent[1] - cpu[1]) / len(commits) * 1e3
             found["durable_ms"] = quantiles([one["durable_us"] / 1e3 for one in commits])
+            found["cost_ms"] = (pace(place).get("cost_us") or 0) / 1e3
             found["bytes"] = quantiles([float(one["bytes"]) for one in commits])
         return found
 
@@ -213,6 +236,7 @@ def row(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "agent ms": middle("agent_ms"),
         "tracker ms": middle("tracker_ms"),
         "durable ms p50": middle("durable_ms", "p50"),
+        "cost ms": middle("cost_ms"),
         "bytes p50": middle("bytes", "p50"),
         "disk a request": middle("disk"),
         "requests/s": middle("requests_s"),
@@ -228,12 +252,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--megabytes", type=int, default=14)
     parser.add_argument("--clients", type=int, default=1)
+    parser.add_argument("--budget")
     add_options(parser, rounds=3)
     options = parser.parse_args()
     os.environ["RELIVE_MICRO"] = "1"
-    found: dict[str, list[dict[str, Any]]] = {
-        one: [] for one in (*(options.every or ["10ms"]), "never", "bare")
-    }
+    clocks = options.every or ["10ms"]
+    limited = [f"{one}{_WITH}{options.budget}" for one in clocks] if options.budget else []
+    found: dict[str, list[dict[str, Any]]] = {one: [] for one in (*clocks, *limited, "never", "bare")}
     for _ in range(options.rounds):
         for every, rounds in found.items():
             with lab(options) as place:
