@@ -241,3 +241,11 @@ __attribute__((visibility("default"))) void relive_compare_pages(
     for (size_t i = 0; i < count; i++)
         same[i] = slots[i] >= 0 && !memcmp(copied + offsets[i], pages + slots[i] * PAGE, PAGE);
 }
+
+/* Copy each of `count` pages from that place in `copied` to that slot of `pages`. */
+__attribute__((visibility("default"))) void relive_copy_pages(
+    const uint8_t *copied, const int64_t *offsets, uint8_t *pages, const int64_t *slots, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        memcpy(pages + slots[i] * PAGE, copied + offsets[i], PAGE);
+}

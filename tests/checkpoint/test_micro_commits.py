@@ -428,15 +428,15 @@ def test_a_full_disk_is_said_and_nothing_is_built_on_what_was_not_written(
 ) -> None:
     taking.base(told.pid)
     told.ask("objects")
-    add = PagePool.add
+    add = PagePool.add_changed
 
     def fail(*_words: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(PagePool, "add", fail)
+    monkeypatch.setattr(PagePool, "add_changed", fail)
     with pytest.raises(DiskFull):
         taking.take(told.pid)
-    monkeypatch.setattr(PagePool, "add", add)
+    monkeypatch.setattr(PagePool, "add_changed", add)
     assert not taking.commit(told.pid)
     taking.follow(told, "count")
 

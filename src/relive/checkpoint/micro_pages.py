@@ -20,6 +20,7 @@ __all__ = [
     "page_numbers",
     "pagemap_like",
     "pages_by_address",
+    "pages_by_spans",
     "pages_within",
 ]
 
@@ -41,8 +42,12 @@ def pages_by_address(runs: Iterable[tuple[int, int]]) -> tuple[Numbers, Numbers]
 
 def page_numbers(spans: Iterable[Span]) -> Numbers:
     """All pages of spans, in their order."""
-    parts = [np.arange(first, end, dtype=np.int64) for first, end in spans]
-    return np.concatenate(parts) if parts else np.empty(0, np.int64)
+    first, end = np.array(list(spans), np.int64).reshape(-1, 2).T
+    counts = end - first
+    # From each page to the next it is one further, but for the first of a span.
+    begins = np.cumsum(counts) - counts
+    numbers: Numbers = np.arange(int(counts.sum()), dtype=np.int64) + np.repeat(first - begins, counts)
+    return numbers
 
 
 def each_once(numbers: Numbers, others: Numbers) -> Numbers:
@@ -54,13 +59,23 @@ def each_once(numbers: Numbers, others: Numbers) -> Numbers:
 
 
 def pages_within(pages: Numbers, spans: Sequence[Span]) -> npt.NDArray[np.bool_]:
-    """Of each page whether it is in one of the spans, which do not overlap and are in ascending order."""
-    if not spans:
-        return np.zeros(len(pages), np.bool_)
-    bounds = np.array(spans, np.int64)
-    at = np.searchsorted(bounds[:, 0], pages, side="right") - 1
-    inside: npt.NDArray[np.bool_] = (at >= 0) & (pages < bounds[at.clip(min=0), 1])
+    """Of each page, in ascending order, whether it is in one of the spans, which do not overlap."""
+    inside = np.zeros(len(pages), np.bool_)
+    bounds = np.searchsorted(pages, np.array(spans, np.int64).reshape(-1, 2))
+    for first, end in bounds.tolist():
+        inside[first:end] = True
     return inside
+
+
+def pages_by_spans(present: Iterable[Span], within: Sequence[Span], without: Sequence[Span]) -> Numbers:
+    """Pages of the first that are within the second and not in the third, in ascending order.
+
+    Args:
+        present: in any order. within, without: of each the spans do not overlap.
+    """
+    pages = np.sort(page_numbers(present), kind="stable")
+    found: Numbers = pages[pages_within(pages, within) & ~pages_within(pages, without)]
+    return found
 
 
 def _runs(pages: Numbers, flags: Numbers) -> list[tuple[int, int]]:

@@ -25,9 +25,9 @@ from relive.checkpoint.micro_pages import (
     PRESENT,
     Numbers,
     each_once,
-    page_numbers,
     pagemap_like,
     pages_by_address,
+    pages_by_spans,
     pages_within,
 )
 from relive.checkpoint.micro_record import CopiedRun, FullCommitNeeded, MicroRecord, RecordedThread, Seen
@@ -183,8 +183,7 @@ class BaseProcess:
         if held.layout is layout and held.present == record.present:
             pages, slots = held.numbers, held.held.slots.copy()
         else:
-            present = page_numbers(record.present)
-            present = present[pages_within(present, layout.private) & ~pages_within(present, layout.special)]
+            present = pages_by_spans(record.present, layout.private, layout.special)
             kept = held.numbers[pages_within(held.numbers, layout.special)]
             pages = each_once(present, kept)
             slots = self._slots_of(pages)

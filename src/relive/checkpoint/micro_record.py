@@ -333,7 +333,7 @@ class MicroRecord:
     """All that a commit on top of another needs.
 
     Attributes:
-        present: pages that a dump would hold.
+        present: pages that a dump would hold, in any order.
         copied: in the order of copying; of a page that comes twice the later counts.
         xsave: offset and size [bytes] of each component of the XSAVE area.
         streams: by the inode of a TCP connection.

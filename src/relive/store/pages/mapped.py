@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import mmap
 import os
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from blake3 import blake3
 
 from relive.store.pages.page_diff import WORDS, Numbers, Pages
@@ -30,12 +32,12 @@ def map_pages(file: int) -> Pages:
     return np.frombuffer(mmap.mmap(file, size, prot=mmap.PROT_READ), np.uint64).reshape(-1, WORDS)
 
 
-def unmap_pages(pages: Pages) -> None:
+def unmap_pages(pages: Pages | npt.NDArray[np.uint8]) -> None:
     """Have pages of ``map_pages``, or a slice of them, count as this process's memory no more; they can be read as before.
 
     Nothing happens to pages that are not mapped.
     """
-    whole: Pages = pages
+    whole: npt.NDArray[Any] = pages
     holder: object = pages.base
     while isinstance(holder, np.ndarray):
         whole, holder = holder, holder.base
@@ -44,7 +46,7 @@ def unmap_pages(pages: Pages) -> None:
         mapped.madvise(mmap.MADV_DONTNEED, _address(pages) - _address(whole), pages.nbytes)
 
 
-def _address(pages: Pages) -> int:
+def _address(pages: npt.NDArray[Any]) -> int:
     address: int = pages.__array_interface__["data"][0]
     return address
 

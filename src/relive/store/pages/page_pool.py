@@ -13,14 +13,15 @@ import mmap
 import os
 import tempfile
 import weakref
-from itertools import pairwise
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from relive.store.pages.mapped import unmap_pages
-from relive.store.pages.page_diff import WORDS, Flags, Numbers, Pages
-from relive.store.pages.page_tree import PageTree, load_library, same_pages
+from relive.store.pages.mapped import WINDOW, unmap_pages
+from relive.store.pages.page_diff import WORDS, Numbers, Pages
+from relive.store.pages.page_tree import PageTree, copy_pages, load_library, same_pages
 from relive.store.pages.size import PAGE
 
 __all__ = ["PagePool", "PooledPages"]
@@ -28,6 +29,8 @@ __all__ = ["PagePool", "PooledPages"]
 _FIRST = 256  # [pages] of the file at least
 _GROWTH = 4  # it grows by one part in so many at least, so that free slots are not looked for at each commit
 _RELEASE_AFTER = 4096  # [pages] read or written, of which so many may count as this process's memory
+
+Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 
 class PagePool:
@@ -57,10 +60,7 @@ class PagePool:
         Raises:
             OSError: the file ends before, or the disk is full.
         """
-        slots = self._take(len(offsets))
-        for first, end in _adjacent(offsets, slots):
-            self._fill(file, int(offsets[first]), int(slots[first]), end - first)
-        return slots
+        return self._copied(_mapped(file, offsets), offsets)
 
     def add_changed(self, file: int, offsets: Numbers, before: Numbers) -> Numbers:
         """As ``add``, but a page that is as the one in its slot of before stays in that; of many that are written few change.
@@ -71,21 +71,20 @@ class PagePool:
         Raises:
             OSError: as ``add``.
         """
-        slots = before.copy()
-        is_new = ~self._is_same(file, offsets, before)
-        slots[is_new] = self.add(file, offsets[is_new])
+        copied = _mapped(file, offsets)
+        self._used += len(offsets)
+        slots, is_new = before.copy(), ~same_pages(copied, offsets, self._pages, before)
+        slots[is_new] = self._copied(copied, offsets[is_new])
         return slots
 
-    def _is_same(self, file: int, offsets: Numbers, before: Numbers) -> Flags:
-        size = os.fstat(file).st_size
-        if not len(offsets) or int(offsets.max()) + PAGE > size:  # of what is missing there ``add`` tells
-            return np.zeros(len(offsets), np.bool_)
-        with mmap.mmap(file, size, prot=mmap.PROT_READ) as whole:
-            self._used += len(offsets)
-            copied = np.frombuffer(whole, np.uint8)
-            same = same_pages(copied, offsets, self._pages, before)
-            del copied  # else the mapping cannot be closed
-        return same
+    def _copied(self, copied: Bytes, offsets: Numbers) -> Numbers:
+        slots = self._take(len(offsets))
+        self._used += len(slots)
+        for begin in range(0, len(slots), WINDOW):
+            some = slice(begin, begin + WINDOW)
+            copy_pages(copied, offsets[some], self._pages, slots[some])
+            unmap_pages(copied)
+        return slots
 
     def hold(self, slots: Numbers) -> PooledPages:
         """Pages in their order, whose slots keep what they have as long as this is alive."""
@@ -143,15 +142,6 @@ class PagePool:
         self._pages = np.frombuffer(whole, np.uint64).reshape(-1, WORDS)
         self._free = np.concatenate([self._free, np.arange(before, pages, dtype=np.int64)])
 
-    def _fill(self, file: int, offset: int, slot: int, count: int) -> None:
-        self._used += count
-        rest = self._pages[slot : slot + count].reshape(-1).view(np.uint8).data
-        while rest:
-            done = os.preadv(file, [rest], offset)
-            if done == 0:
-                raise OSError(f"a copied page is missing at byte {offset}")
-            rest, offset = rest[done:], offset + done
-
 
 class PooledPages:
     """The pages of one page file, in its order; made by ``PagePool.hold``."""
@@ -190,9 +180,11 @@ class PooledPages:
         self.pool.release_memory()
 
 
-def _adjacent(offsets: Numbers, slots: Numbers) -> list[tuple[int, int]]:
-    """Indices of runs that lie one after the other in the file and in the slots."""
-    if not len(slots):
-        return []
-    breaks = np.flatnonzero((np.diff(offsets) != PAGE) | (np.diff(slots) != 1)) + 1
-    return list(pairwise([0, *breaks.tolist(), len(slots)]))
+def _mapped(file: int, offsets: Numbers) -> Bytes:
+    """The bytes of an open file, which must not become shorter; raises OSError where one of the pages is missing in it."""
+    if not len(offsets):
+        return np.empty(0, np.uint8)
+    size, last = os.fstat(file).st_size, int(offsets.max())
+    if last + PAGE > size:
+        raise OSError(f"a copied page is missing at byte {last}")
+    return np.frombuffer(mmap.mmap(file, size, prot=mmap.PROT_READ), np.uint8)

@@ -18,7 +18,7 @@ from blake3 import blake3
 from relive.errors import ToolMissing
 from relive.store.pages.page_diff import Numbers, Pages
 
-__all__ = ["PageTree", "load_library", "same_pages"]
+__all__ = ["PageTree", "copy_pages", "load_library", "same_pages"]
 
 _NODE = 32  # [bytes]
 _LIBRARY = Path(__file__).with_name("page_tree.library.so")  # with two dots it is no module
@@ -98,6 +98,12 @@ def same_pages(copied: Nodes, offsets: Numbers, pages: Pages, slots: Numbers) ->
     return same
 
 
+def copy_pages(copied: Nodes, offsets: Numbers, pages: Pages, slots: Numbers) -> None:
+    """Copy pages that lie at these offsets of ``copied`` to these rows of ``pages``."""
+    offsets, slots = np.ascontiguousarray(offsets), np.ascontiguousarray(slots)
+    load_library().relive_copy_pages(_at(copied), _at(offsets), _at(pages), _at(slots), len(slots))
+
+
 def _at(array: npt.NDArray[np.generic]) -> ctypes.c_void_p:
     """Where it lies, as an argument of a call, for whose time it keeps the array: other threads go on meanwhile."""
     return array.ctypes.data_as(ctypes.c_void_p)
@@ -116,6 +122,12 @@ def load_library() -> ctypes.CDLL:
     library.relive_hash_pages.argtypes = [place, place, place, count, place]
     library.relive_join_tree.argtypes = [place, count, place, count, count, place]
     library.relive_compare_pages.argtypes = [place, place, place, place, count, place]
-    for function in (library.relive_hash_pages, library.relive_join_tree, library.relive_compare_pages):
+    library.relive_copy_pages.argtypes = [place, place, place, place, count]
+    for function in (
+        library.relive_hash_pages,
+        library.relive_join_tree,
+        library.relive_compare_pages,
+        library.relive_copy_pages,
+    ):
         function.restype = None
     return library
