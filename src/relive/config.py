@@ -81,8 +81,8 @@ class Settings(BaseModel):
     )
     budget: str = Field(
         "none",
-        description="bytes an hour, such as 2GB/h, by which the commits of a service may have the store grow; those by the clock "
-        "come seldomer then; none: no cap",
+        description="what the commits of a service may cost: bytes an hour by which the store grows, such as 2GB/h, a share of the "
+        "service's time, such as 5%, or both with a comma; those by the clock come seldomer then; none: no cap",
     )
     restore_limit: float = Field(
         20.0,

@@ -32,6 +32,7 @@ from relive.agent.commits.dumper import CriuDumper
 from relive.agent.commits.pace import CommitPace, recent_footprint
 from relive.agent.commits.policy import PolicyCommits
 from relive.agent.commits.protection import Protection
+from relive.agent.commits.service_cost import ServiceCost, waited_for_processor
 from relive.agent.control.background import BackgroundTasks
 from relive.agent.control.proxy_supervisor import ProxySupervisor
 from relive.agent.control.removal import end_with
@@ -217,7 +218,11 @@ class Agent:
     def _policy(self) -> PolicyCommits:
         capsule, committer = self._capsule, self._committer
         spec, init = capsule.facts.spec, capsule.facts.init
-        pace = committer.pace = CommitPace(spec.policy, self._footprint)
+        pace = committer.pace = CommitPace(
+            spec.policy,
+            self._footprint,
+            lambda: ServiceCost(lambda: waited_for_processor(capsule.lead), committer.processor_time),
+        )
         listens = None
         if spec.upstream is not None:
             port = spec.upstream[1]

@@ -188,6 +188,7 @@ class _Dump:
         self._pause_us: int | None = None
         self._held: HeldImages | None = None
         self._files: list[pb.FileEntry] | None = None
+        self._written_pages = 0
         self._advance = advance
         self._settings = settings
         self._tools = tools
@@ -288,6 +289,7 @@ class _Dump:
         self._pause_us = taken.pause_ns // 1000
         self._held = micro.images_of(taken, files)
         self._files = taken.connections.files
+        self._written_pages = taken.copied_pages
         return True
 
     def _expected(self) -> ExpectedFiles | None:
@@ -455,6 +457,7 @@ class _Dump:
             stopped=self._stopped_inside(),
             pause_us=pause_us,
             full_because=self._micro.reason if self._micro is not None and self._pause_us is None else None,
+            written_pages=self._written_pages,
             advance=self._advance,
             memory=self._memory,
             held=self._held,

@@ -46,6 +46,7 @@ class Capture:
         command: the target's command line, without the secrets on it.
         pause_us: microseconds the target stood still.
         full_because: why it is a full commit, though micro-commits are asked for; None: it is none, or they are not.
+        written_pages: so many of its pages are write-protected since; 0 where it is not tracked.
         advance: is told how far storing it is.
         memory: copies of pages that the images lack as yet; None where they lack none.
         held: the images, where they are not in the staging directory.
@@ -70,6 +71,7 @@ class Capture:
     stopped: tuple[int | None, int, int] | None = None
     pause_us: int = 0
     full_because: str | None = None
+    written_pages: int = 0
     advance: Advance = field(default_factory=Advance)
     memory: CopiedAhead | None = None
     held: HeldImages | None = None

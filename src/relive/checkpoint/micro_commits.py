@@ -113,6 +113,12 @@ class MicroCommits:
         """Of the tracker that ``stop`` would ask; None where there is no base."""
         return self._tracker.pid if self._tracker is not None and self._base is not None else None
 
+    @property
+    def process(self) -> int | None:
+        """Of the tracker, where there is one; may be asked in any thread."""
+        tracker = self._tracker
+        return tracker.pid if tracker is not None else None
+
     def stop(self, target: Target, expected: ExpectedFiles | None = None) -> bool:
         """Stop the process and copy what has changed; False: there is to be a full commit, and it runs.
 

@@ -81,6 +81,7 @@ class Policy(Value):
             None: each is.
         pause_share: of the time, 0 to 1, for which the service may stand still; the clock waits so long; None: no cap.
         budget: bytes an hour by which the store may grow; the clock waits so long; None: no cap.
+        cost_share: of the service's time, 0 to 1, that commits may cost it (``agent.commits.service_cost``); as above.
     """
 
     at_start: bool
@@ -91,6 +92,7 @@ class Policy(Value):
     pause_limit: float | None = None
     pause_share: float | None = None
     budget: int | None = None
+    cost_share: float | None = None
 
     @property
     def interval(self) -> float | None:
@@ -100,14 +102,18 @@ class Policy(Value):
     def limited(self, limit_s: float, share_percent: float, budget: str) -> Policy:
         """With these limits, as users write them: 0 seconds, 100 percent and "none" mean none.
 
+        A share of the time in the budget has pauses in it: then ``share_percent`` is to be 100 where it was not asked for, too.
+
         Raises:
             UsageError: the budget is none.
         """
+        limits = parse_budget(budget)
         return self.model_copy(
             update={
                 "pause_limit": limit_s or None,
                 "pause_share": share_percent / 100 if share_percent < 100 else None,
-                "budget": parse_budget(budget),
+                "budget": limits.bytes,
+                "cost_share": limits.share,
             }
         )
 

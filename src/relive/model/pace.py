@@ -14,12 +14,14 @@ class Brake(StrEnum):
     """What keeps the clock from its next commit.
 
     STORE: the one before is not durable yet; PAUSES: the service would stand still for more than its share of the time; BUDGET: the
-    store would grow by more than its bytes an hour. What holds for the same moment is counted for the first of them.
+    store would grow by more than its bytes an hour; SERVICE: commits would cost the service more than their share of its time.
+    What holds for the same moment is counted for the first of them.
     """
 
     STORE = "store"
     PAUSES = "pauses"
     BUDGET = "budget"
+    SERVICE = "service"
 
 
 class PaceState(Value):
@@ -35,6 +37,8 @@ class PaceState(Value):
         is_held: none is taken by the clock, since the next one's pause is expected above the limit.
         budget: bytes an hour by which the store may grow; None: no cap.
         bytes: by which the last commit had it grow; durable_us: how long that took by the clock. None: there was none.
+        cost_share: of the service's time, 0 to 1, that commits may cost it; None: no cap.
+        cost_us: microseconds that the last commit cost it, at most; None: not known.
         left_out: commits that were due and not taken since this start of the service, by what kept the clock from them.
         full_because: why the last commit was a full one, though micro-commits are asked for; None: it was none, or they are not.
     """
@@ -50,6 +54,8 @@ class PaceState(Value):
     budget: int | None = None
     bytes: int | None = None
     durable_us: int | None = None
+    cost_share: float | None = None
+    cost_us: int | None = None
     left_out: dict[Brake, int] = {}
     full_because: str | None = None
 
@@ -85,6 +91,11 @@ class PaceState(Value):
             case Brake.BUDGET:
                 grown = "the last commit" if self.bytes is None else f"the last commit of {size(self.bytes)}"
                 return f"{grown} counts against --budget, which is {size(self.budget or 0)}/h"
+            case Brake.SERVICE:
+                share = f"{(self.cost_share or 0) * 100:g} %"
+                return (
+                    f"the last commit cost it {duration(self.cost_us)} of its time, and --budget is {share}"
+                )
 
     def _counted(self) -> str:
         count = sum(self.left_out.values())

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from relive.config import Settings
 from relive.errors import UsageError
+from relive.model.budget import parse_budget
 from relive.model.capsule import CaptureWay, EgressWay, Policy, parse_every
 from relive.operations.operation import Params
 
@@ -53,8 +54,8 @@ class ObservedParams(Params):
     )
     budget: str | None = Field(
         default=None,
-        description="Bytes an hour, such as 2GB/h, by which its commits may have the store grow; the clock commits seldomer then; "
-        "default: none",
+        description="What its commits may cost: bytes an hour by which the store grows, such as 2GB/h, a share of its time, such "
+        "as 5%, or both with a comma; the clock commits seldomer then; default: none",
     )
     listen: str | None = Field(default=None, description=LISTEN)
     upstream: str | None = Field(default=None, description="Where the proxy reaches it")
@@ -96,8 +97,11 @@ def choose_egress(
 
 def policy_of(settings: Settings, params: ObservedParams) -> Policy:
     """When it is committed; raises UsageError."""
+    budget = settings.budget if params.budget is None else params.budget
+    # Pauses are part of what a share of the time is for.
+    share = 100.0 if parse_budget(budget).share is not None else settings.pause_share
     return parse_every(params.every).limited(
         settings.pause_limit if params.pause_limit is None else params.pause_limit,
-        settings.pause_share if params.pause_share is None else params.pause_share,
-        settings.budget if params.budget is None else params.budget,
+        share if params.pause_share is None else params.pause_share,
+        budget,
     )

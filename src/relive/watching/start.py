@@ -19,6 +19,7 @@ from relive.agent.commits.committer import Committer
 from relive.agent.commits.pace import CommitPace, recent_footprint
 from relive.agent.commits.policy import PolicyCommits
 from relive.agent.commits.protection import Protection
+from relive.agent.commits.service_cost import ServiceCost, waited_for_processor
 from relive.agent.control.background import BackgroundTasks
 from relive.agent.failures.exceptions import ExceptionWatch
 from relive.agent.failures.log_patterns import LinePatterns
@@ -201,7 +202,9 @@ class ContainerStart:
         listens = (lambda: bool(listening_ports(pid))) if spec.listen or self.state.ports else None
         committer = self._common.committer
         pace = committer.pace = CommitPace(
-            spec.policy, recent_footprint(lambda: pid, self._common.settings.pre_copy_from)
+            spec.policy,
+            recent_footprint(lambda: pid, self._common.settings.pre_copy_from),
+            lambda: ServiceCost(lambda: waited_for_processor(pid), committer.processor_time),
         )
         paths = self._common.watch.paths
 

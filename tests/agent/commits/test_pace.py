@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 
 from relive.agent.commits.pace import CommitPace, Footprint, footprint_of, recent_footprint
+from relive.agent.commits.service_cost import ServiceCost
 from relive.model.capsule import Policy, parse_every
 from relive.model.pace import Brake
 
@@ -18,9 +19,12 @@ class World:
 
     memory: int
     now: float = 100.0
+    waited: float = 0.0
+    used: float = 0.0
 
     def pace(self, policy: Policy) -> CommitPace:
-        return CommitPace(policy, lambda: Footprint(1, self.memory), lambda: self.now)
+        cost = ServiceCost(lambda: {1: self.waited}, lambda: self.used)
+        return CommitPace(policy, lambda: Footprint(1, self.memory), lambda: cost, lambda: self.now)
 
 
 def limited(every: str = "1s", limit: float = 1.0, share: float = 1.0, budget: str = "none") -> Policy:
@@ -131,6 +135,47 @@ def test_a_budget_of_bytes_makes_the_clock_slower_and_says_so():
     pace.begin()
     assert pace.state().left_out == {Brake.BUDGET: 9}
     assert pace.state().notes("shop")[0].endswith("Left out: 9 commits.")
+
+
+def test_a_share_of_the_time_makes_the_clock_slower_by_what_commits_cost_the_service_and_says_so():
+    world = World(100 * MB)
+    pace = world.pace(limited(every="10ms", share=100, budget="5%"))
+    begun = pace.begin()
+    world.now += 0.02
+    pace.note(600, pages=500)  # 1 ms with the first writes
+    world.waited, world.used = 0.5, 0.013
+    pace.stored(4000)
+    pace.durable(begun)
+    assert round(pace.wait_left(), 6) == 0.26  # 14 ms are 5 % of 280 ms, of which 20 ms are over
+    state = pace.state()
+    assert state.slowed_by is Brake.SERVICE and state.cost_us == 14_000
+    assert state.notes("shop") == [
+        "Committed every 280.0 ms, not every 10.0 ms: the last commit cost it 14.0 ms of its time, and --budget is 5 %."
+    ]
+    world.now += pace.wait_left()
+    pace.begin()
+    assert pace.state().left_out == {Brake.STORE: 1, Brake.SERVICE: 26}
+
+
+def test_where_a_processor_is_free_a_share_of_the_time_holds_less_back():
+    world = World(100 * MB)
+    pace = world.pace(limited(every="10ms", share=100, budget="5%"))
+    begun = pace.begin()
+    world.now += 0.015
+    pace.note(600, 0)
+    world.used += 0.013
+    pace.stored(4000)
+    pace.durable(begun)
+    assert pace.wait_left() == 0  # 600 us are 5 % of 12 ms; there is no rest on top
+
+
+def test_commits_that_nobody_waited_for_are_paid_for_by_the_next():
+    world = World(100 * MB)
+    pace = world.pace(limited(every="10ms", share=100, budget="5%"))
+    for _ in range(3):  # by hand, one behind the other
+        pace.note(50_000)
+        pace.stored(4000)
+    assert pace.wait_left() == 3.0
 
 
 def test_a_store_that_is_slower_than_the_clock_leaves_commits_out_and_is_left_alone_as_long():

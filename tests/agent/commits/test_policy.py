@@ -17,9 +17,14 @@ from relive.agent.commits.committer import Committer
 from relive.agent.commits.pace import CommitPace, Footprint
 from relive.agent.commits.policy import PolicyCommits
 from relive.agent.commits.protection import Protection
+from relive.agent.commits.service_cost import ServiceCost
 from relive.errors import DiskFull, ProcessGone
 from relive.model.capsule import LifePaths, Policy
 from relive.model.commit import Trigger
+
+
+def no_cost() -> ServiceCost:
+    return ServiceCost(dict, lambda: 0.0)
 
 
 class Over(BaseException):
@@ -70,7 +75,7 @@ def play(
         now[0] += seconds
 
     committer = Played(becomes, protection)
-    pace = CommitPace(policy, lambda: Footprint(1, 1_000_000), lambda: now[0])
+    pace = CommitPace(policy, lambda: Footprint(1, 1_000_000), no_cost, lambda: now[0])
     seen = iter(looks)
 
     def look() -> ActivitySample:
@@ -119,7 +124,7 @@ def test_a_clock_quicker_than_the_disk_takes_the_next_commit_while_that_is_waite
 
     failures: list[Exception] = []
     committer = Slow([None] * 4, protection)
-    pace = CommitPace(policy, lambda: Footprint(1, 1_000_000), lambda: now[0])
+    pace = CommitPace(policy, lambda: Footprint(1, 1_000_000), no_cost, lambda: now[0])
     # By its own clock it need not wait: 1 s has gone by.
     pace.wait_left = lambda: 0.0  # type: ignore[method-assign]
     commits = PolicyCommits(
@@ -162,7 +167,7 @@ def test_a_commit_that_was_not_stored_is_told_of_and_taken_again_though_no_other
 
     sleeps: list[float] = []
     committer = Full([None] * 3, Protection())
-    pace = CommitPace(policy, lambda: Footprint(1, 1_000_000), lambda: now[0])
+    pace = CommitPace(policy, lambda: Footprint(1, 1_000_000), no_cost, lambda: now[0])
     usual = pace.state
 
     def state() -> Any:  # the pause of the third would be too long, until it is told of the second

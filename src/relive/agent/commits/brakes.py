@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from relive.model.budget import SECONDS
 from relive.model.pace import Brake
 
-__all__ = ["left_out", "rest", "spent_until"]
+__all__ = ["left_out", "paid_until", "rest", "spent_until"]
 
 _SLACK = 1e-6  # of an interval; what is due at the very moment at which a brake lets go is not left out
 
@@ -41,6 +41,17 @@ def _due(seconds: float, interval: float) -> int:
 def rest(busy: float, interval: float) -> float:
     """Seconds for which Relive leaves the processor and the disk to the service, after it was busy with a commit for so long."""
     return min(busy, interval)
+
+
+def paid_until(before: float, since: float, cost: float, share: float) -> float:
+    """When a share of the time has paid for a cost [s] that arose since a moment.
+
+    As for ``spent_until``: what was not spent is not saved up.
+
+    Args:
+        before: when it has paid for what was before.
+    """
+    return max(before, since) + cost / share
 
 
 def spent_until(before: float, now: float, count: int, budget: int) -> float:

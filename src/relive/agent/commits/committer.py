@@ -17,6 +17,7 @@ from relive.agent.commits.commit_writer import CommitWriter
 from relive.agent.commits.dumper import DumpedCommit, Dumper
 from relive.agent.commits.pace import CommitPace
 from relive.agent.commits.protection import Protection
+from relive.agent.commits.service_cost import processor_time
 from relive.agent.commits.tracer_aside import TracerAside
 from relive.agent.control.packet_gate import PacketGate
 from relive.agent.control.proxy_client import BothGates, ProxyGate, ProxyLink
@@ -89,6 +90,10 @@ class Committer:
         stored = await self.commit(Trigger(request.get("trigger", "manual")), request.get("capture"))
         return {"id": stored.id, "pause_us": stored.pause_us, "durable_us": stored.durable_us}
 
+    def processor_time(self) -> float:
+        """Seconds of a processor that this agent has used, and what tracks its target, if that is there."""
+        return processor_time(self._dumper.tracker_pid)
+
     @property
     def is_recording(self) -> bool:
         """The recording proxy is there, and the line to it is open."""
@@ -154,7 +159,7 @@ class Committer:
         )
         taken = await asyncio.to_thread(self._dumper.dump, trigger, gate, stopped, name, aside)
         if self.pace is not None and stopped is None:
-            self.pace.note(taken.pause_us, taken.full_because)
+            self.pace.note(taken.pause_us, taken.full_because, taken.written_pages)
         self._log.info("committed", capture=taken.name, trigger=trigger.value, pause_us=taken.pause_us)
         return taken
 

@@ -39,6 +39,10 @@ class DumpedCommit(Protocol):
     def full_because(self) -> str | None:
         """Why it is a full commit, though micro-commits are asked for; None: it is none, or they are not."""
 
+    @property
+    def written_pages(self) -> int:
+        """So many pages are write-protected since, as the next commit is to know which of them were written; 0: none."""
+
     def store(
         self, store: Store, parents: list[CommitId], written: Callable[[], None] | None = None
     ) -> StoredCommit:
@@ -61,6 +65,10 @@ class Dumper(Protocol):
         aside: Aside,
     ) -> DumpedCommit:
         """Take one; the target runs on afterwards. Arguments and errors are those of ``checkpoint.dump.capture``."""
+
+    @property
+    def tracker_pid(self) -> int | None:
+        """Of the process that tracks the target between commits; None: there is none."""
 
     def begin(self, root: int) -> None:
         """A start of its target has begun: what it does from now on belongs to its commits. ``root``: pid of its first process."""
@@ -113,6 +121,11 @@ class CriuDumper:
             self._watchdog.close()
             self._watchdog = Watchdog(self._tools.watchdog)
             raise
+
+    @property
+    def tracker_pid(self) -> int | None:
+        """See ``Dumper``; may be asked in any thread."""
+        return self._micro.process if self._micro is not None else None
 
     def begin(self, root: int) -> None:
         """Nothing is to be done: the target is found at each commit."""

@@ -4,7 +4,8 @@
    quickest counts: a load that came and went is no reason to hold commits back. Pauses that are long ago do not count at all.
 2. Above a limit no commit is taken. Nothing would be measured any more then, but see 1: some minutes later it is tried once.
 3. Otherwise the next one comes so late that pauses are no more than a share of the time, the bytes that were stored no more than
-   a budget, and that the one before is durable. What was due meanwhile is left out, and counted (``brakes``).
+   a budget, what commits cost the service no more than a share of its time (``service_cost``), and that the one before is durable.
+   What was due meanwhile is left out, and counted (``brakes``).
 
 docs/limits.md says from which measurements; ``check.estimate`` has them.
 """
@@ -16,7 +17,8 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from relive.agent.commits.brakes import left_out, rest, spent_until
+from relive.agent.commits.brakes import left_out, paid_until, rest, spent_until
+from relive.agent.commits.service_cost import ServiceCost
 from relive.check.estimate import copied_ahead, pause_range
 from relive.kernel import procfs
 from relive.model.capsule import Policy
@@ -96,13 +98,21 @@ class CommitPace:
 
     Args:
         footprint: tells what there is to save now.
+        cost: begins to tell what commits cost the service; asked where the policy has a share for that.
         clock: monotonic [s].
     """
 
     def __init__(
-        self, policy: Policy, footprint: Callable[[], Footprint], clock: Callable[[], float] = time.monotonic
+        self,
+        policy: Policy,
+        footprint: Callable[[], Footprint],
+        cost: Callable[[], ServiceCost],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._policy, self._footprint, self._clock = policy, footprint, clock
+        self._cost = cost() if policy.cost_share is not None else None
+        self._told = clock()  # when it was asked last
+        self._last_cost: float | None = None
         self._pauses: deque[_Pause] = deque(maxlen=_PAUSES)
         self._begun: float | None = None  # the clock's last commit
         self._due = 0.0  # one that failed is tried again sooner
@@ -131,9 +141,16 @@ class CommitPace:
         self._begun = self._since = now
         return now
 
-    def note(self, pause_us: int, full_because: str | None = None) -> None:
-        """The service has stood still, for whatever commit; ``full_because`` as of ``PaceState``."""
+    def note(self, pause_us: int, full_because: str | None = None, pages: int = 0) -> None:
+        """The service has stood still, for whatever commit.
+
+        Args:
+            full_because: as of ``PaceState``.
+            pages: it pays for its next write to so many.
+        """
         self._full_because = full_because
+        if self._cost is not None:
+            self._cost.note(pause_us, pages)
         pause = _Pause(self._clock(), pause_us / 1e6, self._footprint())
         self._pauses.append(pause)
         if self._policy.pause_share is not None:
@@ -148,6 +165,11 @@ class CommitPace:
             now = self._clock()
             before = self._brakes.get(Brake.BUDGET, now)
             self._brakes[Brake.BUDGET] = spent_until(before, now, new_bytes, self._policy.budget)
+        if self._cost is not None and self._policy.cost_share is not None:
+            since, self._told = self._told, self._clock()
+            self._last_cost = self._cost.take()
+            before = self._brakes.get(Brake.SERVICE, since)
+            self._brakes[Brake.SERVICE] = paid_until(before, since, self._last_cost, self._policy.cost_share)
 
     def written(self) -> None:
         """The commit that was begun last is written; only the disk is waited for."""
@@ -155,7 +177,9 @@ class CommitPace:
         now, interval = self._clock(), self._policy.interval
         if self._begun is not None and interval is not None:
             self._due = self._begun + interval
-            self._brakes[Brake.STORE] = now + rest(now - self._begun, interval)
+            # Where it is measured what the service pays for a commit, that says how long to wait.
+            busy = 0.0 if self._cost is not None else now - self._begun
+            self._brakes[Brake.STORE] = now + rest(busy, interval)
 
     def durable(self, begun: float) -> None:
         """The commit that ``begin`` said to have begun at that moment is durable."""
@@ -185,6 +209,8 @@ class CommitPace:
             budget=policy.budget,
             bytes=self._bytes,
             durable_us=round(self._durable * 1e6) if self._durable is not None else None,
+            cost_share=policy.cost_share,
+            cost_us=round(self._last_cost * 1e6) if self._last_cost is not None else None,
             left_out=dict(self._left_out),
             full_because=self._full_because,
         )

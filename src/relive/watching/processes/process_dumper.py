@@ -118,6 +118,11 @@ class ProcessDumper:
         )
         return scanner
 
+    @property
+    def tracker_pid(self) -> int | None:
+        """See ``Dumper``."""
+        return self._criu.tracker_pid
+
     def dump(
         self,
         trigger: Trigger,
