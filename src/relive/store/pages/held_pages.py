@@ -31,9 +31,7 @@ def note_changed(
         found = np.flatnonzero(there != NOWHERE)
         changed[found] = False
         found = found[ours.slots[found] != theirs.slots[there[found]]]
-        for begin in range(0, len(found), WINDOW):
-            some = found[begin : begin + WINDOW]
-            changed[some] = changed_pages(ours[some], theirs[there[some]])
+        changed[found] = ours.pool.differ(ours.slots[found], theirs.slots[there[found]])
         return
     for first, their_first, count in matches:
         for begin in range(0, count, WINDOW):

@@ -155,9 +155,9 @@ class PackWriter:
         pieces: list[bytes | bytearray | memoryview] = [
             self._piece(number * FRAME_PAGES, count) for number, count in enumerate(counts)
         ]
-        compressed = self._compressor().multi_compress_to_buffer(pieces, threads=THREADS)
-        for number, (piece, count) in enumerate(zip(pieces, counts, strict=True)):
-            self._write_frame(compressed[number].tobytes(), len(piece), self._kind, count)
+        compressed = self._compressed(pieces)
+        for one, piece, count in zip(compressed, pieces, counts, strict=True):
+            self._write_frame(one, len(piece), self._kind, count)
         if self._kind & FrameKind.DELTA:
             against, alone = self.sample(self._kind & FrameKind.WORDS)
             against += sum(len(compressed[number]) for number in range(0, len(pieces), _SAMPLE))
@@ -167,6 +167,12 @@ class PackWriter:
         if self._kind & FrameKind.DICTIONARY:
             self._for_dictionary.setdefault(self._kind & FrameKind.WORDS, []).extend(map(bytes, pieces))
         self._waiting_pages = 0
+
+    def _compressed(self, pieces: list[bytes | bytearray | memoryview]) -> list[bytes]:
+        if len(pieces) == 1:  # starting threads would take longer
+            return [self._compressor().compress(pieces[0])]
+        compressed = self._compressor().multi_compress_to_buffer(pieces, threads=THREADS)
+        return [compressed[number].tobytes() for number in range(len(pieces))]
 
     def _piece(self, begin: int, count: int) -> bytes | memoryview:
         pages = self._waiting[begin : begin + count]

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from relive.store.pages.mapped import WINDOW, unmap_pages
-from relive.store.pages.page_diff import WORDS, Numbers, Pages
+from relive.store.pages.page_diff import WORDS, Flags, Numbers, Pages
 from relive.store.pages.page_tree import PageTree, copy_pages, load_library, same_pages
 from relive.store.pages.size import PAGE
 
@@ -96,6 +96,11 @@ class PagePool:
         """A copy of pages."""
         self._used += len(slots)
         return self._pages[slots]
+
+    def differ(self, slots: Numbers, others: Numbers) -> Flags:
+        """Of each page whether it is another than the one in the other slot."""
+        self._used += len(slots)
+        return ~same_pages(self._pages.reshape(-1).view(np.uint8), slots * PAGE, self._pages, others)
 
     def tree(self, held: PooledPages, before: PooledPages | None) -> PageTree:
         """Of the file of these pages.
