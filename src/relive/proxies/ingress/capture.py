@@ -72,7 +72,7 @@ AHEAD_SECONDS = 0.05  # longer than acknowledgements are delayed, for which smal
 _CATCH_UP_SECONDS = 25.0
 _DISORDER_NS = 1_000_000  # of packets that two processors saw at one moment
 _END_SECONDS = 5.0
-_MUCH = 64 << 20  # [bytes] waiting
+_MUCH = 32 << 20  # [bytes] waiting
 _SLICE = 0.005  # [s] of work between two looks at the control socket
 _FLUSH_PAUSE = 0.02  # [s]
 _AT_ONCE = 128  # segments between two looks at the clock
@@ -370,6 +370,7 @@ class PacketRecorder:
                 elif verdict is not Verdict.PAUSED:
                     self.table.observe_given(verdict, self.sights.found)
                 if time.monotonic() > slice_end:
+                    self._pace()
                     await asyncio.sleep(0)
                     slice_end = time.monotonic() + _SLICE
             self.traffic.hear_relay()
