@@ -9,7 +9,7 @@ from typing import Any, Awaitable, Callable, Dict, List, Optional
 from relive_recorder import context
 from relive_recorder.guard import attempt
 from relive_recorder.imports import when_imported
-from relive_recorder.recorder import OFF, recorder
+from relive_recorder.recorder import recorder
 from relive_recorder.servers.handling import Handling, begin
 
 __all__ = ["install"]
@@ -137,7 +137,7 @@ class RecordedAsgi:
 
 
 def _begun(scope: Scope) -> Optional[Handling]:
-    if scope.get("type") not in ("http", "websocket") or recorder.mode() == OFF or context.here().number:
+    if scope.get("type") not in ("http", "websocket") or context.here().number:
         return None
     return attempt(_begin, scope)
 
@@ -168,8 +168,9 @@ class _Watch:
         message = await self._receive()
         kind = message.get("type")
         if kind == "http.request":
-            body = message.get("body") or b""
-            attempt(self._received, body, not message.get("more_body", False))
+            body = message.get("body")
+            if body or self._handling.has_body:  # of an empty one nothing is told
+                attempt(self._received, body or b"", not message.get("more_body", False))
         elif kind == "websocket.receive":
             attempt(self._count, "messages_in")
         return message
@@ -183,17 +184,16 @@ class _Watch:
     def send(self, message: Dict[str, Any]) -> Awaitable[None]:
         """No coroutine of its own, but the server's: one less for each message."""
         try:
-            self._sent(message)
+            kind = message.get("type")
+            if kind == "http.response.body":
+                body = message.get("body")
+                if body:
+                    self._handling.sent(bytes(body))
+            elif kind == "http.response.start":
+                self._handling.status = int(message["status"])
+                self._handling.raw_headers = tuple(message.get("headers", ()))
+            elif kind == "websocket.send":
+                self._count("messages_out")
         except Exception as fault:
             recorder.switch_off(fault)
         return self._send(message)
-
-    def _sent(self, message: Dict[str, Any]) -> None:
-        kind = message.get("type")
-        if kind == "http.response.start":
-            self._handling.status = int(message["status"])
-            self._handling.raw_headers = tuple(message.get("headers", ()))
-        elif kind == "http.response.body":
-            self._handling.sent(bytes(message.get("body") or b""))
-        elif kind == "websocket.send":
-            self._count("messages_out")

@@ -100,20 +100,22 @@ class Handling:
         raw_headers: set instead of ``headers`` where they are not scrubbed yet: pairs of bytes, or of str.
     """
 
+    # Where most requests have nothing else: each that ``__init__`` sets is set for all of them.
+    status: Optional[int] = None
+    headers: Pairs = []
+    raw_headers: Optional[Tuple[Any, ...]] = None
+    _body: Optional[_Kept] = None
+    _answer: Optional[bodies.CountedBody] = None
+    _sole = b""  # the answer as long as it is in one piece
+    _encoded_body = 0
+    _ended = False
+    _error: Optional[Dict[str, str]] = None
+    _path_params: Any = None
+
     def __init__(self, request: context.Request) -> None:
         self.number = request.number
-        self.status: Optional[int] = None
-        self.headers: Pairs = []
-        self.raw_headers: Optional[Tuple[Any, ...]] = None
         self.more: Dict[str, Any] = {}
         self._began = _mono()
-        self._body: Optional[_Kept] = None
-        self._answer: Optional[bodies.CountedBody] = None
-        self._sole = b""  # the answer as long as it is in one piece
-        self._encoded_body = 0
-        self._ended = False
-        self._error: Optional[Dict[str, str]] = None
-        self._path_params: Any = None
         self._token: Optional["Token[context.Request]"] = context.begin(request)
 
     # -- what comes in -------------------------------------------------------------------------------------------
@@ -126,6 +128,11 @@ class Handling:
             self._body.add(piece)
         if is_last:
             self._record_body()
+
+    @property
+    def has_body(self) -> bool:
+        """A piece of it has been read."""
+        return self._body is not None
 
     def _record_body(self) -> None:
         if self._body is not None and self._body.bytes > self._encoded_body:

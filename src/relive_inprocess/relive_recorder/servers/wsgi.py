@@ -15,6 +15,8 @@ from relive_recorder.servers.handling import Handling, begin
 __all__ = ["install"]
 
 Environ = Dict[str, Any]
+_REMEMBERED = 256
+_LONGEST_KEYS = 2048  # [characters] together
 
 
 def install() -> None:
@@ -131,7 +133,7 @@ class RecordedWsgi:
         if handling is None:
             return self.__wrapped__(environ, start_response)
         try:
-            answer = self.__wrapped__(environ, _watch_start(handling, start_response))
+            answer = self.__wrapped__(environ, _Start(handling, start_response))
         except BaseException as error:
             attempt(handling.failed, error)
             handling.ended()
@@ -166,26 +168,30 @@ def _may_have_body(environ: Environ) -> bool:
     return bool(environ.get("HTTP_TRANSFER_ENCODING")) or environ.get("CONTENT_LENGTH") not in (None, "", "0")
 
 
-_header_names: Dict[str, str] = {}  # by a variable's name; empty where it is none
+# By the names of an environment's variables: those that are headers. The requests of a server, and of a client, have the same ones.
+_headers_among: Dict[Tuple[str, ...], Tuple[Tuple[str, str], ...]] = {}
 
 
 def _headers(environ: Environ) -> Tuple[Tuple[str, str], ...]:
+    keys = tuple(environ)
+    known = _headers_among.get(keys)
+    if known is None:
+        known = tuple([(key, name) for key in keys for name in (_header_name(key),) if name])
+        # Names of headers are what clients like.
+        if len(_headers_among) < _REMEMBERED and sum(map(len, keys)) < _LONGEST_KEYS:
+            _headers_among[keys] = known
     pairs = []
-    for key, value in list(environ.items()):
-        name = _header_names.get(key)
-        if name is None:
-            name = _header_name(key)
-        if name and type(value) is str and (value or key[:5] == "HTTP_"):
+    for key, name in known:
+        value = environ.get(key)
+        if type(value) is str and (value or key[:5] == "HTTP_"):
             pairs.append((name, value))
     return tuple(pairs)
 
 
 def _header_name(key: str) -> str:
+    """Empty where it is none."""
     name = key[5:] if key.startswith("HTTP_") else key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else ""
-    name = name.replace("_", "-").lower()
-    if len(_header_names) < 1000 and len(key) < 100:
-        _header_names[key] = name
-    return name
+    return name.replace("_", "-").lower()
 
 
 class _Input:
@@ -236,13 +242,21 @@ class _Input:
         return size
 
 
-def _watch_start(handling: Handling, start_response: Any) -> Any:
-    @functools.wraps(start_response, updated=())
-    def start(status: Any, headers: Any, *rest: Any) -> Any:
-        attempt(_note_start, handling, status, headers)
-        return start_response(status, headers, *rest)
+class _Start:
+    """What an application begins its answer with; everything else of it is as it was."""
 
-    return start
+    __slots__ = ("__wrapped__", "_handling")
+
+    def __init__(self, handling: Handling, start_response: Any) -> None:
+        self.__wrapped__ = start_response
+        self._handling = handling
+
+    def __call__(self, status: Any, headers: Any, *rest: Any) -> Any:
+        attempt(_note_start, self._handling, status, headers)
+        return self.__wrapped__(status, headers, *rest)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__wrapped__, name)
 
 
 def _note_start(handling: Handling, status: Any, headers: Any) -> None:
