@@ -381,9 +381,17 @@ def test_a_long_body_lies_in_a_file_beside_the_ring_and_a_long_answer_is_cut(ser
     assert event.data == b""
     assert event.fields["bytes"] == len(body)
     assert (served.rings / event.fields["file"]).read_bytes() == body
+    heartbeat = served.rings / "agent.alive"
+    heartbeat.touch()
+    os.utime(heartbeat, ns=(time.monotonic_ns() - 61_000_000_000,) * 2)
+    served.ask("POST", "/echo/without-an-agent", body)
+    event = served.wait_for(EventKind.HANDLING_BODY, 2)[1]
+    assert (event.fields["cut"], event.data) == (len(body) - 4096, body[:4096])
+    assert len(list(served.rings.glob("*.body"))) == 1
+    heartbeat.unlink()
     for pieces in (1, 3):
         assert len(served.ask("GET", f"/long/{pieces}")[1]) == pieces * 100_018
-    for pieces, ended in zip((1, 3), served.wait_for(EventKind.HANDLING_ENDED, 3)[1:], strict=True):
+    for pieces, ended in zip((1, 3), served.wait_for(EventKind.HANDLING_ENDED, 4)[2:], strict=True):
         assert ended.data.startswith(b"password=<secret:")
         assert (len(ended.data), "file" in ended.fields) == (4096, False)
         assert (ended.fields["bytes"], ended.fields["cut"]) == (pieces * 100_018, pieces * 100_018 - 4096)

@@ -1,7 +1,8 @@
 """Bodies of calls and answers: short ones in the event, long ones in files beside the ring, the longest cut.
 
 A body file is named ``PID-N.body`` and holds the bytes, scrubbed; the event's fields say ``{"file": NAME, "bytes": LENGTH}``.
-The agent moves it into the recording with the event.
+The agent moves it into the recording with the event. While no agent does so, or memory runs out, long bodies are cut to their
+first 4096 bytes.
 
 Of a long answer of the service, and of a long value that no replay answers with, only the beginning is kept, and its length: to
 copy it, and to look for secrets in all of it, took the service milliseconds for each megabyte. What a replay compares has a
@@ -10,6 +11,7 @@ CRC-32 too.
 
 import itertools
 import os
+import time
 import zlib
 from typing import Any, Callable, Dict, List, Tuple, Union
 
@@ -31,6 +33,9 @@ __all__ = [
 BEGINNING = 1024  # [bytes or characters] that are kept of a long value
 _BODY_BEGINNING = 4096  # [bytes] and of a long body
 _LOOKED_THROUGH = 2  # times as much is searched for secrets, since one may go over the end of what is kept
+_HEARTBEAT = "agent.alive"  # see ``failure/waiting.py``
+_STALE = 60_000_000_000  # [ns] an agent that has been silent for so long takes no files
+_mono = time.monotonic_ns
 _numbers = itertools.count(1)
 _crc32: Callable[[bytes], int] = zlib.crc32
 
@@ -125,8 +130,11 @@ def for_event(body: bytes) -> Tuple[Dict[str, Any], bytes]:
     options = recorder.options
     fields: Dict[str, Any] = {"bytes": len(body)}
     kept = body
-    if len(body) > options.body_bytes:
-        kept = body[: options.body_bytes]
+    most = options.body_bytes
+    if len(body) > options.inline_bytes and not _is_room():
+        most = _BODY_BEGINNING
+    if len(body) > most:
+        kept = body[:most]
         fields.update(cut=len(body) - len(kept), blake2b=_digest(body))
     kept = recorder.scrubber.data(kept)
     if len(kept) <= options.inline_bytes:
@@ -136,6 +144,18 @@ def for_event(body: bytes) -> Tuple[Dict[str, Any], bytes]:
         file.write(kept)
     fields["file"] = name
     return fields, b""
+
+
+def _is_room() -> bool:
+    """Whether somebody takes body files away: they lie in memory, which the service needs."""
+    rings = recorder.options.rings
+    try:
+        if _mono() - os.stat(f"{rings}/{_HEARTBEAT}").st_mtime_ns > _STALE:
+            return False
+    except OSError:  # nobody has begun to take them, as in a branch
+        pass
+    found = os.statvfs(rings)
+    return 4 * found.f_bavail >= found.f_blocks
 
 
 def describe(body: bytes) -> Any:

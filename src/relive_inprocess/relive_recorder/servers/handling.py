@@ -100,9 +100,8 @@ class Handling:
         raw_headers: set instead of ``headers`` where they are not scrubbed yet: pairs of bytes, or of str.
     """
 
-    # Where most requests have nothing else: each that ``__init__`` sets is set for all of them.
+    # What most requests never set; each that ``__init__`` sets is set for all of them.
     status: Optional[int] = None
-    headers: Pairs = []
     raw_headers: Optional[Tuple[Any, ...]] = None
     _body: Optional[_Kept] = None
     _answer: Optional[bodies.CountedBody] = None
@@ -114,6 +113,7 @@ class Handling:
 
     def __init__(self, request: context.Request) -> None:
         self.number = request.number
+        self.headers: Pairs = []
         self.more: Dict[str, Any] = {}
         self._began = _mono()
         self._token: Optional["Token[context.Request]"] = context.begin(request)
