@@ -55,6 +55,7 @@ _MEMORY = 2048  # names, headers and texts of which it is remembered what was ma
 _SHORT = 256  # [characters] only such texts are
 _UNPACKED_MOST = 16 << 20  # [bytes] more of what lies in gzip is not looked through
 _GZIP = b"\x1f\x8b\x08"
+_Forms = Tuple[Tuple[str, str], ...]  # (a way in which a secret is written, its placeholder)
 _COOKIE_WORDS = frozenset(
     ("path", "domain", "expires", "max-age", "samesite", "priority", "version", "comment")
 )
@@ -87,12 +88,27 @@ class Scrubber:
         self._hints = (*HINTS, *{name.lower() for name in names}, *self._names)
         self._lasting: Dict[str, str] = {}
         self._recent: Dict[str, str] = {}
-        # (a way in which a secret is written, its placeholder), longest first: one that holds another is taken as a whole.
-        self._known: Tuple[Tuple[str, str], ...] = ()
+        self._lasting_forms: _Forms = ()
+        self._recent_forms: Dict[str, _Forms] = {}
+        self._changed = object()  # another one after each secret that was learned
+        self._sorted: Tuple[object, _Forms] = (None, ())
         self._named: Dict[str, bool] = {}  # what is_secret_name said
         self._texts: Dict[Any, Any] = {}  # see ``made``
         self._checker_kind = _checker_kind
         self.checker: Any = None if _checker_kind is not None else False
+
+    @property
+    def _known(self) -> "_Forms":
+        """Longest first: one that holds another is taken as a whole. Sorted when it is asked for: a text may tell thousands."""
+        changed = self._changed
+        made, known = self._sorted
+        if made is not changed:
+            forms = [*self._lasting_forms]
+            for some in list(self._recent_forms.values()):
+                forms += some
+            known = tuple(sorted(forms, key=_length, reverse=True))
+            self._sorted = changed, known
+        return known
 
     def learn_environment(self, environment: Mapping[str, str]) -> None:
         """Remember for good the secrets among a process's environment variables."""
@@ -178,18 +194,18 @@ class Scrubber:
         return placeholder
 
     def _remember(self, value: str, placeholder: str, lasting: bool) -> None:
-        known = list(self._known)
+        forms = tuple([(form, placeholder) for form in self.forms(value, lasting)])
         if lasting and len(self._lasting) < self.most:
             self._lasting = {**self._lasting, value: placeholder}
+            self._lasting_forms = (*self._lasting_forms, *forms)
         else:
-            recent = {**self._recent, value: placeholder}
-            if len(recent) > _RECENT:
-                gone = recent.pop(next(iter(recent)))
-                known = [pair for pair in known if pair[1] != gone]
-            self._recent = recent
-        known += [(form, placeholder) for form in self.forms(value, lasting)]
-        # Nearly in order already, which is what sorting is fastest for.
-        self._known = tuple(sorted(known, key=_length, reverse=True))
+            self._recent_forms[value] = forms
+            self._recent[value] = placeholder
+            if len(self._recent) > _RECENT:
+                oldest = list(self._recent)[0]  # noqa: RUF015 - in one step, as other threads do the same
+                self._recent.pop(oldest, None)
+                self._recent_forms.pop(oldest, None)
+        self._changed = object()
         self._texts = {}  # after it: whoever made a text with what was known before puts it into the old one
         if self.checker:
             self.checker = None
