@@ -71,7 +71,7 @@ struct process process;
 struct thread threads[THREADS_MOST];
 int thread_count;
 uint64_t caught;
-char refusal[256];
+_Thread_local char refusal[256];
 static bool was_as_base; /* what was seen last */
 
 bool refuse(const char *form, ...)

@@ -30,6 +30,7 @@
 #include "micro/round_trip.h"
 #include "micro/stopping.h"
 #include "micro/text.h"
+#include "rewind/beside.h"
 #include "rewind/digest.h"
 #include "rewind/files.h"
 #include "rewind/held.h"
@@ -71,7 +72,7 @@ struct process process;
 struct thread threads[THREADS_MOST];
 int thread_count;
 uint64_t caught;
-char refusal[256];
+_Thread_local char refusal[256];
 
 static struct thread *kept; /* the threads of the reference */
 static int kept_count;
@@ -154,14 +155,14 @@ static bool look_first(const char *directory)
 
 static bool keep_reference(const char *directory)
 {
-	if (!keep_seen() || !keep_files(directory) || !have_writes_noted() || !keep_next_number())
+	if (!keep_seen() || !keep_files(directory) || !have_writes_noted() || !start_beside() || !keep_next_number())
 		return false;
 	kept = malloc((size_t)thread_count * sizeof *kept);
 	if (!kept)
 		return refuse("there is no room for its registers");
 	memcpy(kept, threads, (size_t)thread_count * sizeof *kept);
 	kept_count = thread_count;
-	return keep_hidden() && put_pages_back();
+	return keep_hidden() && find_pages() && put_pages_back();
 }
 
 static bool give_registers(void)
@@ -176,7 +177,11 @@ static bool give_registers(void)
 
 static bool is_comparable(void)
 {
-	return has_no_ipc() && look() && compare_seen() && plan_undo() && compare_files() && (is_to_undo() || compare_hidden());
+	bool well;
+
+	begin_beside(compare_files);
+	well = has_no_ipc() && look() && compare_seen() && plan_undo() && (is_to_undo() || compare_hidden());
+	return end_beside(well) && well;
 }
 
 /* What is seen may be so for a moment only; then the process runs on for some, as for a commit. */
@@ -211,9 +216,14 @@ static bool undo_and_compare(void)
 
 static bool put_all_back(void)
 {
+	bool well;
+
 	take_kept_contexts();
-	return die_with_us() && undo_and_compare() && put_files_back() && put_positions_back() && put_pages_back() &&
-	       put_wall_clock_back() && put_next_number_back() && give_registers();
+	if (!die_with_us() || !undo_and_compare() || !put_files_back() || !put_positions_back())
+		return false;
+	begin_beside(put_next_number_back);
+	well = find_pages();
+	return end_beside(well) && well && put_pages_back() && put_wall_clock_back() && give_registers();
 }
 
 /* Whether it may run. */

@@ -30,6 +30,6 @@ extern struct thread threads[THREADS_MOST]; /* the first is the process's first 
 extern int thread_count;
 extern uint64_t caught; /* signals that it catches, a bit for each from 1 on; as of the last look */
 
-/* Why the commit under way is refused; the last reason counts. Returns false. */
+/* Why the commit under way is refused, for each thread of this program; the last reason counts. Returns false. */
 __attribute__((format(printf, 1, 2))) bool refuse(const char *form, ...);
-extern char refusal[256];
+extern _Thread_local char refusal[256];

@@ -384,6 +384,12 @@ void rehearse_scan(struct run_list *list)
 	is_quick = false;
 }
 
+void know_present(const struct run_list *list)
+{
+	memcpy(before.at, list->at, list->count * sizeof *list->at);
+	before.count = list->count;
+}
+
 /* Has writes to pages of files noted, which make other pages of them. Those that are others by now are left as they are. */
 bool protect_files(void)
 {

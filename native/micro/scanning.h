@@ -27,6 +27,9 @@ void rehearse_scan(struct run_list *list);
  * *list was written before. False: it cannot be told so. */
 bool find_changed(struct run_list *list, struct run_list *changed);
 
+/* Also quick is the next `find_present` with a list of what was there, by address, when all that had been written was protected. */
+void know_present(const struct run_list *list);
+
 /* Has writes to pages of files noted, which make other pages of them; then `find_own` looks for all that are others by now. */
 bool protect_files(void);
 bool find_own(void);

@@ -68,6 +68,7 @@ static bool note(const char *name, const struct stat *s, uint64_t content)
 /* A hash of what a file in memory (tmpfs) holds: a write by a shared mapping leaves no trace in its times. */
 static bool hash_content(int directory, const char *name, off_t size, uint64_t *hash)
 {
+	static unsigned char read_now[1 << 16];
 	const int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NOATIME | O_CLOEXEC);
 	ssize_t got = -1;
 
@@ -75,8 +76,8 @@ static bool hash_content(int directory, const char *name, off_t size, uint64_t *
 	if (in_memory_size > IN_MEMORY_MOST)
 		refuse("its files in memory are more than is compared, 4 MB");
 	else
-		while (fd >= 0 && (got = read(fd, buffer, (size_t)WINDOW * PAGE)) > 0)
-			*hash = mixed(*hash, buffer, (size_t)got);
+		while (fd >= 0 && (got = read(fd, read_now, sizeof read_now)) > 0)
+			*hash = mixed(*hash, read_now, (size_t)got);
 	if (fd >= 0)
 		close(fd);
 	return got == 0;

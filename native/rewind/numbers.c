@@ -27,9 +27,14 @@ static void write_last_number(void)
 
 bool put_next_number_back(void)
 {
+	static _Thread_local bool is_inside; /* its children are */
 	int status = -1;
-	const pid_t child = vfork();
+	pid_t child;
 
+	if (!is_inside && setns(process.handle, CLONE_NEWPID))
+		return refuse("its PID namespace cannot be entered");
+	is_inside = true;
+	child = vfork();
 	if (!child)
 		write_last_number();
 	if (child < 0 || waitpid(child, &status, 0) != child || status)
@@ -39,8 +44,6 @@ bool put_next_number_back(void)
 
 bool keep_next_number(void)
 {
-	if (setns(process.handle, CLONE_NEWPID)) /* of our children alone */
-		return refuse("its PID namespace cannot be entered");
 	next_number = 0;
 	return put_next_number_back();
 }

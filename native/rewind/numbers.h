@@ -2,6 +2,6 @@
 #pragma once
 #include <stdbool.h>
 
-/* To be called while the process stands still. Each false: refused. */
+/* To be called while the process stands still, by any thread. Each false: refused. */
 bool keep_next_number(void);
 bool put_next_number_back(void);

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "pages.h"
 
+#include "beside.h"
 #include "held.h"
 
 #include "../micro/mappings.h"
@@ -11,6 +12,8 @@
 
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -20,6 +23,8 @@ enum {
 	PIECES = 512,
 	WRITTEN_MOST = 1 << 18, /* runs */
 	NEAR = 128, /* [pages] so many are looked at sooner than the kernel is asked once more */
+	PIECE_MOST = 64, /* [pages] */
+	PART = 32, /* [pieces] of what is written; less is written sooner by one thread */
 	ZEROED_MOST = 64, /* [pages] of one run; what is longer is given back, which costs a call */
 };
 #define REFERENCE_MOST (4ULL << 30)
@@ -35,8 +40,10 @@ size_t pages_put_back;
 /* What is still to be written. */
 static struct iovec here[PIECES], there[PIECES];
 static size_t pieces;
+static atomic_size_t next_piece; /* nobody has begun to write it */
 
 static struct run_list protected;
+static struct run_list known; /* where the reference has memory */
 
 static void *room_or_none(size_t size)
 {
@@ -81,13 +88,19 @@ static bool protect(const struct run_list *list)
 	return true;
 }
 
-bool find_all(uint64_t returned)
+static int by_address(const void *a, const void *b)
+{
+	const struct region *one = a, *other = b;
+
+	return one->start < other->start ? -1 : one->start > other->start;
+}
+
+static void order_present(void)
 {
 	uint64_t last = 0;
 	size_t count = 0;
 
-	if (!scan_all(returned))
-		return false;
+	qsort(present.at, present.count, sizeof *present.at, by_address);
 	/* With more regions than the kernel collects at a time it says some of them twice (6.18). */
 	for (size_t i = 0; i < present.count; i++) {
 		struct region one = present.at[i];
@@ -100,6 +113,23 @@ bool find_all(uint64_t returned)
 		last = one.end;
 	}
 	present.count = count;
+}
+
+bool find_all(uint64_t returned)
+{
+	if (!scan_all(returned))
+		return false;
+	order_present();
+	return true;
+}
+
+/* As find_all; but of what was not written since it was protected only what the reference has, and of pages of files nothing. */
+bool find_pages(void)
+{
+	know_present(&known);
+	if (!find_present(&present))
+		return false;
+	order_present();
 	return true;
 }
 
@@ -117,6 +147,8 @@ static bool copy_runs_of_reference(unsigned char *to)
 			kept[kept_count++] = (struct kept_run){ one->start, one->end, to };
 		to += size;
 	}
+	for (size_t i = 0; i < kept_count; i++)
+		known.at[known.count++] = (struct region){ kept[i].start, kept[i].end, 0 };
 	return true;
 }
 
@@ -126,6 +158,7 @@ bool copy_reference(void)
 	unsigned char *to;
 
 	protected.at = room_for_regions();
+	known.at = room_for_regions();
 	process.pagemap = open(of_process("pagemap"), O_RDONLY | O_CLOEXEC);
 	memory = open(of_process("mem"), O_RDWR | O_CLOEXEC);
 	if (process.pagemap < 0 || memory < 0)
@@ -158,29 +191,62 @@ bool poke(uint64_t to, const void *from, size_t size)
 	return pwrite(memory, from, size, (off_t)to) == (ssize_t)size;
 }
 
-static bool write_pieces(void)
+static bool write_some(size_t from, size_t end)
 {
 	size_t size = 0;
 
-	for (size_t i = 0; i < pieces; i++)
+	for (size_t i = from; i < end; i++)
 		size += here[i].iov_len;
-	if (size && process_vm_writev(process.pid, here, pieces, there, pieces, 0) != (ssize_t)size)
-		for (size_t i = 0; i < pieces; i++)
+	if (size && process_vm_writev(process.pid, here + from, end - from, there + from, end - from, 0) != (ssize_t)size)
+		for (size_t i = from; i < end; i++)
 			if (!poke((uint64_t)there[i].iov_base, here[i].iov_base, here[i].iov_len))
 				return refuse("its memory at %p cannot be written", there[i].iov_base);
-	pieces = 0;
 	return true;
+}
+
+/* Both threads take one part after the other, so that neither waits for more than one where the other has lost its processor. */
+static bool write_parts(void)
+{
+	bool well = true;
+
+	for (size_t from; well && (from = atomic_fetch_add(&next_piece, PART)) < pieces;)
+		well = write_some(from, from + PART < pieces ? from + PART : pieces);
+	return well;
+}
+
+static bool write_pieces(void)
+{
+	bool well;
+
+	next_piece = 0;
+	if (pieces <= PART) {
+		well = write_parts();
+	} else {
+		begin_beside(write_parts);
+		well = write_parts();
+		well = end_beside(well) && well;
+	}
+	pieces = 0;
+	return well;
 }
 
 static bool write_later(uint64_t start, uint64_t end, const unsigned char *content)
 {
 	if (late.count == WRITTEN_MOST)
 		return refuse("its memory is in too many pieces");
-	here[pieces] = (struct iovec){ (void *)content, end - start };
-	there[pieces++] = (struct iovec){ (void *)start, end - start };
-	pages_put_back += (end - start) / PAGE;
 	late.at[late.count++] = (struct region){ start, end, 0 };
-	return pieces < PIECES || write_pieces();
+	pages_put_back += (end - start) / PAGE;
+	while (start < end) {
+		const size_t most = (size_t)PIECE_MOST * PAGE, size = end - start < most ? end - start : most;
+
+		here[pieces] = (struct iovec){ (void *)content, size };
+		there[pieces++] = (struct iovec){ (void *)start, size };
+		start += size;
+		content += size;
+		if (pieces == PIECES && !write_pieces())
+			return false;
+	}
+	return true;
 }
 
 /* Of memory that the reference does not have. */
@@ -266,8 +332,6 @@ bool put_pages_back(void)
 	size_t next = 0;
 
 	pages_put_back = pieces = late.count = 0;
-	if (!find_all(IS_WPALLOWED | IS_WRITTEN | IS_SWAPPED))
-		return false;
 	for (size_t i = 0; i < kept_count; i++)
 		if (!put_run_back(&kept[i], &next))
 			return false;

@@ -8,7 +8,11 @@
 /* Copies all of it. False: refused. */
 bool copy_reference(void);
 
-/* To be called while all threads are held, with the mappings as in the reference, just read. False: refused, and memory is half of each. */
+/* To be called while all threads are held, with the mappings as in the reference, just read. Finds what there is and was written. False:
+ * refused. */
+bool find_pages(void);
+
+/* To be called behind it. False: refused, and memory is half of each. */
 bool put_pages_back(void);
 
 /* Makes `present` of all pages that there are, by address, with what is asked of them. False: refused. */

@@ -176,7 +176,6 @@ static char *compared_lines(void)
 	for (const char *line = text.at, *next; found && line < end; line = next) {
 		bool is_first = false;
 		const int number = number_in(line, &is_first);
-		int tid = 0;
 
 		next = line_behind(line);
 		if (is_first && memmem(line, (size_t)(next - line), "anon_inode:[eventpoll]", 22))
@@ -188,7 +187,8 @@ static char *compared_lines(void)
 			continue;
 		if (number >= 0 && (is_extra_descriptor(number) || (number == epoll && !is_first && extra_descriptor_count)))
 			continue;
-		if (sscanf(line, "thread %d ", &tid) == 1 && is_extra_thread(tid))
+		/* Not by sscanf(3), which first looks for the end of all the text. */
+		if (!strncmp(line, "thread ", 7) && is_extra_thread(atoi(line + 7)))
 			continue;
 		memcpy(to, line, (size_t)(next - line));
 		to += next - line;

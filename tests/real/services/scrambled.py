@@ -32,12 +32,35 @@ held = mmap.mmap(-1, 64 * PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 held.write(os.urandom(64 * PAGE))
 in_memory = Path(sys.argv[3])
 in_memory.write_bytes(bytes(PAGE))
+# Memory of which whole page tables may be given back; pages of a file, of which some are its own.
+tables = mmap.mmap(-1, 6 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+tables.write(os.urandom(6 << 20))
+with Path(sys.executable).open("rb") as program:
+    copied = mmap.mmap(
+        program.fileno(), 1 << 20, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE
+    )
+copied[0 : 64 * PAGE : PAGE] = os.urandom(64)
 lent = mmap.mmap(-1, 64 * PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 def change_pages() -> None:
     for page in random.sample(range(SIZE // PAGE), CHANGED):
         ctypes.memmove(ctypes.addressof(ballast) + page * PAGE, os.urandom(16), 16)
+
+
+def give_back(memory: mmap.mmap) -> None:
+    """Some of it, also what fills a page table, and look at some of it again."""
+    size = len(memory)
+    first = random.randrange(size // PAGE) * PAGE
+    count = min(size - first, random.choice((1, 40, 1024)) * PAGE)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    libc.madvise(ctypes.c_void_p(address + first), ctypes.c_size_t(count), mmap.MADV_DONTNEED)
+    sum(memory[first : first + count : random.choice((1, 7)) * PAGE])
+
+
+def write_pages(memory: mmap.mmap) -> None:
+    for page in random.sample(range(len(memory) // PAGE), 20):
+        memory[page * PAGE] ^= 255
 
 
 def start_thread() -> None:
@@ -58,6 +81,10 @@ def churn() -> None:
         lambda: more.append([os.urandom(40) for _ in range(random.randrange(20_000))]),
         lambda: more.append(bytearray(random.randrange(1 << 22))),
         lambda: libc.madvise(ctypes.c_void_p(address), 16 * PAGE, mmap.MADV_DONTNEED),
+        lambda: give_back(tables),
+        lambda: give_back(copied),
+        lambda: write_pages(tables),
+        lambda: write_pages(copied),
         lambda: libc.mprotect(ctypes.c_void_p(address + 8 * PAGE), 4 * PAGE, mmap.PROT_READ),
         lambda: more and more.pop(random.randrange(len(more))),
         lambda: libc.sbrk(random.randrange(1, 40) * PAGE),
