@@ -76,8 +76,7 @@ PARTS: list[tuple[str, int, Part]] = [
     ("caller", 1, Part("relive.sandbox.fitted_images:limit_rights", "edit capabilities")),
     ("caller", 1, Part("relive.sandbox.fitted_images:limit_calls", "edit filters")),
     ("caller", 0, Part("relive.sandbox.restoring:_plan", "plan the rest")),
-    ("caller", 1, Part("relive.sandbox.restoring:read_files", "read files.img")),
-    ("caller", 1, Part("relive.sandbox.restoring:read_connections", "read connections")),
+    ("caller", 1, Part("relive.sandbox.fitted_images:read_image_facts", "read what stands around")),
     ("builder", 0, Part("relive.sandbox.builder:BranchBuilder._build", "build, all of it")),
     ("builder", 1, Part("relive.sandbox.builder:unshare", "namespaces")),
     ("builder", 1, Part("relive.sandbox.builder:make_private", "make mounts private")),
@@ -108,7 +107,7 @@ PARTS: list[tuple[str, int, Part]] = [
     ("builder", 2, Part("relive.checkpoint.criu:_reap", "CRIU ends")),
     ("builder", 1, Part("relive.sandbox.init_process:FirstProcess.become", "process 1 becomes lasting")),
     ("caller", 0, Part("relive.sandbox.restoring:sweep", "sweep")),
-    ("caller", 0, Part("relive.sandbox.restoring:_unwritable", "databases")),
+    ("caller", 0, Part("relive.sandbox.restoring:unwritable_databases", "databases")),
     ("caller", 0, Part("relive.sandbox.builder:BranchBuilder.finish", "wait for the builder")),
     ("caller", 0, Part("relive.sandbox.restoring:_host_pid", "find the root's pid")),
     ("caller", 0, Part("relive.sandbox.branch:Branch.save", "write the state")),
@@ -299,7 +298,7 @@ class BareSide:
     def many(self, count: int) -> Times:
         """Several at once; times of the last."""
         with contextlib.ExitStack() as stack:
-            started = [stack.enter_context(self._prepared()) for _ in range(count)]
+            started = [stack.enter_context(self.prepared()) for _ in range(count)]
             time.sleep(_SETTLE)
             began = time.time_ns()
             for _, _, go, _ in started:
@@ -314,7 +313,7 @@ class BareSide:
             return Times((runs - began) / 1e6, (returned - began) / 1e6)
 
     @contextlib.contextmanager
-    def _prepared(self) -> Iterator[tuple[subprocess.Popen[bytes], Path, int, int]]:
+    def prepared(self) -> Iterator[tuple[subprocess.Popen[bytes], Path, int, int]]:
         """All but what is measured: a shell that waits for the word."""
         work = self._place.fresh("bare")
         (work / "io").mkdir()

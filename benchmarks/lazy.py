@@ -43,7 +43,7 @@ from relive.sandbox.restore_request import RestoreRequest
 
 _SETTLE = 0.3  # [s] in which the kernel takes the last branch's namespaces apart
 _LIMIT = 60.0  # [s]
-_SERVICE = """
+SERVICE = """
 import random, socket, sys, zlib
 listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
 block = random.randbytes(1 << 20)
@@ -71,11 +71,16 @@ class Times:
 
 def ask(branch: Branch, port: int, word: bytes) -> str:
     """What the service answers in the branch."""
+    return ask_in(branch.facts.init, port, word)
+
+
+def ask_in(pid: int, port: int, word: bytes) -> str:
+    """What the service answers in the network namespace of a process."""
 
     def connect() -> socket.socket:
         return socket.create_connection(("127.0.0.1", port), timeout=_LIMIT)
 
-    with in_network_of(branch.facts.init, connect) as connection:
+    with in_network_of(pid, connect) as connection:
         connection.sendall(word)
         return connection.recv(100).decode()
 
@@ -141,12 +146,12 @@ def measure(place: Lab, megabytes: int, rounds: int) -> dict[str, Any]:
     """All rounds."""
     port = free_port()
     source = place.fresh("service") / "service.py"
-    source.write_text(_SERVICE)
+    source.write_text(SERVICE)
     program = Program(
         f"python-{megabytes}", [sys.executable, str(source), str(port), str(megabytes)], port=port
     )
     with place.capsule(program) as service:
-        _until_ready(service.output)
+        until_ready(service.output)
         commit = CommitId(service.commit()["id"])
         pairs = [
             (one(place, commit, port, lazily=False), one(place, commit, port, lazily=True))
@@ -177,7 +182,7 @@ def _row(name: str, pairs: list[tuple[float, float]]) -> dict[str, Any]:
     }
 
 
-def _until_ready(output: Path) -> None:
+def until_ready(output: Path) -> None:
     deadline = time.monotonic() + _LIMIT
     while "ready" not in output.read_text():
         if time.monotonic() > deadline:

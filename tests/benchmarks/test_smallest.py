@@ -35,6 +35,7 @@ SMALLEST: dict[str, str] = {
     "bisection": "--commits 4 --rounds 1 --replays 1",
     "branch": "--rounds 1 --program python-12 --many 2",
     "check": "--rounds 2",
+    "cold": "--rounds 1 --megabytes 20",
     "commands": "--rounds 1",
     "containers": "--rounds 1 --megabytes 20",
     "dashboard": "--commits 1500 --incidents 60 --rounds 1",
