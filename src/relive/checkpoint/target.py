@@ -110,7 +110,7 @@ def process_target(pid: int, extra_files: Iterable[Path] = ()) -> Target:
         ProcessGone: there is no such process.
         TargetUndumpable: it is a kernel thread, a zombie, process 1, or Relive itself.
     """
-    check_dumpable(pid)
+    _check_has_state(pid)
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").decode(errors="replace").split("\0")
         kinds = (Namespace.MOUNT, Namespace.PID)
@@ -128,6 +128,14 @@ def check_dumpable(pid: int) -> None:
         ProcessGone: there is no such process.
         TargetUndumpable: it can never be dumped, or a debugger holds one of its threads.
     """
+    _check_has_state(pid)
+    for member in procfs.tree_of(pid):
+        _check_untraced(member)
+        _check_without_rings(member)
+
+
+def _check_has_state(pid: int) -> None:
+    """That it is a process of its own, whoever traces it now. Raises as ``check_dumpable``."""
     if os.geteuid() != 0:
         raise PermissionMissing(
             "committing a process needs root", cause=f"this is uid {os.geteuid()}", remedy="run it with sudo"
@@ -153,9 +161,6 @@ def check_dumpable(pid: int) -> None:
             cause="it is this system's first process, or this command runs below it",
             remedy="name the service itself",
         )
-    for member in procfs.tree_of(pid):
-        _check_untraced(member)
-        _check_without_rings(member)
 
 
 def _check_untraced(pid: int) -> None:
