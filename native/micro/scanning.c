@@ -306,14 +306,15 @@ static bool scan_unprotected(struct run_list *list)
 	return scan_with(list, &range, unprotected);
 }
 
-/* What of some region is in none of a list, which is by address. */
-static bool push_rest(struct run_list *list, struct region one, const struct run_list *without)
+/* What of some region is in none of a list. `from`: where in that to begin; it goes on with the regions that are asked about, which like
+ * the list come by address: all of them are one way through it. */
+static bool push_rest(struct run_list *list, struct region one, const struct run_list *without, size_t *from)
 {
-	for (size_t i = 0; i < without->count && one.start < one.end; i++) {
+	while (*from < without->count && without->at[*from].end <= one.start)
+		++*from;
+	for (size_t i = *from; i < without->count && without->at[i].start < one.end; i++) {
 		const struct region *other = &without->at[i];
 
-		if (other->end <= one.start || other->start >= one.end)
-			continue;
 		if (other->start > one.start)
 			push(list, (struct region){ one.start, other->start, one.categories });
 		one.start = other->end;
@@ -326,13 +327,14 @@ static bool push_rest(struct run_list *list, struct region one, const struct run
 bool find_changed(struct run_list *list, struct run_list *changed)
 {
 	const struct memory_state now = memory_state_read();
+	size_t from = 0;
 
 	if (!before.count || has_marks || !now.flushes || now.flushes != state_before.flushes || now.mappings != state_before.mappings ||
 	    !are_mappings_as_of(now) || (!finish_halves(&protected) && !scan_unprotected(&protected)))
 		return false;
 	written.count = 0;
 	for (size_t i = 0; i < protected.count; i++)
-		if (!push_rest(&written, protected.at[i], &settled))
+		if (!push_rest(&written, protected.at[i], &settled, &from))
 			return false;
 	changed->count = 0;
 	for (size_t i = 0; i < written.count; i++) {

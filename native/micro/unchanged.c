@@ -77,10 +77,11 @@ static const char *obstacle; /* to reading the kernel */
 static bool can_read, is_full;
 static struct plan *plan, *before;
 static char *known_text;
-static int known_count; /* of segments, in the text that is known */
+static int known_count; /* of segments, in the text that is known; NONE: it tells of more than these */
 static uint64_t known_caught;
 static uint64_t memory_address, state_of; /* of the process's `mm_struct` as planned, and as of `memory_state_now` */
 static bool has_read, is_unknown;
+static bool is_told_apart; /* something was told that is in no segment, so that it is not counted */
 
 void find_kernel(void)
 {
@@ -574,7 +575,7 @@ void forget_facts(void)
 
 bool read_facts(void)
 {
-	is_unknown = false;
+	is_unknown = is_told_apart = false;
 	has_read = can_read && plan && plan->is_made && read_pieces() && is_process_linked();
 	for (int i = 0; has_read && i < plan->segment_count; i++)
 		plan->segments[i].is_told = false;
@@ -691,6 +692,7 @@ void note_told(int number, size_t from)
 	struct segment *s = !has_read ? NULL : number < 0 ? &plan->segments[PROCESS] : segment_of(number);
 	const struct told told = { from, text.size - from };
 
+	is_told_apart |= has_read && !s;
 	if (!s)
 		return;
 	if (number == HIDDEN) {
@@ -739,7 +741,7 @@ void keep_facts(void)
 		return;
 	for (int i = 0; i < plan->segment_count; i++)
 		keep(&plan->segments[i]);
-	known_count = told_count();
+	known_count = is_told_apart ? NONE : told_count();
 	known_caught = caught;
 	memcpy(known_text, text.at, text.size);
 }
