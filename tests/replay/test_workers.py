@@ -134,6 +134,28 @@ def test_who_stood_already_goes_on_standing(server: tuple[WorkerChoice, list[int
     assert procfs.is_stopped(pids[0])
 
 
+def test_nobody_goes_on_standing_where_the_replay_is_given_up(
+    server: tuple[WorkerChoice, list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choice, pids = server
+
+    async def give_up() -> None:
+        asked = asyncio.create_task(choice.connected(pids[0], lambda: _connect(choice.address)))
+        await asyncio.sleep(0)  # it has stopped the others, and waits until they stand
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+
+    with monkeypatch.context() as never:
+        never.setattr(procfs, "is_stopped", lambda _: False)
+        asyncio.run(give_up())
+    eventually(lambda: not any(map(procfs.is_stopped, pids)), "all go on")
+    for pid in pids:
+        took, connection = asyncio.run(_who(choice, pid))
+        connection.close()
+        assert took == pid
+
+
 def _handled(pid: int, target: str, mono_ns: int) -> Event:
     """A handler that began in a process; like the exchanges, a millisecond an event."""
     fields: dict[str, Any] = {"pid": pid, "method": "GET", "target": target}

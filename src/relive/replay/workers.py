@@ -73,8 +73,9 @@ class WorkerChoice:
             beside = self._beside(worker)
             if not beside:
                 return await connect()
-            held = await _hold(beside)
+            held: list[int] = []
             try:
+                await _hold(beside, held)
                 connection = await connect()
                 await self._accepted(connection)
             finally:
@@ -101,9 +102,8 @@ class WorkerChoice:
                 await asyncio.sleep(_LOOK)
 
 
-async def _hold(pids: Iterable[int]) -> list[int]:
-    """Stop processes, and wait until they stand; those that stood already are left out."""
-    held = []
+async def _hold(pids: Iterable[int], held: list[int]) -> None:
+    """Stop processes, and wait until they stand; those that did not stand already are added to ``held``, also if this is cancelled."""
     for pid in pids:
         if not procfs.is_stopped(pid):
             with contextlib.suppress(ProcessLookupError):
@@ -112,7 +112,6 @@ async def _hold(pids: Iterable[int]) -> list[int]:
     until = time.monotonic() + _STANDS_LIMIT
     while not all(map(procfs.is_stopped, held)) and time.monotonic() < until:
         await asyncio.sleep(_LOOK)
-    return held
 
 
 def _let_go(pids: Iterable[int]) -> None:
