@@ -167,10 +167,13 @@ def first_new_call(
     """The first call of a replay that asked for what none in the recording had asked; None too where either is not known."""
     if recorded is None or replayed is None:
         return None
-    known = [(one.kind, one.about.get("asked")) for one in recorded if is_call(one)]
-    return next(
-        (one for one in replayed if is_call(one) and (one.kind, one.about.get("asked")) not in known), None
-    )
+    known = {_asked_key(one) for one in recorded if is_call(one)}
+    return next((one for one in replayed if is_call(one) and _asked_key(one) not in known), None)
+
+
+def _asked_key(call: InsideEvent) -> tuple[str, str]:
+    """Equal for calls of one kind that ask for the same."""
+    return call.kind, json.dumps(call.about.get("asked"), sort_keys=True)
 
 
 @dataclass(frozen=True, slots=True)
