@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relive.errors import PatchUnfit, RestoreFailed
+from relive.errors import PatchUnfit, ReliveError, RestoreFailed
 from relive.model.trial import FixRun, NeighbourDifference
 from relive.operations.trial_parts import PartDone, _gathered, _parts
 
@@ -37,6 +37,12 @@ def test_parts_are_put_together_and_a_killed_one_is_said() -> None:
     assert [one.fails for one in told.runs] == [False] * 10 + [None] * 2
     assert "killed" in str(told.runs[-1].difference)
     assert told.differing == [OTHER]
+
+
+def test_neighbours_that_nobody_heard_of_are_not_said_to_be_as_they_were() -> None:
+    runs, near, again = _parts([1], has_neighbours=True)
+    with pytest.raises(ReliveError, match="neighbouring"):
+        _gathered([(runs, said(runs=[RUN])), (near, said()), (again, None)])
 
 
 def test_a_change_that_cannot_be_made_is_of_its_fix_alone_and_anything_else_ends_the_trial() -> None:

@@ -81,7 +81,7 @@ def run_parts(
         done: called with the number of runs that are over, the neighbours' among them.
 
     Raises:
-        ReliveError: what a part raised, but for a change that cannot be made.
+        ReliveError: what a part raised, but for a change that cannot be made; or one with neighbours was killed.
     """
     parts = _parts([times for _, times in fixes], has_neighbours=near is not None)
     caller = os.getpid()
@@ -135,9 +135,15 @@ def _carried_out(
 
 
 def _gathered(answers: Sequence[tuple[_Part, str | None]]) -> FixParts:
-    """What the parts of one fix said; raises ReliveError."""
+    """What the parts of one fix said.
+
+    Raises:
+        ReliveError: a part raised it, or nobody knows what became of the neighbours, which is not that none differs.
+    """
     found = FixParts([])
     for part, line in answers:
+        if line is None and not part.numbers:
+            raise ReliveError("the neighbouring requests could not be sent", cause=_KILLED)
         if line is None:
             found.runs += [FixRun(fails=None, result=NOT_RESTORED, difference=_KILLED) for _ in part.numbers]
             continue
