@@ -111,11 +111,11 @@ class CountedBody:
             self._pieces = [b"".join([one[:most] for one in self._pieces])[:most]]
 
     def for_event(self) -> Tuple[Dict[str, Any], bytes]:
-        """As ``for_event`` below, but a long one is cut to its first 4096 bytes: ``cut`` (int) are missing."""
+        """As ``for_event`` below, but a long one is cut to its first 4096 bytes, or ``body_bytes``: ``cut`` (int) are missing."""
         if not self._is_long:
             return for_event(b"".join(self._pieces))
-        kept = _beginning_of(self._pieces[0], _BODY_BEGINNING)
-        return {"bytes": self.bytes, "cut": self.bytes - _BODY_BEGINNING}, kept
+        most = min(_BODY_BEGINNING, recorder.options.body_bytes)
+        return {"bytes": self.bytes, "cut": self.bytes - most}, _beginning_of(self._pieces[0], most)
 
 
 def for_event(body: bytes) -> Tuple[Dict[str, Any], bytes]:
