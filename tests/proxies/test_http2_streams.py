@@ -9,6 +9,8 @@ import pytest
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.errors import ErrorCodes
+from hpack import Encoder
+from hyperframe.frame import HeadersFrame
 
 from relive.proxies.ingress._segments import ACK, FIN
 from relive.recording import EventKind
@@ -177,6 +179,17 @@ def test_what_cannot_be_read_is_bytes_from_there_on(scene: Scene) -> None:
     (told,) = scene.hub.messages
     assert told["op"] == "unframed"
     assert "HTTP/2 cannot be read" in told["text"]
+
+
+def test_a_status_that_is_no_number_of_http_ends_nothing(scene: Scene) -> None:
+    ends = Ends(scene.talk())
+    ends.begin()
+    ends.ask(1)
+    head = Encoder().encode([(":status", "9" * 5000)])  # more digits than Python makes a number of
+    ends.talk.put(ends.talk.tells(HeadersFrame(1, head, flags=["END_HEADERS"]).serialize()))
+    ends.answer(1, 200)
+    (one,) = scene.exchanges()
+    assert one.status == 200
 
 
 def test_a_service_may_say_its_settings_before_its_client_speaks(scene: Scene) -> None:

@@ -27,6 +27,7 @@ from relive.recording.http2 import (
 
 __all__ = ["Http2Streams"]
 
+_STATUS_DIGITS = 3
 _UPGRADED = 1  # the stream of a request that asked for HTTP/2 (RFC 7540, 3.2)
 
 
@@ -167,7 +168,7 @@ class Http2Streams:
         if status is None or flight.status is not None:  # trailers
             self._end_answer(piece.stream, flight, piece)
             return
-        said = int(status) if status.isdigit() else 0
+        said = int(status) if status.isdigit() and len(status) <= _STATUS_DIGITS else 0
         raw = answer_head(piece.headers)
         if said < 200:  # not the final one
             flight.touched = self._traffic.gate.clock()
