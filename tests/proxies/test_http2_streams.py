@@ -12,6 +12,7 @@ from h2.errors import ErrorCodes
 from hpack import Encoder
 from hyperframe.frame import HeadersFrame
 
+from relive.proxies.ingress import _http2_streams
 from relive.proxies.ingress._segments import ACK, FIN
 from relive.recording import EventKind
 from relive.recording.grpc import GrpcStatus
@@ -190,6 +191,28 @@ def test_a_status_that_is_no_number_of_http_ends_nothing(scene: Scene) -> None:
     ends.answer(1, 200)
     (one,) = scene.exchanges()
     assert one.status == 200
+
+
+def test_more_streams_than_any_service_admits_are_bytes(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_http2_streams, "_STREAMS_MOST", 3)
+    ends = Ends(scene.talk())
+    ends.begin()
+    for stream in (1, 3, 5):
+        ends.ask(stream)
+    ends.answer(3, 200)
+    ends.ask(7)
+    assert not scene.hub.messages
+    for stream in (9, 11):
+        ends.client.send_headers(stream, ASKED, end_stream=True)
+    ends.settle()
+    ends.ask(13)
+    found = {one.number: one.ended.value for one in scene.exchanges()}
+    assert found == {1: "abandoned", 2: "answered", 3: "abandoned", 4: "abandoned"}
+    (told,) = scene.hub.messages
+    assert told["op"] == "unframed"
+    assert "3 streams" in told["text"]
 
 
 def test_a_service_may_say_its_settings_before_its_client_speaks(scene: Scene) -> None:

@@ -28,6 +28,9 @@ from relive.recording.http2 import (
 __all__ = ["Http2Streams"]
 
 _STATUS_DIGITS = 3
+_STREAMS_MOST = (
+    10_000  # open at one time; services admit some hundred, and one that ends is looked for among all
+)
 _UPGRADED = 1  # the stream of a request that asked for HTTP/2 (RFC 7540, 3.2)
 
 
@@ -72,10 +75,13 @@ class Http2Streams:
         self._sending: dict[int, Flight] = {}  # streams whose requests are not whole
         self._kinds: dict[int, bytes] = {}  # of answers under way: their content types
         self._latest = 0 if upgraded is None else _UPGRADED
+        self._is_left = False  # to be bytes
 
     def client_data(self, data: bytes) -> None:
         """The client's next bytes."""
         for piece in self._up.feed(data):
+            if self._is_left:
+                return
             self._of_client(piece)
         if self._up.table_bytes:
             self._down.allow_table(self._up.table_bytes)
@@ -119,6 +125,10 @@ class Http2Streams:
 
     def _start(self, head: StreamHead) -> None:
         traffic, connection = self._traffic, self._connection
+        if len(self._open) == _STREAMS_MOST:
+            self._is_left = True
+            connection.http2_unreadable(f"more than {_STREAMS_MOST} streams are open")
+            return
         number = traffic.writer.next_request()
         body = _keeper(traffic, is_empty=head.is_last)
         flight = Flight(number, dict(head.headers).get(b":method", b""), body, traffic.gate.clock())
