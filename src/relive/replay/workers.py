@@ -103,7 +103,7 @@ class WorkerChoice:
 
 
 async def _hold(pids: Iterable[int], held: list[int]) -> None:
-    """Stop processes, and wait until they stand; those that did not stand already are added to ``held``, also if this is cancelled."""
+    """Stop processes, and wait until they stand; ``held`` gets those that did not stand already, also where this is cancelled."""
     for pid in pids:
         if not procfs.is_stopped(pid):
             with contextlib.suppress(ProcessLookupError):
