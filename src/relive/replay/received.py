@@ -21,7 +21,7 @@ class ReceivedAnswer:
     end: End = End.NO_ANSWER
     status: int | None = None
     head: bytes = b""
-    trailers: list[tuple[str, str]] = field(default_factory=list)
     body: bytearray = field(default_factory=bytearray)
     seconds: float | None = None
     was_reset: bool = False
+    trailers: list[tuple[str, str]] = field(default_factory=list)
