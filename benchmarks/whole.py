@@ -82,7 +82,7 @@ def answer(size):
     return Response(text(size), mimetype="text/plain")
 """
 _ASKING = """
-const http = require("http"), agent = new http.Agent({keepAlive: true}), other = +process.argv[3];
+const http = require("http"), agent = new http.Agent({keepAlive: true, timeout: 2000}), other = +process.argv[3];
 http.createServer((request, answer) => {
     http.get({port: other, path: request.url, agent}, (come) => {
         answer.writeHead(200, {"content-length": come.headers["content-length"], "content-type": "text/plain"});
