@@ -73,7 +73,9 @@ static int load(int map)
 		.prog_type = BPF_PROG_TYPE_SYSCALL,
 		.insns = (uint64_t)steps,
 		.insn_cnt = sizeof steps / sizeof *steps,
-		.license = (uint64_t) "GPL",
+		/* Only a program whose licence goes with the GPL may read the kernel's memory. This one, these instructions, may be used under
+		 * the MIT licence or the GPL, as well as under that of the project. */
+		.license = (uint64_t) "Dual MIT/GPL",
 		.prog_flags = BPF_F_SLEEPABLE, /* those of this kind have to be */
 		.prog_name = "relive_micro",
 	};

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANGES_MOST = 64, ALTERNATIVES = 2 };
+enum { RANGES_MOST = 64 };
 
 /* Members that count: "structure" and then its members, each may be "one|other" of different versions; "?" before it: older ones have none;
  * "!" before it: only whether it is zero. */
@@ -87,13 +87,11 @@ static const struct {
 	[TABLE_FILES] = { "fdtable", "fd", NEEDED },
 	[TABLE_OPEN] = { "fdtable", "open_fds", NEEDED },
 	[TABLE_CLOSING] = { "fdtable", "close_on_exec", NEEDED },
-	[FILE_MODE] = { "file", "f_mode", NEEDED },
 	[FILE_INODE] = { "file", "f_inode", NEEDED },
 	[FILE_PATH] = { "file", "f_path", NEEDED },
 	[FILE_PRIVATE] = { "file", "private_data", NEEDED },
 	[FILE_POSITION] = { "file", "f_pos", NEEDED },
 	[FILE_OWNER] = { "file", "f_owner", NEEDED },
-	[FILE_FLAGS] = { "file", "f_flags", NEEDED },
 	[INODE_MODE] = { "inode", "i_mode", NEEDED },
 	[INODE_DEVICE] = { "inode", "i_rdev", NEEDED },
 	[INODE_SIZE] = { "inode", "i_size", NEEDED },
@@ -118,7 +116,6 @@ static const struct {
 	[SOCK_FAMILY] = { "sock", "__sk_common.skc_family", NEEDED },
 	[SOCK_STATE] = { "sock", "__sk_common.skc_state", NEEDED },
 	[SOCK_PROTOCOL] = { "sock", "sk_protocol", NEEDED },
-	[SOCK_OF_SOCKET] = { "sock", "sk_socket", NEEDED },
 	[SOCK_PROTO] = { "sock", "__sk_common.skc_prot", NEEDED },
 	[SOCK_FILTER] = { "sock", "sk_filter", NEEDED },
 	[SOCK_OPTIONS] = { "inet_sock", "inet_opt", NEEDED },

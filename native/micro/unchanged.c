@@ -247,7 +247,18 @@ static bool plan_group(int signals, uint32_t which)
 	return add(WORDS, group + offset_of(NUMBERS_FIRST), 4, signals, offset, offset_of(NUMBERS_FIRST)) != NONE;
 }
 
-/* What all threads share. They are threads of one group, which share signals; that they share all else is compared. */
+/* Threads of one group share signals. All else is told of the first one only, so a thread that has its own is not planned. */
+static bool shares_all(int task, int other)
+{
+	static const enum member shared[] = { TASK_MEMORY, TASK_FILES, TASK_DIRECTORIES };
+
+	for (size_t i = 0; i < sizeof shared / sizeof *shared; i++)
+		if (number_in(seen(task), shared[i]) != number_in(seen(other), shared[i]))
+			return false;
+	return true;
+}
+
+/* What all threads share. */
 static bool plan_shared(int task)
 {
 	enum { OF_GROUP = 2, OF_SESSION = 3 }; /* enum pid_type */
@@ -279,7 +290,7 @@ static bool plan_process(void)
 			return false;
 		object = add(TASK, next + (uint64_t)distance, size_of_kind(TASK), object, offset, distance);
 		offset = offset_of(TASK_PTRACE_ENTRY);
-		if (object == NONE || !plan_thread(&threads[i], object))
+		if (object == NONE || !plan_thread(&threads[i], object) || (i < thread_count - 1 && !shares_all(object, plan->task)))
 			return false;
 		plan->task = object;
 	}

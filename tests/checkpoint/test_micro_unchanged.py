@@ -22,7 +22,8 @@ from relive.config import load_settings
 from .test_micro_commits import kernel_says
 
 PROGRAM = Path(__file__).parent.parent / "programs" / "facts_change.py"
-UNSEEN = frozenset({"opened again", "local backlog"})  # nothing of it is told
+# Nothing of it is told. Signal masks are read with the registers.
+UNSEEN = frozenset({"opened again", "local backlog", "block"})
 
 
 class Changing:
@@ -150,6 +151,17 @@ def test_what_did_not_change_is_not_asked(changing: Changing, tracking: Tracking
     new = changing.number_of("second")
     for _ in range(2):  # it was in no plan, or it was told the first time
         assert f"descriptor {new}" in tracking.commit().seen.asked
+
+
+@needs_kernel
+def test_of_threads_that_do_not_share_all_everything_is_asked(changing: Changing, tracking: Tracking) -> None:
+    """What the first one has would be told of all."""
+    tracking.begin()
+    assert "process" not in tracking.commit().seen.asked
+    changing.change("own directories of a thread")
+    tracking.begin()
+    for _ in range(2):
+        assert "process" in tracking.commit().seen.asked
 
 
 def test_a_host_whose_kernel_cannot_be_read_says_why() -> None:

@@ -25,6 +25,7 @@ kept: list[object] = []
 PR_SET_SECUREBITS, PR_SET_THP_DISABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 28, 41, 24, 38
 SET_ROBUST_LIST, SET_TID_ADDRESS, MEMBARRIER, TIMER_CREATE = 273, 218, 324, 222
 F_SETSIG, F_SETPIPE_SZ = 10, 1031
+UNSHARE, CLONE_FS = 272, 0x200
 
 
 def call(number: int, *words: object) -> None:
@@ -227,6 +228,7 @@ CHANGES: dict[str, Callable[[], object]] = {
     "reset on fork": lambda: os.sched_setscheduler(
         0, os.SCHED_BATCH | os.SCHED_RESET_ON_FORK, os.sched_param(0)
     ),
+    "own directories of a thread": lambda: in_thread(lambda: call(UNSHARE, CLONE_FS)),
 }
 
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # in all threads

@@ -41,7 +41,8 @@ def load(code: bytes, kind: int, attachment: int) -> int:
         OSError: EPERM without CAP_NET_ADMIN and CAP_BPF or where the kernel is locked down, EINVAL where it does not know the kind,
             ENOSYS without CONFIG_BPF_SYSCALL.
     """
-    program, licence = ctypes.create_string_buffer(code), ctypes.create_string_buffer(b"GPL")
+    # Some helpers are for programs whose licence goes with the GPL. Ours may be used under the MIT licence or the GPL, too.
+    program, licence = ctypes.create_string_buffer(code), ctypes.create_string_buffer(b"Dual MIT/GPL")
     attributes = struct.pack(
         "=IIQQIIQII16sII",
         kind,
