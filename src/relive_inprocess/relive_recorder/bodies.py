@@ -32,6 +32,7 @@ __all__ = [
 
 BEGINNING = 1024  # [bytes or characters] that are kept of a long value
 _BODY_BEGINNING = 4096  # [bytes] and of a long body
+_ROOM = 1 << 30  # [bytes] free, with which files of bodies are kept; or a quarter of a small file system
 _LOOKED_THROUGH = 2  # times as much is searched for secrets, since one may go over the end of what is kept
 _HEARTBEAT = "agent.alive"  # see ``failure/waiting.py``
 _STALE = 60_000_000_000  # [ns] an agent that has been silent for so long takes no files
@@ -155,7 +156,7 @@ def _is_room() -> bool:
     except OSError:  # nobody has begun to take them, as in a branch
         pass
     found = os.statvfs(rings)
-    return 4 * found.f_bavail >= found.f_blocks
+    return found.f_bavail * found.f_frsize >= min(found.f_blocks * found.f_frsize // 4, _ROOM)
 
 
 def describe(body: bytes) -> Any:
