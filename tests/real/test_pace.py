@@ -33,7 +33,8 @@ def test_a_pause_above_the_limit_is_not_taken_by_the_clock_but_by_hand(relive: R
 def test_the_clock_waits_for_pauses_and_bytes_and_says_what_it_left_out(relive: Relive) -> None:
     relive("run", *OPTIONS, "--every", "10ms", "--pause-share", "5", "--budget", "900GB/h", *SLEEPS)
     eventually(lambda: len(relive.commits()) >= 3, "it is committed by the clock")
-    state = shown(relive)
+    # What the clock writes down of itself is at most a second old.
+    state = eventually(lambda: (now := shown(relive))["notes"] and now, "it says what it waits for")
     pauses = [one["pause_us"] for one in relive("log")]
     assert round(state["pace"]["actual_s"] * 1e6) >= 20 * min(pauses)
     assert "not every 10.0 ms" in state["notes"][0] and "--pause-share is 5 %" in state["notes"][0]
