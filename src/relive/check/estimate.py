@@ -19,10 +19,8 @@ _PAUSE_PROCESS_US = (1_000, 7_000)  # each further one
 _PAUSE_THREAD_US = (30, 250)  # each further one
 _PAUSE_DESCRIPTOR_US = (8, 40)
 _PAUSE_MEMORY_US = (350, 1_200)  # each MB
-_PAUSE_AHEAD_US = (
-    5,
-    60,
-)  # each MB of private memory that is copied before the pause, and only looked at in it
+# The least by benchmarks/pause.py with 5 GB; the most was not measured.
+_PAUSE_AHEAD_US = (10, 60)  # each MB of private memory that is copied before the pause
 _PAUSE_FILE_US = (400, 2_500)  # each MB of open files that a commit of a plain process copies
 _FIRST_SHARE = (0.03, 1.0)  # of memory: numbered lines of text, and random bytes; most services a fifth
 _FIRST_BASE = (20_000, 150_000)  # [bytes]
