@@ -7,15 +7,17 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from relive.operations.forked_workers import in_forked_workers
 
 
-def nothing(_line: str) -> None:
-    """Nothing is taken back."""
+def nothing(*_line: str) -> None:
+    """Nothing is taken back, nor cleared up."""
 
 
 def test_each_number_is_worked_on_in_another_process() -> None:
-    answers = dict(in_forked_workers(range(7), 3, lambda number: f"{number} {os.getpid()}", nothing))
+    answers = dict(in_forked_workers(range(7), 3, lambda number: f"{number} {os.getpid()}", nothing, nothing))
     assert [answers[number].split()[0] for number in range(7)] == list("0123456")  # type: ignore[union-attr]
     assert str(os.getpid()) not in {str(line).split()[1] for line in answers.values()}
 
@@ -28,7 +30,7 @@ def test_a_worker_that_is_killed_fails_its_own_number_only() -> None:
             raise ValueError("what nobody foresaw")
         return str(number)
 
-    answers = dict(in_forked_workers(range(6), 2, work, nothing))
+    answers = dict(in_forked_workers(range(6), 2, work, nothing, nothing))
     assert answers == {0: "0", 1: "1", 2: None, 3: None, 4: "4", 5: "5"}
 
 
@@ -41,7 +43,7 @@ def test_a_worker_that_is_killed_when_it_has_nothing_to_do_fails_nothing() -> No
         os.read(first[0], 1)
         return str(number)
 
-    found = in_forked_workers(range(2), 2, work, nothing)
+    found = in_forked_workers(range(2), 2, work, nothing, nothing)
     _, pid = next(found)
     os.kill(int(str(pid)), signal.SIGKILL)
     os.waitid(os.P_PID, int(str(pid)), os.WEXITED | os.WNOWAIT)
@@ -63,7 +65,7 @@ def test_a_worker_that_is_killed_is_missed_though_another_has_its_channel() -> N
         return str(number)
 
     try:
-        assert dict(in_forked_workers(range(3), 2, work, nothing)) == {0: "0", 1: None, 2: "2"}
+        assert dict(in_forked_workers(range(3), 2, work, nothing, nothing)) == {0: "0", 1: None, 2: "2"}
     finally:
         os.close(writing)
         os.close(reading)
@@ -84,7 +86,7 @@ def test_who_stops_asking_leaves_no_worker_behind_and_what_is_at_work_is_given_u
             done.write_text(str(os.getpid()))
         return ""
 
-    with contextlib.closing(in_forked_workers(range(2), 2, work, nothing)) as answers:
+    with contextlib.closing(in_forked_workers(range(2), 2, work, nothing, nothing)) as answers:
         number, pid = next(answers)
     assert number == 0
     for gone in (int(str(pid)), int(done.read_text())):
@@ -104,8 +106,32 @@ def test_an_answer_that_nobody_was_given_is_taken_back() -> None:
             os.read(go[0], 1)
         return str(number)
 
-    with contextlib.closing(in_forked_workers(range(2), 2, work, taken.append)) as answers:
+    with contextlib.closing(in_forked_workers(range(2), 2, work, taken.append, nothing)) as answers:
         assert next(answers) == (1, "1")
         os.read(ready[0], 1)
         os.write(go[1], b"x")
     assert taken == ["0"]
+
+
+@pytest.mark.parametrize("lost", ["killed", "given up", "none"])
+def test_what_a_lost_worker_had_begun_is_cleared_up_once_when_all_have_ended(lost: str) -> None:
+    pids: list[int] = []
+
+    def work(number: int) -> str:
+        if number == 1 and lost == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if number == 1 and lost == "given up":
+            signal.pause()
+        return str(os.getpid())
+
+    cleared: list[list[bool]] = []
+
+    def clear_up() -> None:
+        cleared.append([Path(f"/proc/{pid}").exists() for pid in pids])
+
+    with contextlib.closing(in_forked_workers(range(2), 2, work, nothing, clear_up)) as answers:
+        for _ in range(1 if lost == "given up" else 2):
+            _, line = next(answers)
+            pids += [int(line)] if line is not None else []
+        assert cleared == []
+    assert cleared == ([] if lost == "none" else [[False] * len(pids)])

@@ -17,6 +17,10 @@ from relive.operations.probing_ahead import ProbesAhead
 GOOD, BAD, _, FAILED = Judgement
 
 
+def nothing() -> None:
+    """Nothing is cleared up."""
+
+
 def seen(at: int) -> Judged:
     return Judged(judgement=BAD if at >= 33 else GOOD, seen=f"commit {at}")
 
@@ -24,7 +28,7 @@ def seen(at: int) -> Judged:
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_the_same_probes_are_made_in_the_same_order(jobs: int) -> None:
     wanted = find_jumps(50, seen, further=3, most=200)
-    with ProbesAhead(seen, jobs) as probes:
+    with ProbesAhead(seen, jobs, nothing) as probes:
         found = find_jumps(50, probes, further=3, most=200, foresee=probes.foresee)
     assert found == wanted
 
@@ -50,7 +54,7 @@ def noted(directory: Path) -> Callable[[int], Judged]:
 
 def test_what_nobody_wanted_harms_nobody(tmp_path: Path) -> None:
     """GIVEN probes ahead that hang, raise and are killed; WHEN another is wanted, and the end comes; THEN none of them is told."""
-    with ProbesAhead(noted(tmp_path), 3) as probes:
+    with ProbesAhead(noted(tmp_path), 3, nothing) as probes:
         probes.foresee([12, 25, 20, 1])
         assert probes(40).judgement is BAD
         assert probes(20).judgement is FAILED
@@ -61,6 +65,6 @@ def test_what_nobody_wanted_harms_nobody(tmp_path: Path) -> None:
 
 
 def test_a_number_that_is_foreseen_twice_is_asked_twice() -> None:
-    with ProbesAhead(lambda _at: Judged(judgement=GOOD, seen=str(os.getpid())), 2) as probes:
+    with ProbesAhead(lambda _at: Judged(judgement=GOOD, seen=str(os.getpid())), 2, nothing) as probes:
         probes.foresee([7, 7])
         assert probes(7).seen != probes(7).seen

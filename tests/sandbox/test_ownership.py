@@ -5,11 +5,14 @@ Processes 1 that end with their owner are in ``real/test_debug.py`` and ``real/t
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from relive.config import Settings
+from relive.kernel.claims import claimed
 from relive.model.branch import BranchFacts, Clock
 from relive.model.commit import CommitId
 from relive.sandbox.branch import Branch, list_branches, sweep
@@ -35,6 +38,12 @@ def branch(branches: Path, name: str, *, is_owned: bool) -> Branch:
     return made
 
 
+@contextlib.contextmanager
+def claimed_by_somebody(made: Branch) -> Iterator[Path]:
+    with claimed(made.directory):
+        yield made.directory
+
+
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     return Settings(home=tmp_path, tools=tmp_path)
@@ -48,7 +57,7 @@ def test_only_what_is_owned_and_has_no_owner_is_swept(settings: Settings) -> Non
     lost, had, _ = (
         branch(settings.branches, name, is_owned=name != "free") for name in ("lost", "had", "free")
     )
-    had.ownership = Ownership(had.directory)
+    had.ownership = Ownership(claimed_by_somebody(had))
     sweep(settings)
     assert left(settings) == {"had", "free"}
     assert not lost.directory.exists()
@@ -58,7 +67,7 @@ def test_only_what_is_owned_and_has_no_owner_is_swept(settings: Settings) -> Non
 
 def test_a_kept_branch_is_let_be(settings: Settings) -> None:
     kept = branch(settings.branches, "kept", is_owned=True)
-    kept.ownership = Ownership(kept.directory)
+    kept.ownership = Ownership(claimed_by_somebody(kept))
     kept.outlive_caller()
     sweep(settings)
     assert left(settings) == {"kept"}

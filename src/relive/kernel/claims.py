@@ -1,7 +1,7 @@
 """Claims on files and directories in the making, and the removal of what their makers left when they were killed.
 
-A claim is an flock(2), which ends with its holder, however that ends. So what is not finished and not claimed is left over; only
-between its making and its claim does it look so, which is why most who sweep spare what is young.
+A claim is an flock(2), which ends with its holder, however that ends. So what is not finished and not claimed is left over. Between
+its making and its claim it looks so, too: those who sweep spare what is young, or nobody sees it then (``new_claimed``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-__all__ = ["claimed", "remove_left_over"]
+__all__ = ["claimed", "new_claimed", "remove_left_over", "seen_claimed"]
 
 
 @contextlib.contextmanager
@@ -33,6 +33,22 @@ def claimed(path: Path, *, at_once: bool = False) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def new_claimed(directory: Path) -> Iterator[None]:
+    """Make a directory, claimed for the block; ``seen_claimed`` of its parent never sees it without the claim."""
+    with contextlib.ExitStack() as stack:
+        with claimed(directory.parent):
+            directory.mkdir()
+            stack.enter_context(claimed(directory))
+        yield
+
+
+def seen_claimed(parent: Path) -> list[Path]:
+    """What is in a directory: all that was made by ``new_claimed`` is claimed, finished, or left over."""
+    with claimed(parent):
+        return list(parent.iterdir())
 
 
 def remove_left_over(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from relive.operations.operation import Effect, Faces, Operation, Route, Tool
 from relive.operations.probing_ahead import ProbesAhead
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
+from relive.sandbox.branch import sweep
 from relive.store import Store
 from relive.store.index import StoredCommit
 
@@ -49,7 +51,7 @@ def bisect(settings: Settings, params: BisectParams, progress: Progress) -> Bise
     jobs = _jobs(store, params, line[-1])
     store.close()  # its database is nothing for forked processes, which open their own
     ahead = min(jobs, params.jobs or _worth_asking(os.cpu_count() or 1, os.getloadavg()[0]))
-    with ProbesAhead(_in_worker(settings, probe, line), jobs) as probes:
+    with ProbesAhead(_in_worker(settings, probe, line), jobs, partial(sweep, settings)) as probes:
         found, drawn = _find(params, len(line), probes, ahead, progress)
     return bisection_of(settings, params, line, found, drawn)
 

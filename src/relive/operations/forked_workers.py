@@ -78,10 +78,19 @@ class ForkedWorkers:
         at_once: workers, at most.
         work: called in a worker, for one number after the other; returns one line. What it raises kills its worker.
         take_back: called with a line that nobody was given: there, as the caller was killed, or here, at the end of the block.
+        clear_up: called at the end of the block where a worker was given up or killed. What it had begun may be left, since what
+            interrupts it can come in any moment, also in one in which it clears up itself.
     """
 
-    def __init__(self, at_once: int, work: Callable[[int], str], take_back: Callable[[str], None]) -> None:
-        self._at_once, self._work, self._take_back = at_once, work, take_back
+    def __init__(
+        self,
+        at_once: int,
+        work: Callable[[int], str],
+        take_back: Callable[[str], None],
+        clear_up: Callable[[], None],
+    ) -> None:
+        self._at_once, self._work, self._take_back, self._clear_up = at_once, work, take_back, clear_up
+        self._has_lost = False
         self._workers: list[_Worker] = []
         self._selector = selectors.DefaultSelector()
 
@@ -91,11 +100,14 @@ class ForkedWorkers:
     def __exit__(self, *_: object) -> None:
         try:
             for worker in self._workers:
+                self._has_lost |= worker.number is not None
                 untold = worker.end()
                 if untold is not None:
                     self._take_back(untold)
         finally:
             self._selector.close()
+            if self._has_lost:
+                self._clear_up()
 
     @property
     def busy(self) -> int:
@@ -133,6 +145,7 @@ class ForkedWorkers:
         return worker
 
     def _drop(self, worker: _Worker) -> None:
+        self._has_lost = True
         self._selector.unregister(worker.channel)
         self._selector.unregister(worker.handle)
         self._workers.remove(worker)
@@ -140,14 +153,18 @@ class ForkedWorkers:
 
 
 def in_forked_workers(
-    numbers: Iterable[int], at_once: int, work: Callable[[int], str], take_back: Callable[[str], None]
+    numbers: Iterable[int],
+    at_once: int,
+    work: Callable[[int], str],
+    take_back: Callable[[str], None],
+    clear_up: Callable[[], None],
 ) -> Generator[tuple[int, str | None], None, None]:
     """Each of ``numbers`` with what ``work`` returned for it, as they come; None: its process was killed over it.
 
     Who stops iterating before the end lets what is being worked on be given up. The rest is as of ``ForkedWorkers``.
     """
     left = deque(numbers)
-    with ForkedWorkers(at_once, work, take_back) as workers:
+    with ForkedWorkers(at_once, work, take_back, clear_up) as workers:
         while left or workers.busy:
             while left and workers.has_room:
                 workers.give(left.popleft())

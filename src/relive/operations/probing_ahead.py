@@ -28,9 +28,10 @@ class ProbesAhead:
     Args:
         ask: called in a worker. A ReliveError that it raises is raised where that probe is wanted; anything else ends the worker.
         jobs: probes at one time; with one nothing is asked before it is wanted.
+        clear_up: called at the end where a probe was given up or killed; see ``ForkedWorkers``.
     """
 
-    def __init__(self, ask: Callable[[int], Judged], jobs: int) -> None:
+    def __init__(self, ask: Callable[[int], Judged], jobs: int, clear_up: Callable[[], None]) -> None:
         self._jobs = jobs
         caller = os.getpid()
 
@@ -39,7 +40,7 @@ class ProbesAhead:
             return _line_of(ask, number)
 
         # One more: what is wanted never waits for what was asked ahead.
-        self._workers = ForkedWorkers(jobs + 1, work, lambda _line: None)
+        self._workers = ForkedWorkers(jobs + 1, work, lambda _line: None, clear_up)
         self._asked: Counter[int] = Counter()
         self._answers: defaultdict[int, deque[str | None]] = defaultdict(deque)
 

@@ -7,6 +7,7 @@ import os
 import secrets
 import time
 from collections.abc import Generator
+from functools import partial
 
 from pydantic import Field
 
@@ -25,7 +26,7 @@ from relive.operations.operation import Effect, Faces, Operation, Result, Route,
 from relive.operations.progress import Progress
 from relive.operations.restoring import BranchParams, bring_to_life, report_differences
 from relive.operations.targets import tend
-from relive.sandbox.branch import find_branch, list_branches
+from relive.sandbox.branch import find_branch, list_branches, sweep
 from relive.store import Store
 
 __all__ = [
@@ -175,7 +176,8 @@ def _others(
     def stop_branch(line: str) -> None:
         _stop_branch(settings, OneOfMany.model_validate_json(line))
 
-    with contextlib.closing(in_forked_workers(range(2, params.count + 1), jobs, work, stop_branch)) as made:
+    others = in_forked_workers(range(2, params.count + 1), jobs, work, stop_branch, partial(sweep, settings))
+    with contextlib.closing(others) as made:
         for number, line in made:
             yield OneOfMany.model_validate_json(line) if line is not None else _killed(number)
 

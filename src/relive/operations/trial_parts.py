@@ -9,6 +9,7 @@ import contextlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from pydantic import Field
 
@@ -17,6 +18,7 @@ from relive.model.trial import FixRun, NeighbourDifference, Swapped
 from relive.model.value import Value
 from relive.operations.forked_workers import end_with, in_forked_workers
 from relive.replay.branch_supply import lasting_branches
+from relive.sandbox.branch import sweep
 from relive.store import Store
 from relive.trial.lives import Change
 from relive.trial.trying import NOT_RESTORED, Neighbours, TrialContext, run_fix, run_neighbours
@@ -94,7 +96,8 @@ def run_parts(
     answers: list[str | None] = [None] * len(parts)
     over = 0
     context.store.close()  # its database is nothing for forked processes, which open their own
-    for number, line in in_forked_workers(range(len(parts)), jobs, work, lambda _line: None):
+    clear_up = partial(sweep, context.settings)
+    for number, line in in_forked_workers(range(len(parts)), jobs, work, lambda _line: None, clear_up):
         answers[number] = line
         over += parts[number].size
         done(over)

@@ -26,7 +26,6 @@ from relive.config import Settings
 from relive.errors import CapsuleStartFailed, PermissionMissing
 from relive.kernel import libc, loopback, procfs
 from relive.kernel.capabilities import WITHHELD
-from relive.kernel.claims import claimed
 from relive.kernel.connects import CONNECT_FILTER
 from relive.kernel.mounts import make_private, pivot_root, read_mounts
 from relive.kernel.namespaces import Namespace, in_network
@@ -105,14 +104,13 @@ def prepared_place(settings: Settings) -> Iterator[SandboxDirectory]:
         raise PermissionMissing(
             "a sandbox needs root", cause=f"this is uid {os.geteuid()}", remedy="run it with sudo"
         )
-    directory = new_place(settings.branches)
-    sweep_unfinished(settings.branches, "state.json")
-    points = plan_points(read_mounts(), settings.home)
-    try:
-        with claimed(directory):
+    with new_place(settings.branches) as directory:
+        try:
+            sweep_unfinished(settings.branches, "state.json")
+            points = plan_points(read_mounts(), settings.home)
             yield SandboxDirectory(directory, Laying(points, directory / "layers"))
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 class FreshProcess:

@@ -11,8 +11,6 @@ import contextlib
 import socket
 from pathlib import Path
 
-from relive.kernel.claims import claimed
-
 __all__ = ["Ownership"]
 
 _MAY_LIVE_ON = b"d"
@@ -22,13 +20,14 @@ class Ownership:
     """The owner's side. Its descriptors are closed on exec, and nobody who is forked may keep them.
 
     Attributes:
+        directory: of the branch.
         line: process 1's end of the line; it is closed with this object.
     """
 
-    def __init__(self, directory: Path) -> None:
-        """Own the branch of that directory; raises OSError when it is not there."""
+    def __init__(self, place: contextlib.AbstractContextManager[Path]) -> None:
+        """Own the branch of the directory that ``place`` gives, which stays claimed until ``close``. Raises what ``place`` does."""
         with contextlib.ExitStack() as stack:
-            stack.enter_context(claimed(directory))
+            self.directory = stack.enter_context(place)
             self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             stack.enter_context(self._ours)
             stack.enter_context(theirs)

@@ -95,20 +95,16 @@ def _restore_claimed(
     began: float,
 ) -> tuple[Branch, Ownership]:
     """As ``restore``; the branch ends with what is returned beside it."""
-    directory = new_place(settings.branches)
-    (directory / "images").mkdir()
-    ownership = Ownership(directory)
+    ownership = Ownership(new_place(settings.branches))
     try:
-        return _restore_in(
-            directory, settings, store, commit, request, make_root, ownership, began
-        ), ownership
+        (ownership.directory / "images").mkdir()
+        return _restore_in(settings, store, commit, request, make_root, ownership, began), ownership
     except BaseException:
         ownership.close()
         raise
 
 
 def _restore_in(
-    directory: Path,
     settings: Settings,
     store: Store,
     commit: CommitId,
@@ -118,8 +114,8 @@ def _restore_in(
     began: float,
 ) -> Branch:
     """As ``restore``, in a directory that nobody else uses and that is gone when this fails; ``began``: monotonic [s]."""
+    directory, pager = ownership.directory, None
     tools, identifier = CriuTools(settings.tools_path), directory.name
-    pager = None
     if request.lazily:
         try:
             pager = _start_pager(settings, store, commit, directory)

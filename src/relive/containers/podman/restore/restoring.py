@@ -52,7 +52,7 @@ from relive.errors import (
 )
 from relive.images.sockets import bound_addresses, read_files
 from relive.kernel import procfs
-from relive.kernel.claims import claimed
+from relive.kernel.claims import new_claimed
 from relive.model.branch import Publication
 from relive.model.commit import CommitId, ContainerMount, LayerKind, Manifest
 from relive.recording.rings import RingMode
@@ -127,10 +127,9 @@ def restore_container(
     place_kerndat(tools.directory)
     settings.containers.mkdir(parents=True, exist_ok=True)
     directory = settings.containers / uuid.uuid4().hex[:8]
-    directory.mkdir()
     try:
         with (
-            claimed(directory),
+            new_claimed(directory),
             ThreadPoolExecutor(1) as aside,
             _Reviving(settings, store, commit, manifest, directory, name, share_volumes) as reviving,
         ):
