@@ -121,8 +121,9 @@ int may_hold_secret(const Checker *self, const uint8_t *p, size_t n) {
         for (size_t k = i; some && k < i + 4; k++)
             if (is_wanted(self, p[k] | (unsigned)p[k + 1] << 8) && may_begin(self, p, k, n, &hinted)) return 1;
     }
-    for (; i < n; i++)
-        if (may_begin(self, p, i, n, &hinted)) return 1;
+    // Nothing that is looked for is one byte long.
+    for (; i + 1 < n; i++)
+        if (is_wanted(self, p[i] | (unsigned)p[i + 1] << 8) && may_begin(self, p, i, n, &hinted)) return 1;
     return hinted && (memchr(p, ':', n) != NULL || memchr(p, '=', n) != NULL);
 }
 

@@ -24,7 +24,7 @@ static inline void text_end(Text *text) {
 char *more(Text *text, size_t size);
 
 static inline void put(Text *text, const char *from, size_t size) {
-    char *to = more(text, size);
+    char *to = !text->failed && text->room - text->length >= size ? text->at + text->length : more(text, size);
     if (to == NULL) return;
     memcpy(to, from, size);
     text->length += size;
