@@ -49,6 +49,7 @@ static PyMethodDef module_methods[] = {
     {"here", module_here, METH_NOARGS, NULL},
     {"is_own", module_is_own, METH_NOARGS, NULL},
     {"lanes", module_lanes, METH_VARARGS, NULL},
+    {"leave_lanes", module_leave_lanes, METH_NOARGS, NULL},
     {"listen", module_listen, METH_O, NULL},
     {NULL, NULL, 0, NULL}};
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_quick", NULL, -1, module_methods, NULL, NULL, NULL, NULL};

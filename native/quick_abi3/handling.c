@@ -3,6 +3,8 @@
 #include "methods.h"
 #include "values.h"
 
+enum { LONGEST_TARGET = 1024 };  // [bytes]
+
 static PyObject *item(PyObject *pair, Py_ssize_t at) {
     return Py_TYPE(pair) == &PyTuple_Type ? PyTuple_GetItem(pair, at) : PyList_GetItem(pair, at);
 }
@@ -58,6 +60,66 @@ PyObject *quick_started(PyObject *object, PyObject *const *given, Py_ssize_t cou
     }
     Py_XDECREF(checker);
     return result != NULL ? result : not_plain(NULL);
+}
+
+// What a client asks for, as it sent it: ASCII, with nothing in it that may be secret.
+static void put_target(Text *text, PyObject *path, PyObject *query, const Checker *checker) {
+    char *p, *q, target[LONGEST_TARGET];
+    Py_ssize_t n, m;
+    if (PyBytes_AsStringAndSize(path, &p, &n) < 0 || PyBytes_AsStringAndSize(query, &q, &m) < 0 || n + m >= LONGEST_TARGET) {
+        text->failed = 1;
+        return;
+    }
+    memcpy(target, p, (size_t)n);
+    if (m) target[n++] = '?';
+    memcpy(target + n, q, (size_t)m);
+    if (!is_ascii((uint8_t *)target, (size_t)(n + m)) || may_hold_secret(checker, (uint8_t *)target, (size_t)(n + m))) text->failed = 1;
+    else put_quoted(text, (uint8_t *)target, (size_t)(n + m));
+}
+
+// (path, query, method, client, headers) of a request over HTTP as ASGI has it, none of which changes any more; NULL, perhaps with an error,
+// where the scope is not as servers make it.
+static PyObject *parts_of_scope(PyObject *scope) {
+    PyObject *path = PyDict_GetItem(scope, name_raw_path), *query = PyDict_GetItem(scope, name_query_string);
+    PyObject *method = PyDict_GetItem(scope, name_method), *client = PyDict_GetItem(scope, name_client);
+    PyObject *headers = PyDict_GetItem(scope, name_headers), *parts = NULL;
+    if (path == NULL || Py_TYPE(path) != &PyBytes_Type || !PyBytes_Size(path) || query == NULL || Py_TYPE(query) != &PyBytes_Type ||
+        method == NULL || Py_TYPE(method) != &PyUnicode_Type || headers == NULL || items(headers) < 0)
+        return NULL;
+    if (client != NULL && client != Py_None && items(client) != 2) return NULL;
+    PyObject *peer = client == NULL || client == Py_None ? PyTuple_New(0) : PySequence_Tuple(client), *same = PySequence_Tuple(headers);
+    if (peer != NULL && same != NULL) parts = PyTuple_Pack(5, path, query, method, peer, same);
+    Py_XDECREF(peer);
+    Py_XDECREF(same);
+    return parts;
+}
+
+// arrived(scope, request) -> what ``parts_of_scope`` gives: an event ``handling-started`` for the request of that number.
+PyObject *quick_arrived(PyObject *object, PyObject *const *given, Py_ssize_t count) {
+    Quick *self = (Quick *)object;
+    Text text;
+    PyObject *written = NULL;
+    if (count != 2 || !is_recording(self) || Py_TYPE(given[0]) != &PyDict_Type) Py_RETURN_NONE;
+    PyObject *parts = parts_of_scope(given[0]), *checker = parts != NULL ? checker_of(self) : NULL;
+    if (checker != NULL && BEGIN(self, &text, "handling-started", given[1]) == 0) {
+        PUT(&text, "{\"server\":\"asgi\",\"method\":");
+        put_text(&text, PyTuple_GetItem(parts, 2), NULL);
+        PUT(&text, ",\"target\":");
+        put_target(&text, PyTuple_GetItem(parts, 0), PyTuple_GetItem(parts, 1), (Checker *)checker);
+        PUT(&text, ",\"peer\":");
+        put_json(&text, PyTuple_GetItem(parts, 3), 0);
+        PUT(&text, ",\"headers\":");
+        put_headers(&text, PyTuple_GetItem(parts, 4), (Checker *)checker);
+        PUT(&text, "}");
+        written = end_event(self, &text, NULL, 0);
+    }
+    Py_XDECREF(checker);
+    if (written == NULL || written == Py_None) {
+        Py_XDECREF(parts);
+        return written != NULL ? written : not_plain(NULL);
+    }
+    Py_DECREF(written);
+    return parts;
 }
 
 // ended(began, status, headers, body, request): an event ``handling-ended``; began: monotonic time.

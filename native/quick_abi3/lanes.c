@@ -1,6 +1,9 @@
 // See lanes.h.
 #include "lanes.h"
 
+#include "event.h"
+#include "methods.h"
+
 static PyObject *get(PyObject *variable) {
     PyObject *value = NULL;
     if (PyContextVar_Get != NULL) return PyContextVar_Get(variable, NULL, &value) < 0 ? NULL : value;
@@ -8,26 +11,90 @@ static PyObject *get(PyObject *variable) {
 }
 
 
-// asyncio's functions, once it is there
-static PyObject *running_loop, *current_task;
+// asyncio's functions, once it is there; ``tasks``: the dictionary that ``current_task`` looks into, where it is a function in Python.
+static PyObject *running_loop, *current_task, *tasks;
+
+// What asyncio keeps of the running loop in the dictionary of each thread, in CPython up to 3.11, which gets no more changes of this kind.
+typedef struct {
+    PyObject_HEAD
+    PyObject *loop;
+    pid_t pid;
+} Holder;
+static PyTypeObject *holder_type;  // NULL: none was seen yet that is one
+static pid_t own_pid;
+
+void prepare_lanes(void) { own_pid = getpid(); }
+
+// Whether an object in that place is a ``Holder``, since it is as long as one and holds the loop that asyncio has just told.
+static int is_holder(PyObject *object, PyObject *loop) {
+    PyObject *name = PyObject_GetAttr((PyObject *)Py_TYPE(object), name_name);
+    PyObject *size = PyObject_GetAttrString((PyObject *)Py_TYPE(object), "__basicsize__");
+    int is_one = name != NULL && size != NULL && PyUnicode_Check(name) && !PyUnicode_CompareWithASCIIString(name, "_RunningLoopHolder") &&
+                 PyLong_AsLong(size) == sizeof(Holder) && ((Holder *)object)->pid == own_pid && ((Holder *)object)->loop == loop;
+    Py_XDECREF(name);
+    Py_XDECREF(size);
+    if (PyErr_Occurred()) PyErr_Clear();
+    return is_one;
+}
+
+// A reference to what ``asyncio._get_running_loop()`` gives. Up to 3.11 that asks the kernel for the number of the process each time, which
+// takes as long as all else of an event; so from the second time on it is read where that function finds it.
+static PyObject *loop_that_runs(void) {
+    PyObject *of_thread = PyThreadState_GetDict(), *holder = of_thread != NULL ? PyDict_GetItem(of_thread, name_running_loop) : NULL;
+    if (holder != NULL && Py_TYPE(holder) == holder_type && ((Holder *)holder)->pid == own_pid) {
+        PyObject *loop = ((Holder *)holder)->loop;
+        Py_INCREF(loop);
+        return loop;
+    }
+    PyObject *loop = PyObject_CallFunctionObjArgs(running_loop, NULL);
+    if (holder != NULL && holder_type == NULL && loop != NULL && loop != Py_None && is_holder(holder, loop)) {
+        holder_type = Py_TYPE(holder);
+        Py_INCREF(holder_type);
+    }
+    return loop;
+}
+
+// A reference to what ``asyncio.current_task(loop)`` gives.
+static PyObject *task_that_runs(PyObject *loop) {
+    if (tasks == NULL) return PyObject_CallFunctionObjArgs(current_task, loop, NULL);
+    PyObject *task = PyDict_GetItemWithError(tasks, loop);
+    if (task == NULL && PyErr_Occurred()) return NULL;
+    if (task == NULL) task = Py_None;
+    Py_INCREF(task);
+    return task;
+}
+
+// asyncio's functions, where it is there; -1 with an error.
+static int find_asyncio(void) {
+    PyObject *asyncio = PyDict_GetItem(PyImport_GetModuleDict(), name_asyncio);
+    if (asyncio == NULL) return 0;
+    Py_INCREF(asyncio);  // a module that is imported when it is needed may put another one in its place
+    int is_there = PyObject_HasAttrString(asyncio, "current_task");
+    if (is_there && current_task == NULL) current_task = PyObject_GetAttrString(asyncio, "current_task");
+    if (is_there && current_task != NULL && tasks == NULL) {
+        PyObject *globals = PyObject_GetAttrString(current_task, "__globals__");  // of a function in C there are none
+        PyErr_Clear();
+        PyObject *known = globals != NULL && Py_TYPE(globals) == &PyDict_Type ? PyDict_GetItem(globals, name_current_tasks) : NULL;
+        if (known != NULL && Py_TYPE(known) == &PyDict_Type) {
+            Py_INCREF(known);
+            tasks = known;
+        }
+        Py_XDECREF(globals);
+    }
+    if (is_there && current_task != NULL) running_loop = PyObject_GetAttrString(asyncio, "_get_running_loop");
+    Py_DECREF(asyncio);
+    return is_there && running_loop == NULL ? -1 : 0;
+}
 
 // As ``_who`` in context.py.
 static int who_runs(unsigned long long *who) {
     *who = PyThread_get_thread_ident();
-    if (running_loop == NULL) {
-        PyObject *asyncio = PyDict_GetItem(PyImport_GetModuleDict(), name_asyncio);
-        if (asyncio == NULL) return 0;
-        Py_INCREF(asyncio);  // a module that is imported when it is needed may put another one in its place
-        int is_there = PyObject_HasAttrString(asyncio, "current_task");
-        if (is_there && current_task == NULL) current_task = PyObject_GetAttrString(asyncio, "current_task");
-        if (is_there && current_task != NULL) running_loop = PyObject_GetAttrString(asyncio, "_get_running_loop");
-        Py_DECREF(asyncio);
-        if (running_loop == NULL) return is_there ? -1 : 0;
-    }
-    PyObject *loop = PyObject_CallFunctionObjArgs(running_loop, NULL);
+    if (running_loop == NULL && find_asyncio() < 0) return -1;
+    if (running_loop == NULL) return 0;
+    PyObject *loop = loop_that_runs();
     if (loop == NULL) return -1;
     if (loop != Py_None) {
-        PyObject *task = PyObject_CallFunctionObjArgs(current_task, loop, NULL);
+        PyObject *task = task_that_runs(loop);
         if (task == NULL) {
             Py_DECREF(loop);
             return -1;
@@ -44,6 +111,7 @@ static int who_runs(unsigned long long *who) {
 static struct {
     PyObject *request, *lane, *born;  // variables
     PyObject *of_thread, *birth, *count;
+    int are_found_here;
 } lanes;
 
 enum { LANE_BITS = 52 };
@@ -110,6 +178,18 @@ PyObject *module_here(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
 }
 
 
+// Birth(request, number), without the Python code that says the same.
+static PyObject *make_birth(PyObject *request, unsigned long long number) {
+    PyObject *held = PyLong_FromUnsignedLongLong(number), *nobody = PyLong_FromLong(0), *birth = NULL;
+    if (held != NULL && nobody != NULL) birth = ((allocfunc)PyType_GetSlot((PyTypeObject *)lanes.birth, Py_tp_alloc))((PyTypeObject *)lanes.birth, 0);
+    if (birth != NULL && (PyObject_SetAttr(birth, name_request, request) < 0 || PyObject_SetAttr(birth, name_number, held) < 0 ||
+                          PyObject_SetAttr(birth, name_who, nobody) < 0))
+        Py_CLEAR(birth);
+    Py_XDECREF(held);
+    Py_XDECREF(nobody);
+    return birth;
+}
+
 PyObject *module_bear(PyObject *module, PyObject *Py_UNUSED(nothing)) {
     PyObject *lane = module_here(module, NULL), *next = lane != NULL ? PyIter_Next(PyTuple_GetItem(lane, 3)) : NULL, *birth = NULL;
     PyObject *pair = next != NULL ? PyTuple_Pack(2, PyTuple_GetItem(lane, 2), next) : NULL;
@@ -118,9 +198,7 @@ PyObject *module_bear(PyObject *module, PyObject *Py_UNUSED(nothing)) {
         // Of integers a hash is the same in every process.
         unsigned long long number = (unsigned long long)PyObject_Hash(pair) & (within - 1);
         number |= PyLong_AsUnsignedLongLong(PyTuple_GetItem(lane, 2)) & within;
-        PyObject *held = PyLong_FromUnsignedLongLong(number);
-        if (held != NULL && !PyErr_Occurred()) birth = PyObject_CallFunctionObjArgs(lanes.birth, PyTuple_GetItem(lane, 0), held, NULL);
-        Py_XDECREF(held);
+        if (!PyErr_Occurred()) birth = make_birth(PyTuple_GetItem(lane, 0), number);
     }
     Py_XDECREF(pair);
     Py_XDECREF(next);
@@ -128,6 +206,14 @@ PyObject *module_bear(PyObject *module, PyObject *Py_UNUSED(nothing)) {
     return birth;
 }
 
+// born() -> what ``task_of(bear())`` of context.py gives.
+PyObject *quick_born(PyObject *object, PyObject *Py_UNUSED(nothing)) {
+    Quick *self = (Quick *)object;
+    if (!lanes.are_found_here || !is_own_ring(self) || self->words[MODE] == 0) Py_RETURN_NONE;
+    PyObject *birth = module_bear(NULL, NULL), *token = birth != NULL ? PyContextVar_Set(lanes.born, birth) : NULL;
+    Py_XDECREF(birth);
+    return token != NULL ? token : not_plain(NULL);
+}
 
 PyObject *module_lanes(PyObject *Py_UNUSED(module), PyObject *given) {
     PyObject *parts[6];
@@ -137,35 +223,20 @@ PyObject *module_lanes(PyObject *Py_UNUSED(module), PyObject *given) {
         Py_INCREF(parts[i]);
         *places[i] = parts[i];
     }
-    return PyBool_FromLong(PyContextVar_Set != NULL);
+    return PyBool_FromLong(lanes.are_found_here = PyContextVar_Set != NULL);
+}
+
+PyObject *module_leave_lanes(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+    lanes.are_found_here = 0;
+    Py_RETURN_NONE;
 }
 
 int find_place(Quick *self, unsigned long long *number, unsigned long long *lane) {
-    int result = -1;
-    unsigned long long who;
-    PyObject *request = get(self->request), *known = get(self->lane), *found = NULL;
-    if (request == NULL || known == NULL) goto end;
-    *number = 0;
-    if (request != self->outside) {
-        PyObject *held = PyObject_GetAttr(request, name_number);
-        if (held == NULL) goto end;
-        *number = PyLong_AsUnsignedLongLong(held);
-        Py_DECREF(held);
-    }
-    if (known != Py_None && PyTuple_GetItem(known, 0) == request) {
-        if (who_runs(&who) < 0) goto end;
-        if (PyLong_AsUnsignedLongLong(PyTuple_GetItem(known, 1)) == who) {
-            found = known;
-            Py_INCREF(found);
-        }
-    }
-    if (found == NULL) found = PyObject_CallFunctionObjArgs(self->here, NULL);
-    if (found == NULL) goto end;
+    PyObject *found = lanes.are_found_here ? module_here(NULL, NULL) : PyObject_CallFunctionObjArgs(self->here, NULL);
+    if (found == NULL) return -1;
+    PyObject *request = PyTuple_GetItem(found, 0);
+    *number = request == NULL || request == self->outside ? 0 : number_of(request, name_number);
     *lane = PyLong_AsUnsignedLongLong(PyTuple_GetItem(found, 2));
-    result = PyErr_Occurred() ? -1 : 0;
-end:
-    Py_XDECREF(request);
-    Py_XDECREF(known);
-    Py_XDECREF(found);
-    return result;
+    Py_DECREF(found);
+    return PyErr_Occurred() ? -1 : 0;
 }

@@ -3,6 +3,9 @@
 #pragma once
 #include "ring.h"
 
+// Once for each process, also where it was forked, before anything else.
+void prepare_lanes(void);
+
 // As ``place`` of context.py; -1 with an error. Python code may run in it.
 int find_place(Quick *self, unsigned long long *number, unsigned long long *lane);
 
@@ -15,3 +18,6 @@ PyObject *module_bear(PyObject *module, PyObject *nothing);
 // lanes(request, lane, born, of_thread, birth, count) -> bool: what ``here`` and ``bear`` go by: three variables, what is known of each
 // thread, the class ``Birth``, ``itertools.count``. False: this Python lets nobody set a variable from here.
 PyObject *module_lanes(PyObject *module, PyObject *given);
+
+// leave_lanes(): they are found in Python from now on.
+PyObject *module_leave_lanes(PyObject *module, PyObject *nothing);

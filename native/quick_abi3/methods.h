@@ -11,5 +11,8 @@ PyObject *quick_sqlite(PyObject *object, PyObject *const *given, Py_ssize_t coun
 PyObject *quick_executed(PyObject *object, PyObject *const *given, Py_ssize_t count);
 PyObject *quick_rows(PyObject *object, PyObject *const *given, Py_ssize_t count);
 // -- handling.c
+PyObject *quick_arrived(PyObject *object, PyObject *const *given, Py_ssize_t count);
 PyObject *quick_started(PyObject *object, PyObject *const *given, Py_ssize_t count);
 PyObject *quick_ended(PyObject *object, PyObject *const *given, Py_ssize_t count);
+// -- lanes.c
+PyObject *quick_born(PyObject *object, PyObject *nothing);

@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>  // before Python.h, which asks for mmap64, a name that not every C library has
+#include <unistd.h>
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x03080000
 #include <Python.h>
@@ -39,6 +40,13 @@ extern const char *PyUnicode_AsUTF8AndSize(PyObject *, Py_ssize_t *) __attribute
     NAME(lanes, "lanes")                                                                                                                  \
     NAME(globals, "f_globals")                                                                                                            \
     NAME(file, "co_filename")                                                                                                             \
+    NAME(current_tasks, "_current_tasks")                                                                                                 \
+    NAME(headers, "headers")                                                                                                              \
+    NAME(client, "client")                                                                                                                \
+    NAME(method, "method")                                                                                                                \
+    NAME(query_string, "query_string")                                                                                                    \
+    NAME(raw_path, "raw_path")                                                                                                            \
+    NAME(running_loop, "__asyncio_running_event_loop__")                                                                                  \
     NAME(quick, "quick")                                                                                                                  \
     NAME(rows, "_relive_rows")
 #define DECLARE_NAME(which, said) extern PyObject *name_##which;

@@ -52,7 +52,8 @@ static PyObject *quick_forget(PyObject *object, PyObject *Py_UNUSED(nothing)) {
 
 static PyMethodDef quick_methods[] = {
     {"adopt", quick_adopt, METH_NOARGS, NULL},       {"answered", FAST(quick_answered), METH_FASTCALL, NULL},
-    {"asked", FAST(quick_asked), METH_FASTCALL, NULL}, {"emit", FAST(quick_emit), METH_FASTCALL, NULL},
+    {"arrived", FAST(quick_arrived), METH_FASTCALL, NULL}, {"asked", FAST(quick_asked), METH_FASTCALL, NULL},
+    {"born", quick_born, METH_NOARGS, NULL},         {"emit", FAST(quick_emit), METH_FASTCALL, NULL},
     {"ended", FAST(quick_ended), METH_FASTCALL, NULL}, {"executed", FAST(quick_executed), METH_FASTCALL, NULL},
     {"forget", quick_forget, METH_NOARGS, NULL},     {"last", quick_last, METH_NOARGS, NULL},
     {"next", quick_next, METH_NOARGS, NULL},         {"put", FAST(quick_put), METH_FASTCALL, NULL},

@@ -2,18 +2,18 @@
 #include "ring.h"
 
 #include "../crc32.h"
+#include "lanes.h"
 
 PyObject *quick_new(PyTypeObject *type, PyObject *given, PyObject *Py_UNUSED(named)) {
     int fd;
     unsigned long long capacity, epoch, seq;
     Py_ssize_t most;
-    PyObject *objects[5];
-    if (!PyArg_ParseTuple(given, "iKKKnOOOOO", &fd, &capacity, &epoch, &seq, &most, &objects[0], &objects[1], &objects[2], &objects[3],
-                          &objects[4]))
-        return NULL;
+    PyObject *objects[3];
+    if (!PyArg_ParseTuple(given, "iKKKnOOO", &fd, &capacity, &epoch, &seq, &most, &objects[0], &objects[1], &objects[2])) return NULL;
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     Quick *self = (Quick *)alloc(type, 0);
     if (self == NULL) return NULL;
+    prepare_lanes();  // each process makes a ring of its own
     void *map = mmap(NULL, HEADER_BYTES + capacity, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED) {
         Py_DECREF(self);
@@ -25,8 +25,8 @@ PyObject *quick_new(PyTypeObject *type, PyObject *given, PyObject *Py_UNUSED(nam
     self->epoch = self->into = epoch;
     self->seq = seq;
     self->most = (size_t)most;
-    PyObject **places[] = {&self->scrubber, &self->request, &self->lane, &self->here, &self->outside};
-    for (int i = 0; i < 5; i++) {
+    PyObject **places[] = {&self->scrubber, &self->here, &self->outside};
+    for (int i = 0; i < 3; i++) {
         Py_INCREF(objects[i]);
         *places[i] = objects[i];
     }
@@ -42,8 +42,8 @@ void quick_gone(PyObject *object) {
     Quick *self = (Quick *)object;
     PyTypeObject *type = Py_TYPE(object);
     unmap(self);
-    PyObject *held[] = {self->scrubber, self->request, self->lane, self->here, self->outside};
-    for (int i = 0; i < 5; i++) Py_XDECREF(held[i]);
+    PyObject *held[] = {self->scrubber, self->here, self->outside};
+    for (int i = 0; i < 3; i++) Py_XDECREF(held[i]);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
     Py_DECREF(type);
 }

@@ -12,14 +12,14 @@ typedef struct {
     uint64_t capacity, epoch, into, head;
     unsigned long long seq;
     size_t most;  // [bytes] of one value's JSON; beyond that the Python code decides what is kept
-    PyObject *scrubber, *request, *lane, *here, *outside;
+    PyObject *scrubber, *here, *outside;
 } Quick;
 
 // Once, before anything else.
 void prepare_ring(void);
 
-// A method of the type: Quick(fd, capacity, epoch, seq, most, scrubber, request, lane, here, outside), the writer of a ring that was just made;
-// ``seq``: of the last event before. The rest is context.py's: two variables, a function that finds out the lane, the request that is none.
+// A method of the type: Quick(fd, capacity, epoch, seq, most, scrubber, here, outside), the writer of a ring that was just made; ``seq``: of
+// the last event before. The rest is context.py's: a function that finds out the lane, the request that is none.
 PyObject *quick_new(PyTypeObject *type, PyObject *given, PyObject *named);
 void quick_gone(PyObject *object);
 

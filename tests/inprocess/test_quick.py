@@ -24,7 +24,7 @@ from relive_recorder.kinds import query
 from relive_recorder.options import Options
 from relive_recorder.recorder import RECORD, encode, recorder
 from relive_recorder.ring import EPOCH, HEADER_BYTES, RECORD_HEADER, Ring
-from relive_recorder.servers import handling
+from relive_recorder.servers import asgi, handling
 
 sys.path.remove(str(INPROCESS))
 
@@ -341,6 +341,57 @@ def test_a_request_is_told_the_same(benches, pairs, target, body, as_bytes):
     assert told[0] == told[1]
 
 
+PATHS = st.binary(max_size=8) | texts.map(lambda one: one.encode("utf-8", "replace")) | st.just(b"/orders/7")
+CLIENTS = st.sampled_from([None, ("::1", 5), ["::1", 5], ("h", None), ("h",), (), ["h", 1, 2], "no"])
+MISSING = "raw_path", "query_string", "client", "headers", "method"
+
+
+@settings(max_examples=100)
+@example(b"/a", b"", ("::1", 5), [(b"host", b"h")], "GET", [], "http")
+@example(b"/a", b"token=abc", None, [[b"host", b"h"]], "GET", [], "http")
+@example(b"/" * 1100, b"", None, [], "GET", [], "http")
+@example(b"/4111 1111-1111", b"1111", None, [], "GET", [], "http")  # a card where both are together
+@given(
+    PATHS,
+    PATHS,
+    CLIENTS,
+    st.lists(st.tuples(PATHS, PATHS) | st.tuples(PATHS, PATHS).map(list), max_size=3),
+    texts,
+    st.lists(st.sampled_from(MISSING), max_size=2),
+    st.sampled_from(["http", "websocket"]),
+)
+def test_a_request_that_a_server_hands_over_is_told_the_same(
+    benches, path, query, client, pairs, method, missing, kind
+):
+    """GIVEN a scope of ASGI, as servers make it or not
+    WHEN a request begins with it, and the service changes the scope
+    THEN its event, and what is known of it later, are the same with the part in C and without.
+    """
+    told = []
+    for bench in benches():
+        scope = {"type": kind, "path": "/\xe9", "raw_path": path, "query_string": query, "client": client}
+        scope |= {"headers": list(pairs), "method": method}
+        for name in missing:
+            scope.pop(name, None)
+        with bench:
+            recorder.requests = 0
+            try:
+                begun = asgi._begin(scope)
+            except Exception as fault:
+                told.append(type(fault))
+                continue
+            finally:
+                held = context.here()
+                context.begin(context.OUTSIDE)
+            assert held is begun or begun is None
+            scope["headers"], scope["raw_path"] = [], b"/another"
+            if isinstance(client, list):
+                client = [*client]
+                scope.get("client", []).append("changed")
+            told.append((begun.about, bench.records()))
+    assert told[0] == told[1]
+
+
 def test_plain_events_are_written_by_the_part_in_c(benches):
     """Otherwise the tests above would say nothing."""
     with benches()[0] as bench:
@@ -352,6 +403,10 @@ def test_plain_events_are_written_by_the_part_in_c(benches):
         asked = quickly.asked('{"a":1', ',"parameters":', (1, "x"))
         assert quickly.answered("redis-command", asked, [b"OK", 1]) == 5
         assert quickly.last() == 5
+        scope = {"raw_path": b"/a", "query_string": b"b=c", "method": "GET", "headers": [(b"host", b"h")]}
+        for client in (None, ("h", 1), ["h", 1]):
+            assert quickly.arrived({**scope, "client": client}, 4) is not None
+        assert quickly.last() == 8
 
 
 def test_what_a_signal_raises_while_a_checker_is_made_is_passed_on(benches):
@@ -368,6 +423,9 @@ def test_what_a_signal_raises_while_a_checker_is_made_is_passed_on(benches):
             lambda: quickly.asked(*asked),
             lambda: quickly.rows(1, [(1, "a")]),
             lambda: quickly.started("asgi", "GET", "/a", ["h", 1], (), 3),
+            lambda: quickly.arrived(
+                {"raw_path": b"/a", "query_string": b"", "method": "GET", "headers": []}, 3
+            ),
             lambda: quickly.ended(0, 200, (), b"{}", 3),
         ):
             raised = KeyboardInterrupt()
@@ -504,6 +562,8 @@ async def ask(path, *headers):
     async def send(message):
         sent.append(message["type"])
     scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "headers": list(headers)}
+    if headers:  # as servers make it
+        scope["query_string"] = b"a=b" if path == "/2" else b""
     scope["client"] = ["h", 1]
     try:
         await asgi.RecordedAsgi(app)(scope, receive, send)

@@ -40,6 +40,7 @@ __all__ = [
     "lane",
     "leave",
     "made",
+    "made_there",
     "outward",
     "place",
     "task_of",
@@ -66,16 +67,18 @@ class Request:
     """One request inside the service.
 
     Args:
-        about: or a function that gives it, which is called when somebody wants to know.
+        about: or a function that gives it, and its arguments, which is called when somebody wants to know.
 
     Attributes:
         number: from 1; 0 stands for "no request". In a replay the number it had in the recording.
+        handling: of one that a server handles, its ``Handling``; else None.
         store: room for whoever keeps something per request (the player's place in the recording).
     """
 
     __slots__ = ("_about", "lanes", "number", "store")
+    handling: Any = None
 
-    def __init__(self, number: int, about: Union[Dict[str, Any], Callable[[], Dict[str, Any]]]) -> None:
+    def __init__(self, number: int, about: Union[Dict[str, Any], Tuple[Any, ...]]) -> None:
         self.number = number
         self._about = about
         self.lanes = itertools.count(1)
@@ -86,7 +89,8 @@ class Request:
         """What the server knows of it: method, target, peer (host, port), server."""
         about = self._about
         if not isinstance(about, dict):
-            about = self._about = about()
+            make, *given = about
+            about = self._about = make(*given)
         return about
 
 
@@ -130,6 +134,8 @@ def know_greenlets(current: Callable[[], Any], local: Any) -> None:
     ``threading.local``. Each has a context of its own already.
     """
     global _thread_id, _of_thread, _here, bear
+    if _in_c is not None:
+        _in_c.leave_lanes()
     _thread_id = lambda: id(current())  # noqa: E731 - one call less where every event asks
     _of_thread = type("_OfGreenlet", (local,), {"birth": None})()
     _here, bear = _here_in_python, _bear_in_python  # the part in C knows threads only
@@ -173,8 +179,8 @@ def _here_now() -> "_Lane":
 
 
 def for_quick() -> Tuple[Any, ...]:
-    """What ``place`` goes by, for the writer in C: two variables, who finds out a lane, the request that is none."""
-    return _request, _lane, _here_now, OUTSIDE
+    """What ``place`` goes by, for the writer in C where it finds no lanes itself: who finds one out, the request that is none."""
+    return _here_now, OUTSIDE
 
 
 def _here_in_python() -> _Lane:
@@ -251,9 +257,13 @@ _here: Callable[[], _Lane] = _here_in_python
 bear: Callable[[], Birth] = _bear_in_python
 
 
+_in_c: Any = None  # the module
+
+
 def in_c(module: Any) -> None:
     """Have lanes found by the part in C, which finds the same ones."""
-    global _here, bear
+    global _here, _in_c, bear
+    _in_c = module
     if module.lanes(_request, _lane, _born, _of_thread, Birth, itertools.count):
         _here, bear = module.here, module.bear
 
@@ -262,6 +272,14 @@ def in_c(module: Any) -> None:
 # same context.
 task_of: "Callable[[Birth], Token[Optional[Birth]]]" = _born.set
 made: "Callable[[Token[Optional[Birth]]], None]" = _born.reset
+
+
+def made_there(token: "Token[Optional[Birth]]") -> None:
+    """As ``made``; called in another context (a coroutine closed elsewhere) it does nothing."""
+    try:
+        _born.reset(token)
+    except ValueError:
+        pass
 
 
 def begin_born(birth: Birth) -> None:

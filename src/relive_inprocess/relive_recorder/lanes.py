@@ -91,8 +91,18 @@ def _in_lane(fn: Callable[..., Any], birth: Optional[context.Birth]) -> Callable
 
 def _change_anyio(module: Any) -> None:
     run_sync = module.run_sync
+    # From 4.1 on every worker runs in a copy of the context of who waits for it, whichever loop that is.
+    in_copies = "abandon_on_cancel" in (run_sync.__kwdefaults__ or ())
 
     async def run_sync_in_lane(func: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        quick = recorder.quick
+        token = quick.born() if quick is not None and in_copies else None
+        if token is not None:
+            # Who waits is in a lane already, and does nothing meanwhile.
+            try:
+                return await run_sync(func, *args, **named)
+            finally:
+                context.made_there(token)
         if recorder.mode():
             func = _in_lane(func, attempt(context.bear))
         return await run_sync(func, *args, **named)
@@ -124,10 +134,13 @@ def _change_loop(kind: Any) -> None:
     create_task = kind.create_task
 
     def create_task_in_lane(self: Any, coro: Any, **named: Any) -> Any:
-        birth = attempt(context.bear) if recorder.mode() else None
-        if birth is None:
-            return create_task(self, coro, **named)
-        token = context.task_of(birth)
+        quick = recorder.quick
+        token = None if quick is None else quick.born()
+        if token is None:
+            birth = attempt(context.bear) if recorder.mode() else None
+            if birth is None:
+                return create_task(self, coro, **named)
+            token = context.task_of(birth)
         try:
             return create_task(self, coro, **named)
         finally:

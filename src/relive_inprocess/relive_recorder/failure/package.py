@@ -72,7 +72,7 @@ def _request(cut: List[str]) -> Optional[Dict[str, Any]]:
     if request.number == 0:
         return None
     about = request.about
-    handling = request.store.get("handling")
+    handling = request.handling
     body = handling.body_so_far() if handling is not None else b""
     kept = recorder.scrubber.data(body[:_BODY]).decode("utf-8", "replace")
     if len(body) > _BODY:

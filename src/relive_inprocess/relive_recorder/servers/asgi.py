@@ -4,16 +4,17 @@ The application is wrapped where the server keeps it; Starlette, under a server 
 """
 
 import functools
-from typing import Any, Awaitable, Callable, Dict, List, Optional
+from typing import Any, Awaitable, Callable, Dict, Optional, Tuple
 
 from relive_recorder import context
 from relive_recorder.guard import attempt
 from relive_recorder.imports import when_imported
-from relive_recorder.recorder import recorder
-from relive_recorder.servers.handling import Handling, begin
+from relive_recorder.recorder import RECORD, recorder
+from relive_recorder.servers.handling import Handling, begin, describe, write_start
 
 __all__ = ["install"]
 
+_KINDS = frozenset(("http", "websocket"))
 Scope = Dict[str, Any]
 Receive = Callable[[], Awaitable[Dict[str, Any]]]
 Send = Callable[[Dict[str, Any]], Awaitable[None]]
@@ -107,7 +108,7 @@ def _starlette_exceptions(module: Any) -> None:
 
 
 def _failing(error: BaseException) -> None:
-    handling = context.here().store.get("handling")
+    handling = context.here().handling
     if handling is not None:
         handling.failed(error)
 
@@ -119,7 +120,7 @@ class RecordedAsgi:
         self.__wrapped__ = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        handling = _begun(scope)
+        handling = None if context.here().number else attempt(_begin, scope)
         if handling is None:
             await self.__wrapped__(scope, receive, send)
             return
@@ -136,22 +137,44 @@ class RecordedAsgi:
         return getattr(self.__wrapped__, name)
 
 
-def _begun(scope: Scope) -> Optional[Handling]:
-    if scope.get("type") not in ("http", "websocket") or context.here().number:
-        return None
-    return attempt(_begin, scope)
-
-
 def _begin(scope: Scope) -> Optional[Handling]:
+    kind = scope.get("type")
+    if kind not in _KINDS:
+        return None
+    quick = recorder.quick
+    if quick is None or kind != "http" or recorder.mode() != RECORD:
+        handling = begin("asgi", *_asked(scope))
+    else:
+        handling = Handling(recorder.next_request(), ())
+        arrived = quick.arrived(scope, handling.number)
+        if arrived is None:
+            method, target, peer, _, headers = _asked(scope)
+            handling.tell_about((describe, "asgi", method, target, peer, headers))
+            write_start(handling, headers)
+        else:
+            handling.tell_about((_describe_arrived, arrived))
+    if handling is not None:
+        handling.routed = scope
+    return handling
+
+
+def _asked(scope: Scope) -> Tuple[Any, ...]:
+    """What ``begin`` wants to know, from ``method`` on."""
     path = scope.get("raw_path") or scope.get("path", "").encode("utf-8", "surrogateescape")
     query = scope.get("query_string") or b""
-    target = (path + b"?" + query if query else path).decode("latin-1")
     method = scope.get("method", "") if scope["type"] == "http" else "WEBSOCKET"
-    peer: List[Any] = list(scope.get("client") or [])[:2]
-    handling = begin("asgi", method, target, peer, [], tuple(scope.get("headers", ())))
-    if handling is not None:
-        handling.path_params_from(scope)
-    return handling
+    peer = list(scope.get("client") or [])[:2]
+    return method, _target(path, query), peer, [], tuple(scope.get("headers", ()))
+
+
+def _target(path: bytes, query: bytes) -> str:
+    return (path + b"?" + query if query else path).decode("latin-1")
+
+
+def _describe_arrived(arrived: Tuple[Any, ...]) -> Dict[str, Any]:
+    """Of what the part in C has written already."""
+    path, query, method, client, headers = arrived
+    return describe("asgi", method, _target(path, query), list(client), headers)
 
 
 class _Watch:
@@ -172,14 +195,11 @@ class _Watch:
             if body or self._handling.has_body:  # of an empty one nothing is told
                 attempt(self._received, body or b"", not message.get("more_body", False))
         elif kind == "websocket.receive":
-            attempt(self._count, "messages_in")
+            attempt(self._handling.count, "messages_in")
         return message
 
     def _received(self, body: bytes, is_last: bool) -> None:
         self._handling.received(bytes(body), is_last=is_last)
-
-    def _count(self, name: str) -> None:
-        self._handling.more[name] = self._handling.more.get(name, 0) + 1
 
     def send(self, message: Dict[str, Any]) -> Awaitable[None]:
         """No coroutine of its own, but the server's: one less for each message."""
@@ -193,7 +213,7 @@ class _Watch:
                 self._handling.status = int(message["status"])
                 self._handling.raw_headers = tuple(message.get("headers", ()))
             elif kind == "websocket.send":
-                self._count("messages_out")
+                self._handling.count("messages_out")
         except Exception as fault:
             recorder.switch_off(fault)
         return self._send(message)

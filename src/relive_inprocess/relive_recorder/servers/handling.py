@@ -6,12 +6,12 @@ that the server made, up to ``options.body_bytes``; of a long answer the beginni
 them from the border.
 """
 
-import functools
+import itertools
 import json
 import sys
 import time
 from contextvars import Token
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
 from relive_recorder import bodies, context
 from relive_recorder.failure import waiting
@@ -19,7 +19,7 @@ from relive_recorder.failure.moment import seen
 from relive_recorder.guard import attempt
 from relive_recorder.recorder import FREE, OFF, RECORD, REPLAY, encode, recorder
 
-__all__ = ["Handling", "Raw", "begin", "scrubbed", "scrubbed_raw"]
+__all__ = ["Handling", "Raw", "begin", "describe", "scrubbed", "scrubbed_raw", "write_start"]
 
 Pairs = List[List[str]]
 Raw = Iterable[Tuple[bytes, bytes]]
@@ -88,20 +88,21 @@ class _Kept:
         return self.pieces[0] if self.pieces else b""
 
 
-class Handling:
-    """Made by ``begin``. Used by one request, in whatever threads that runs.
+class Handling(context.Request):
+    """A request that a server handles, made by ``begin``: from then on that of the running context. In whatever threads it runs.
 
-    The request's ``store`` has it, so it refers to neither the request nor, once ended, to its context. Else each request were a
-    cycle: all that it has to do with would lie in memory until the service's garbage is collected, and its successors elsewhere.
+    Once ended, it refers neither to itself nor to its context. Else each request were a cycle: all that it has to do with would lie
+    in memory until the service's garbage is collected, and its successors elsewhere.
 
     Attributes:
-        number: of the request.
         status, headers: of the answer; set by the server's hook when they are known.
         raw_headers: set instead of ``headers`` where they are not scrubbed yet: pairs of bytes, or of str.
+        routed: a mapping that will have ``path_params`` once a router has found its way (an ASGI scope); or None.
     """
 
     # What most requests never set; each that ``__init__`` sets is set for all of them.
     status: Optional[int] = None
+    headers: Sequence[Sequence[str]] = ()
     raw_headers: Optional[Tuple[Any, ...]] = None
     _body: Optional[_Kept] = None
     _answer: Optional[bodies.CountedBody] = None
@@ -109,14 +110,21 @@ class Handling:
     _encoded_body = 0
     _ended = False
     _error: Optional[Dict[str, str]] = None
-    _path_params: Any = None
+    routed: Any = None
+    _more: Optional[Dict[str, Any]] = None
 
-    def __init__(self, request: context.Request) -> None:
-        self.number = request.number
-        self.headers: Pairs = []
-        self.more: Dict[str, Any] = {}
+    def __init__(self, number: int, about: Union[Dict[str, Any], Tuple[Any, ...]]) -> None:
+        self.number = number
+        self._about = about
+        self.lanes = itertools.count(1)
+        self.store = {}
         self._began = _mono()
-        self._token: Optional["Token[context.Request]"] = context.begin(request)
+        self._token: Optional["Token[context.Request]"] = context.begin(self)
+
+    @property
+    def handling(self) -> "Handling":
+        """It is one."""
+        return self
 
     # -- what comes in -------------------------------------------------------------------------------------------
 
@@ -145,13 +153,13 @@ class Handling:
         """What has been read of it, and is held."""
         return self._body.whole() if self._body is not None else b""
 
-    def path_params_from(self, holder: Any) -> None:
-        """A mapping that will have ``path_params`` once a router has found its way (an ASGI scope)."""
-        self._path_params = holder
+    def tell_about(self, about: Tuple[Any, ...]) -> None:
+        """It was not known yet what it is about; see ``Request``."""
+        self._about = about
 
     def path_params(self) -> Dict[str, str]:
         """Parts of the path that the router named, as texts."""
-        held = self._path_params.get("path_params") if type(self._path_params) is dict else None
+        held = self.routed.get("path_params") if type(self.routed) is dict else None
         if type(held) is not dict:
             return {}
         named = recorder.scrubber.named
@@ -160,6 +168,16 @@ class Handling:
             for name, value in held.items()
             if type(name) is str and type(value) in (str, int, float)
         }
+
+    def tell(self, name: str, value: Any) -> None:
+        """Have the event of its end say that too."""
+        if self._more is None:
+            self._more = {}
+        self._more[name] = value
+
+    def count(self, name: str) -> None:
+        """Have the event of its end say how often this was called."""
+        self.tell(name, (self._more or {}).get(name, 0) + 1)
 
     # -- what goes out -------------------------------------------------------------------------------------------
 
@@ -196,7 +214,7 @@ class Handling:
         quick = recorder.quick
         if (
             quick is None
-            or self.more
+            or self._more is not None
             or self._error is not None
             or self._answer is not None
             or quick.ended(self._began, self.status, self.raw_headers, self._sole, self.number) is None
@@ -208,8 +226,8 @@ class Handling:
 
     def _record_end(self) -> None:
         fields: Dict[str, Any] = {"ns": _mono() - self._began}
-        if self.more:
-            fields.update(self.more)
+        if self._more is not None:
+            fields.update(self._more)
         if self.status is not None:
             fields["status"] = self.status
         if self._error is not None:
@@ -246,30 +264,29 @@ def begin(
         return None
     quick = recorder.quick if mode == RECORD else None
     if quick is not None and raw_headers is not None:
-        request = context.Request(
-            recorder.next_request(), functools.partial(_about, server, method, target, peer, raw_headers)
-        )
-    else:
-        about = _about(server, method, target, peer, raw_headers, headers)
-        request = context.Request(_number(mode, about), about)
-    handling = Handling(request)
-    request.store["handling"] = handling
-    number = request.number
-    if (
-        quick is None
-        or raw_headers is None
-        or quick.started(server, method, target, peer, raw_headers, number) is None
-    ):
-        text = "" if raw_headers is None else scrubbed_raw(raw_headers)[1]
-        recorder.emit_json("handling-started", _about_json(request.about, text), b"", number)
+        number = recorder.next_request()
+        handling = Handling(number, (describe, server, method, target, peer, raw_headers))
+        if quick.started(server, method, target, peer, raw_headers, number) is None:
+            write_start(handling, raw_headers)
+        return handling
+    about = describe(server, method, target, peer, raw_headers, headers)
+    handling = Handling(_number(mode, about), about)
+    write_start(handling, raw_headers)
     if mode != RECORD:
         _stop_if_asked(method, target)
     return handling
 
 
-def _about(
+def write_start(handling: Handling, raw_headers: Any) -> None:
+    """Write that it began, where the part in C has not. ``raw_headers``: as in ``begin``."""
+    text = "" if raw_headers is None else scrubbed_raw(raw_headers)[1]
+    recorder.emit_json("handling-started", _about_json(handling.about, text), b"", handling.number)
+
+
+def describe(
     server: str, method: str, target: str, peer: List[Any], raw: Any, headers: Optional[Pairs] = None
 ) -> Dict[str, Any]:
+    """What is told of a request, see ``Request.about``. ``raw``: as ``raw_headers`` in ``begin``."""
     # Before the target: a secret in them may stand there too.
     pairs = headers if raw is None else scrubbed_raw(raw)[0]
     target = recorder.scrubber.text(target)

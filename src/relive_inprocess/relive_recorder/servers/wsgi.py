@@ -117,7 +117,7 @@ def _failing_in_django(module: Any, error: Any) -> None:
 
 
 def _failing(error: Any) -> None:
-    handling = context.here().store.get("handling")
+    handling = context.here().handling
     if handling is not None and isinstance(error, BaseException):
         handling.failed(error)
 
@@ -274,7 +274,7 @@ def _watch_answer(handling: Handling, environ: Environ, answer: Any) -> Any:
     wrapper = environ.get("wsgi.file_wrapper")
     if wrapper is not None and isinstance(wrapper, type) and isinstance(answer, wrapper):
         # Servers recognize it and send the file by themselves.
-        handling.more["by"] = "file"
+        handling.tell("by", "file")
         handling.ended()
         return answer
     return _Answer(handling, answer)
