@@ -43,6 +43,15 @@ def test_fields_of_json_are_masked_by_their_names(kind):
     assert masked == {"user": {"name": "Ada", "password": MASK, "pin_token": MASK}, "list": [f"is {MASK}"]}
 
 
+@pytest.mark.parametrize("cut", range(1, 56))
+def test_fields_of_json_that_is_cut_are_masked_by_their_names(cut):
+    whole = json.dumps([{"name": "x", "password": 'se"cret', "token": 1234567}, {"name": "y"}])
+    masked = Mask().body(whole[:-cut].encode(), "application/json").decode()
+    assert masked.startswith('[{"name": "x", ') and "se\\" not in masked and "12345" not in masked
+    cut_in_name = Mask().body(whole[: whole.index("word")].encode(), "application/json").decode()
+    assert whole.startswith(cut_in_name)
+
+
 def test_json_without_secrets_stays_byte_for_byte():
     body = b'{ "a" :1.0,\n"b":[ ] }'
     assert Mask().body(body, "application/json") == body

@@ -40,6 +40,10 @@ _LOG_BYTES = 64 << 10
 _RULES = frozenset({"secret_names", "secret_patterns"})  # settings, which tell what is secret
 _CUT = re.compile(r"\.\.\.(?=['\"])")  # where a quoted text was cut to fit its line
 _BEGINNING = 4  # [characters] of a secret that must not be shown before such a place
+_FIELD = re.compile(
+    r'(?P<before>"(?P<name>[^"\\]*)"\s*:\s*)(?P<value>"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|-?[0-9][0-9.eE+-]*)',
+    re.DOTALL,
+)
 _PAIR = re.compile(r"(?P<name>[^=&?#\s]+)=(?P<value>[^&#\s)]*)")
 
 
@@ -185,8 +189,22 @@ class Mask(Scrubber):
             value = json.loads(data)
             masked = self._named_fields(value)
         except (ValueError, RecursionError):
-            return data
+            return self._cut_json(data)
         return data if masked == value else json.dumps(masked, ensure_ascii=False).encode("utf-8", "replace")
+
+    def _cut_json(self, data: bytes) -> bytes:
+        """What begins as JSON, and ends anywhere: fields with a text or a number."""
+        text = data.decode("utf-8", "surrogateescape")
+        return _FIELD.sub(self._cut_field, text).encode("utf-8", "surrogateescape")
+
+    def _cut_field(self, found: re.Match[str]) -> str:
+        if not found["value"].strip('"') or not self.is_secret_name(found["name"]):
+            return found[0]
+        shown = MASK  # of a text that is cut, too
+        with contextlib.suppress(ValueError):
+            if isinstance(text := json.loads(found["value"]), str):
+                shown = self.learn(text)
+        return found["before"] + json.dumps(shown)
 
     def _named_fields(self, value: Any) -> Any:
         if isinstance(value, list):
