@@ -118,6 +118,12 @@ def test_a_large_text_is_still_text_after_the_cut():
     ).body_is_base64
 
 
+def test_a_text_of_which_only_the_beginning_was_recorded_is_still_text(monkeypatch):
+    monkeypatch.setattr(Exchange, "answer_body", lambda _self: "aü".encode()[:2])
+    outcome = recorded_answer(exchange(answer_cut=7), [])
+    assert (outcome.body, outcome.body_is_base64, outcome.body_cut) == ("a", False, 8)
+
+
 def test_a_head_that_is_none_has_no_headers():
     assert replayed_answer(ReceivedAnswer(End.BROKEN), []).headers == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
 
@@ -484,6 +485,16 @@ def test_the_kept_parts_of_cut_bodies_are_still_compared():
     recorded = answered(body="aaa", body_cut=5)
     assert compare(recorded, answered(body="aaabbbbb")).kind is SAME
     assert compare(recorded, answered(body="xxxbbbbb")).kind is DIVERGED
+    assert compare(recorded, answered(body="aa")).kind is DIVERGED
+
+
+@pytest.mark.parametrize(("replayed", "kind"), [(b"a\xffb", SAME), (b"a\xfeb", DIVERGED)])
+def test_the_kept_part_of_what_is_no_text_is_compared(replayed, kind):
+    recorded = answered(body=base64.b64encode(b"a\xff").decode(), body_is_base64=True, body_cut=9)
+    came = answered(body=base64.b64encode(replayed).decode(), body_is_base64=True)
+    assert compare(recorded, came).kind is kind
+    text = answered(body="a", body_cut=10)
+    assert compare(text, came).kind is SAME
 
 
 OTHER_THREADS = """\

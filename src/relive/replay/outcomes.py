@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import codecs
 import os
 import signal
 from collections.abc import Sequence
@@ -46,11 +47,11 @@ def read_log(log: Path, begin: int, end: int | None = None) -> list[str]:
         return []
 
 
-def _body(data: bytes) -> tuple[str, bool, int]:
-    """The body as shown, whether that is base64, and how many bytes are not shown."""
+def _body(data: bytes, *, is_cut: bool = False) -> tuple[str, bool, int]:
+    """The body as shown, whether that is base64, and how many bytes are not shown; ``is_cut``: it may end within a character."""
     shown = data[:_BODY_MOST]
     try:
-        data.decode()
+        codecs.getincrementaldecoder("utf-8")().decode(data, final=not is_cut)
     except UnicodeDecodeError:
         return base64.b64encode(shown).decode(), True, len(data) - len(shown)
     text = shown.decode(errors="ignore")  # the cut may go through a character
@@ -68,7 +69,7 @@ def recorded_answer(exchange: Exchange, log: list[str]) -> Outcome:
         ExchangeEnd.UPGRADED: End.ANSWERED,
         ExchangeEnd.BROKEN: End.BROKEN,
     }
-    text, is_base64, cut = _body(exchange.answer_body())
+    text, is_base64, cut = _body(exchange.answer_body(), is_cut=exchange.answer_cut > 0)
     return Outcome(
         end=ends.get(exchange.ended, End.NO_ANSWER),
         status=exchange.status,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["is_same_text"]
+__all__ = ["begins_same_text", "is_same_text"]
 
 _PLACEHOLDER = re.compile("<secret:[0-9a-f]{8}>")
 
@@ -30,3 +30,19 @@ def is_same_text(recorded: str, came: str) -> bool:
             return False
         at = found + len(piece)
     return recorded.endswith(end) and at < len(recorded) - len(end)
+
+
+def begins_same_text(recorded: str, came: str) -> bool:
+    """As ``is_same_text``, of a text of which only the beginning was recorded."""
+    begin, *pieces = _PLACEHOLDER.split(came)
+    if not pieces or len(recorded) <= len(begin):
+        return begin.startswith(recorded)
+    if not recorded.startswith(begin):
+        return False
+    at = len(begin)
+    for piece in pieces:
+        found = recorded.find(piece, at + 1)
+        if found < 0:
+            return True  # what was recorded may end within that secret
+        at = found + len(piece)
+    return at >= len(recorded) or recorded.endswith(pieces[-1])

@@ -25,6 +25,7 @@ Headers, log lines, times and bodies beside an equal cause are only noted: they 
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ from relive.recording.events import EventKind
 from relive.recording.grpc import grpc_status
 from relive.replay.cause import Cause, as_far_as_recorded, find_cause, is_same_line, missing_words
 from relive.replay.difference import first_difference, is_equal, short
-from relive.replay.placeholders import is_same_text
+from relive.replay.placeholders import begins_same_text, is_same_text
 from relive.replay.sequence import first_differing_event, is_call
 from relive.replay.usual_log import NOTHING_USUAL, UsualLog
 
@@ -241,9 +242,7 @@ def _bodies(recorded: Outcome, replayed: Outcome, ignore: Collection[str]) -> st
     if is_same_text(recorded.body, replayed.body):
         return None
     if recorded.body_cut or replayed.body_cut:
-        kept = min(len(recorded.body), len(replayed.body))
-        same = recorded.body[:kept] == replayed.body[:kept]
-        return None if same else "the kept part of the body differs"
+        return None if _begin_alike(recorded, replayed) else "the kept part of the body differs"
     paths = {item.removeprefix("body:") for item in ignore if item.startswith("body:")}
     try:
         one, other = json.loads(recorded.body), json.loads(replayed.body)
@@ -251,6 +250,18 @@ def _bodies(recorded: Outcome, replayed: Outcome, ignore: Collection[str]) -> st
         return f"body: {short(recorded.body)} was recorded, {short(replayed.body)} came"
     found = first_difference(one, other, paths, is_same=_is_same)
     return None if found is None else f"body {found}"
+
+
+def _begin_alike(recorded: Outcome, replayed: Outcome) -> bool:
+    """As far as both are kept."""
+    if recorded.body_is_base64 or replayed.body_is_base64:
+        one, other = (
+            base64.b64decode(outcome.body) if outcome.body_is_base64 else outcome.body.encode()
+            for outcome in (recorded, replayed)
+        )
+        return one.startswith(other) or other.startswith(one)
+    kept = recorded.body[: len(replayed.body)] if replayed.body_cut else recorded.body
+    return begins_same_text(kept, replayed.body)
 
 
 def _is_same(one: Any, other: Any) -> bool:
