@@ -1,8 +1,9 @@
 /* relive-capture: takes the TCP packets of one port from the kernel, in the order in which the kernel saw them, for a reader.
  *
- *   relive-capture NETWORK DIRECTORY PORT
+ *   relive-capture NETWORK DIRECTORY PORT [PROGRAM]
  *
- * NETWORK is a file that names the network namespace (/proc/PID/ns/net). It stands beside the way: the service and its clients never wait
+ * NETWORK is a file that names the network namespace (/proc/PID/ns/net), PROGRAM the descriptor of a filter that takes what `filter` does,
+ * or of some packets only the heads (src/relive/kernel/portprogram.py). It stands beside the way: the service and its clients never wait
  * for it, whatever becomes of it. It looks at no byte.
  *
  * The kernel puts packets into a ring of blocks (packet(7), TPACKET_V3). Its socket is sent to the reader over standard input, a unix
@@ -159,7 +160,14 @@ static void filter(int sock, unsigned short port)
 		die("SO_ATTACH_FILTER");
 }
 
-static int open_ring(const char *network, unsigned short port)
+static void filter_by(int sock, int program)
+{
+	if (setsockopt(sock, SOL_SOCKET, SO_ATTACH_BPF, &program, sizeof program) < 0)
+		die("SO_ATTACH_BPF");
+	close(program); /* the socket has it */
+}
+
+static int open_ring(const char *network, unsigned short port, int program)
 {
 	struct tpacket_req3 request = {
 		.tp_block_size = BLOCK_BYTES,
@@ -179,7 +187,10 @@ static int open_ring(const char *network, unsigned short port)
 		die("AF_PACKET");
 	if (setsockopt(sock, SOL_PACKET, PACKET_VERSION, &version, sizeof version) < 0)
 		die("PACKET_VERSION");
-	filter(sock, port);
+	if (program < 0)
+		filter(sock, port);
+	else
+		filter_by(sock, program);
 	if (setsockopt(sock, SOL_PACKET, PACKET_RX_RING, &request, sizeof request) < 0)
 		die("PACKET_RX_RING");
 	ring = mmap(NULL, (size_t)BLOCK_BYTES * BLOCKS, PROT_READ | PROT_WRITE, MAP_SHARED, sock, 0);
@@ -395,8 +406,8 @@ int main(int count, char **words)
 {
 	int sock;
 
-	if (count != 4 || atoi(words[3]) <= 0 || atoi(words[3]) > 65535) {
-		fprintf(stderr, "usage: relive-capture NETWORK DIRECTORY PORT\n");
+	if (count < 4 || count > 5 || atoi(words[3]) <= 0 || atoi(words[3]) > 65535) {
+		fprintf(stderr, "usage: relive-capture NETWORK DIRECTORY PORT [PROGRAM]\n");
 		return 2;
 	}
 	directory = words[2];
@@ -404,7 +415,7 @@ int main(int count, char **words)
 	hurry();
 	fcntl(STDOUT_FILENO, F_SETFL, O_NONBLOCK);
 	open_progress();
-	sock = open_ring(words[1], (unsigned short)atoi(words[3]));
+	sock = open_ring(words[1], (unsigned short)atoi(words[3]), count == 5 ? atoi(words[4]) : -1);
 	hand_over(sock);
 	run(sock);
 	return 0;

@@ -21,17 +21,18 @@ static void end_answer(struct connection *connection)
 {
     struct relay *relay = connection->worker->relay;
     struct flight *flight = connection_flight(connection, 0);
-    int is_cut = connection->answer_total > connection->answer_kept && connection->is_hashed;
+    int is_cut = connection->answer_total > connection->answer_kept, has_hash = is_cut && connection->is_hashed;
     uint8_t *at = connection->worker->fields;
-    *at++ = (uint8_t)(0x81 + 2 * is_cut + (relay->log_count != 0));
+    *at++ = (uint8_t)(0x81 + is_cut + has_hash + (relay->log_count != 0));
     at = put_number(PUT(at, "bytes"), connection->answer_total);
-    if (is_cut) {
+    if (is_cut)
+        at = put_number(PUT(at, "cut"), connection->answer_total - connection->answer_kept);
+    if (has_hash) {
         uint8_t digest[BLAKE2B_BYTES];
         char text[2 * BLAKE2B_BYTES + 1];
         blake2b_end(&connection->hash, digest);
         for (int i = 0; i < BLAKE2B_BYTES; i++)
             snprintf(text + 2 * i, 3, "%02x", digest[i]);
-        at = put_number(PUT(at, "cut"), connection->answer_total - connection->answer_kept);
         at = put_text(PUT(at, "blake2b"), text, 2 * BLAKE2B_BYTES);
     }
     if (relay->log_count)
@@ -62,6 +63,7 @@ static void start_answer(struct connection *connection, const uint8_t *data, con
     record_event(connection, "answer-started", flight->number, at, data, head->size);
     flight->status = head->status;
     connection->answer_total = connection->answer_kept = 0;
+    connection->is_passed_over = 0;
     int64_t announced = flight->is_head ? 0 : head->length;
     connection->is_hashed = announced < 0 || (uint64_t)announced > connection->worker->relay->body_limit;
     if (connection->is_hashed)
@@ -81,7 +83,7 @@ static void start_answer(struct connection *connection, const uint8_t *data, con
 /* The part of the next bytes that is kept. */
 static size_t keep(struct connection *connection, const uint8_t *data, size_t size)
 {
-    uint64_t room = connection->worker->relay->body_limit - connection->answer_kept;
+    uint64_t room = connection->is_passed_over ? 0 : connection->worker->relay->body_limit - connection->answer_kept;
     connection->answer_total += size;
     if (connection->is_hashed)
         blake2b_take(&connection->hash, data, size);
@@ -110,7 +112,7 @@ static void unframe(struct connection *connection, const char *why)
     snprintf(text, sizeof text, "the service sent what is not HTTP/1.1: %s", why);
     record_note(connection, text);
     connection->answer = ANSWER_UNFRAMED;
-    connection->is_hashed = 0, connection->answer_total = connection->answer_kept = 0;
+    connection->is_hashed = connection->is_passed_over = 0, connection->answer_total = connection->answer_kept = 0;
 }
 
 /* The next bytes of an answer's body; returns how many were taken. */
@@ -158,6 +160,17 @@ size_t frame_answers(struct connection *connection, const uint8_t *data, size_t 
         at += head.size;
     }
     return at;
+}
+
+int pass_over_answer(struct connection *connection, uint64_t size)
+{
+    if (connection->answer != ANSWER_LENGTH || size > connection->answer_left)
+        return 0;
+    connection->answer_total += size, connection->answer_left -= size;
+    connection->is_hashed = 0, connection->is_passed_over = 1;
+    if (!connection->answer_left)
+        end_answer(connection);
+    return 1;
 }
 
 static void take_from_service(struct connection *connection, const uint8_t *data, size_t size)

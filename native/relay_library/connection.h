@@ -37,6 +37,8 @@ size_t frame_requests(struct connection *connection, const uint8_t *data, size_t
 void service_readable(struct connection *connection);
 /* The same of the service's. What does not go on is the beginning of a head; *is_odd: one that Python must judge. */
 size_t frame_answers(struct connection *connection, const uint8_t *data, size_t size, int *is_odd);
+/* The service's next bytes were not taken: go on behind them if they are of a body whose length is known. Returns whether they are. */
+int pass_over_answer(struct connection *connection, uint64_t size);
 /* The service's side ended; answers that are not whole are broken. The first with the journal's lock. */
 void record_broken(struct connection *connection, int is_reset);
 void break_flights(struct connection *connection, int is_reset);

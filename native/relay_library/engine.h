@@ -145,7 +145,7 @@ struct connection {
     /* The way back */
     enum answer_state answer;
     uint64_t answer_left, answer_total, answer_kept;
-    int is_hashed;
+    int is_hashed, is_passed_over; /* is_passed_over: bytes of it were not taken, and nothing behind them is kept */
     struct blake2b hash;
     struct chunks chunks;
     /* Its end. `service_deaf`: it takes no more, but what it said before may still be there to read. */

@@ -20,7 +20,7 @@ struct segment {
     uint32_t sequence, acknowledged;
     uint32_t flags, from_client;
     const uint8_t *data;
-    uint64_t size, lacks; /* lacks: bytes at its end that were not taken */
+    uint64_t size, lacks; /* lacks: bytes behind those that were not taken */
 };
 
 /* Where the next packet of a block is. */

@@ -226,19 +226,23 @@ static void service_bytes(void *who, const uint8_t *data, size_t size)
     if (!one->is_handed && !one->is_lost)
         hear_service(one);
     if (one->speech.is_on && !one->is_lost) {
-        record_speech(one, SERVICE, data, size);
+        if (data)
+            record_speech(one, SERVICE, data, size);
+        one->is_lost = !data;
         return;
     }
     if (!one->is_handed && !one->is_lost && one->first_answer_is_open) {
         one->first_answer_is_open = 0;
-        one->is_lost = memcmp(data, "HTTP/1.", size < 7 ? size : 7) != 0; /* the rest of an answer whose request was not seen */
+        one->is_lost = !data || memcmp(data, "HTTP/1.", size < 7 ? size : 7) != 0; /* the rest of an answer whose request was not seen */
     }
     if (!one->carried.requests)
         one->is_handed = 1;
     if (one->is_handed || one->is_lost)
         pieces_add(&one->rest[SERVICE], data, size);
-    else
+    else if (data)
         frame_service(one, data, size);
+    else
+        one->is_lost = !pass_over_answer(&one->carried, size);
 }
 
 static void end(struct sighted *one, const char *how)
@@ -319,13 +323,16 @@ static void observe_syn(struct sighted *one, const struct segment *segment)
 
 static enum verdict_of_segment take(struct sighted *one, const struct segment *segment, struct stream *stream)
 {
-    uint32_t first = segment->sequence + !!(segment->flags & FLAG_SYN);
+    uint32_t first = segment->sequence + !!(segment->flags & FLAG_SYN), behind = first + (uint32_t)segment->size;
+    int may_lack = !segment->from_client;
     if (segment->size)
         stream_add(stream, first, segment->data, segment->size, segment->from_client ? client_bytes : service_bytes, one);
+    if (segment->lacks && may_lack)
+        stream_add(stream, behind, NULL, segment->lacks, service_bytes, one);
     if (verdict_now(one) != TAKEN)
         return verdict_now(one);
-    if (segment->flags & FLAG_FIN && !segment->lacks)
-        stream_end_at(stream, first + (uint32_t)segment->size);
+    if (segment->flags & FLAG_FIN && (may_lack || !segment->lacks))
+        stream_end_at(stream, behind + (uint32_t)segment->lacks);
     see_ends(one);
     if (segment->flags & FLAG_RST && verdict_now(one) == TAKEN)
         reset(one, (int)segment->from_client);
@@ -376,7 +383,8 @@ enum verdict_of_segment sighted_release(struct sighted *one)
 int sighted_is_written(const struct sighted *one, const struct segment *segment, uint32_t following)
 {
     const struct stream *down = &one->side[SERVICE];
-    if (segment->from_client || !down->is_begun || !segment->size || segment->flags & (FLAG_SYN | FLAG_FIN | FLAG_RST))
+    uint64_t size = segment->size + segment->lacks;
+    if (segment->from_client || !down->is_begun || !size || segment->flags & (FLAG_SYN | FLAG_FIN | FLAG_RST))
         return 0;
-    return stream_place_of(down, segment->sequence + (uint32_t)segment->size) <= stream_place_of(down, following);
+    return stream_place_of(down, segment->sequence + (uint32_t)size) <= stream_place_of(down, following);
 }

@@ -66,7 +66,7 @@ struct sight_counts {
 
 API int sights_layout(int which)
 {
-    const size_t layout[] = {sizeof(struct segment), sizeof(struct crossed), sizeof(struct handed_sight), sizeof(struct place), sizeof(struct plain_sight), sizeof(struct in_ring)};
+    const size_t layout[] = {sizeof(struct segment), sizeof(struct crossed), sizeof(struct handed_sight), sizeof(struct place), sizeof(struct plain_sight), sizeof(struct in_ring), sizeof(struct piece)};
     return which >= 0 && (size_t)which < sizeof layout / sizeof *layout ? (int)layout[which] : -1;
 }
 
@@ -258,14 +258,15 @@ API void sights_free_handed(struct handed_sight *handed)
     free(handed);
 }
 
-/* The service's next bytes on a connection that was handed over in the middle of an answer. Returns how many of them are that
- * answer's; *is_over: it is whole. */
+/* The service's next bytes on a connection that was handed over in the middle of an answer; `data` NULL: they were not taken. Returns
+ * how many of them are that answer's, of such that were not taken all or none; *is_over: it is whole. */
 API size_t sights_answer(struct sights *sights, const struct ends *ends, const uint8_t *data, size_t size, int *is_over)
 {
     struct sighted *one = find(sights, ends);
     int is_odd;
     pthread_mutex_lock(&sights->relay->journal.lock);
-    size_t taken = frame_answers(&one->carried, data, size, &is_odd); /* for a second answer there is no flight */
+    size_t taken = data ? frame_answers(&one->carried, data, size, &is_odd) /* for a second answer there is no flight */
+                   : pass_over_answer(&one->carried, size) ? size : 0;
     pthread_mutex_unlock(&sights->relay->journal.lock);
     *is_over = one->carried.answer == ANSWER_HEAD;
     return taken;

@@ -7,9 +7,10 @@
 
 struct piece *piece_new(int64_t at, const uint8_t *data, size_t size)
 {
-    struct piece *made = must(malloc(sizeof *made + size));
-    made->next = NULL, made->at = at, made->size = size;
-    memcpy(made->data, data, size);
+    struct piece *made = must(malloc(sizeof *made + (data ? size : 0)));
+    made->next = NULL, made->at = at, made->size = size, made->is_untaken = !data;
+    if (data)
+        memcpy(made->data, data, size);
     return made;
 }
 
@@ -47,6 +48,11 @@ int64_t stream_place_of(const struct stream *stream, uint32_t sequence)
     return stream->place + (off < 1ll << 31 ? off : off - (1ll << 32));
 }
 
+static uint64_t weight(const struct piece *piece)
+{
+    return (piece->is_untaken ? 0 : piece->size) + PIECE_COST;
+}
+
 static void wait_for_turn(struct stream *stream, struct piece *made)
 {
     /* Behind a missing one they usually come in their order. */
@@ -57,7 +63,7 @@ static void wait_for_turn(struct stream *stream, struct piece *made)
     *at = made;
     if (!made->next)
         stream->last = made;
-    stream->ahead += made->size + PIECE_COST;
+    stream->ahead += weight(made);
 }
 
 static void give_fresh(struct stream *stream, int64_t at, const uint8_t *data, size_t size,
@@ -67,7 +73,7 @@ static void give_fresh(struct stream *stream, int64_t at, const uint8_t *data, s
     if (known >= size)
         return;
     stream->place = at + (int64_t)size;
-    give(who, data + known, size - known);
+    give(who, data ? data + known : NULL, size - known);
 }
 
 void stream_add(struct stream *stream, uint32_t sequence, const uint8_t *data, size_t size,
@@ -82,8 +88,8 @@ void stream_add(struct stream *stream, uint32_t sequence, const uint8_t *data, s
     while (stream->waiting && stream->waiting->at <= stream->place) {
         struct piece *first = stream->waiting;
         stream->waiting = first->next;
-        stream->ahead -= first->size + PIECE_COST;
-        give_fresh(stream, first->at, first->data, first->size, give, who);
+        stream->ahead -= weight(first);
+        give_fresh(stream, first->at, first->is_untaken ? NULL : first->data, first->size, give, who);
         free(first);
     }
 }

@@ -5,11 +5,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes that wait for something. Mirrored by `relive.proxies.ingress._sights`. */
+/* Bytes that wait for something, or such that were not taken, of which only the number is known: wherever bytes have their turn, these
+ * have it as well, with NULL for `data`. Mirrored by `relive.proxies.ingress._sights`. */
 struct piece {
     struct piece *next;
     int64_t at; /* place in a stream */
     uint64_t size;
+    uint64_t is_untaken; /* there are no data */
     uint8_t data[];
 };
 

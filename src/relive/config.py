@@ -141,6 +141,13 @@ class Settings(BaseModel):
         description="of each of the last 32 incidents, so many commits before it, and one of each of as many minutes before it",
     )
     body_limit: int = Field(16 << 20, gt=0, description="bytes kept of one recorded request or answer body")
+    answer_limit: int = Field(
+        64 << 10,
+        ge=16 << 10,
+        le=1 << 30,
+        description="where requests are recorded from packets: of an answer with a 2xx status whose head says that its body has "
+        "more bytes, only the first 16384 are kept; as many as `body_limit`: all are",
+    )
     inside_keep: int = Field(
         256 << 20,
         gt=0,

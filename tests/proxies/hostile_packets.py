@@ -45,11 +45,11 @@ def _segments(chance: random.Random, talk: Talk, *, turns: int) -> Iterator[Segm
 
 
 def _disturbed(chance: random.Random, segments: list[Segment]) -> list[Segment]:
-    """Some come late, twice or not at all."""
+    """Some come late, twice or not at all, and of some not all is taken."""
     for _ in range(chance.choice((0, 0, 1, 3))):
         if segments:
             at = chance.randrange(len(segments))
-            what = chance.randrange(4)
+            what = chance.randrange(6)
             if what == 0:
                 segments.insert(chance.randrange(len(segments)), segments[at])
             elif what == 1:
@@ -57,8 +57,10 @@ def _disturbed(chance: random.Random, segments: list[Segment]) -> list[Segment]:
             elif what == 2:
                 del segments[at]
             else:
-                cut = chance.randrange(len(segments[at].data) + 1)
-                segments[at] = segments[at]._replace(data=segments[at].data[:cut])
+                data = segments[at].data
+                cut = chance.randrange(len(data) + 1)
+                lacks = len(data) - cut if what > 3 else 0
+                segments[at] = segments[at]._replace(data=data[:cut], lacks=lacks)
     return segments
 
 

@@ -19,6 +19,7 @@ import pytest
 from relive.config import load_settings
 from relive.forkserver.starting import start_module
 from relive.kernel import procfs
+from relive.kernel.portprogram import BEGINNING
 from relive.proxies.ingress.options import CAPTURE, RELAY
 from relive.recording import Event, EventKind, Exchange, Exchanges, Recording
 from support.waiting import eventually
@@ -238,6 +239,33 @@ def test_under_load_it_is_complete_to_the_byte(tmp_path: Path) -> None:
         capture.close()
         server.shutdown()
         server.server_close()
+
+
+def test_of_a_long_answer_the_beginning_is_recorded(tmp_path: Path, played: PlayedService) -> None:
+    """GIVEN a limit for answers, WHEN one is longer, THEN its beginning and size are recorded; of requests and failures all is."""
+    limit, size = 64 << 10, 1 << 20
+    body = random.Random(2).randbytes(size)
+    capture = RunningCapture(tmp_path, played.port, "--answer-limit", str(limit))
+    try:
+        client, served = capture.client(), played.accept()
+        for status in ("200 OK", "500 Oh", "201 Made"):
+            asked = b"POST /much HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % size + body
+            head = f"HTTP/1.1 {status}\r\nContent-Length: {size}\r\n\r\n".encode()
+            for sender, receiver, data in ((client, served, asked), (served, client, head + body)):
+                sending = threading.Thread(target=sender.send, args=(data,))
+                sending.start()
+                receiver.expect(data)
+                sending.join(TIMEOUT_SECONDS)
+        found = capture.exchanges()
+        assert [one.status for one in found] == [200, 500, 201]
+        for one in found:
+            assert one.raw_request_body() == body
+            kept = len(one.answer_body())
+            assert one.answer_body() == body[:kept] and one.answer_cut == size - kept
+            assert kept == size if one.status == 500 else kept == BEGINNING
+        assert capture.agent.ask("status")["gaps"] == 0
+    finally:
+        capture.close()
 
 
 def test_what_it_could_not_take_is_said(played: PlayedService, capture: RunningCapture) -> None:

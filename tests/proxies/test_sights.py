@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from relive.proxies.ingress._segments import ACK, FIN, RST, SYN
+from relive.proxies.ingress._segments import ACK, FIN, RST, SYN, Segment
 from relive.proxies.ingress._sights import Verdict
 from relive.proxies.ingress.options import RELAY
 from relive.recording import EventKind
@@ -144,6 +144,82 @@ def test_a_request_for_python_within_an_answer(
     assert scenes[0].written() == scenes[1].written()
     assert _told(scenes[0]) == _told(scenes[1])
     assert scenes[0].traffic.observed.relay.counts().in_flight == 0
+
+
+def _untaken(segment: Segment, kept: int) -> Segment:
+    """Of which the kernel has taken so many bytes."""
+    return segment._replace(data=segment.data[:kept], lacks=len(segment.data) - kept)
+
+
+_LONG = b"HTTP/1.1 200 OK\r\nContent-Length: 9000\r\n\r\n"
+_ASKED = {
+    "by C": GET,
+    "by Python": b"POST /c HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("request_", _ASKED.values(), ids=list(_ASKED))
+@pytest.mark.parametrize("order", ["in order", "late", "twice", "at the end"])
+def test_of_a_body_that_was_not_taken_its_beginning_and_its_size_are_recorded(
+    scenes: list[Scene], request_: bytes, order: str
+) -> None:
+    """GIVEN an answer of whose segments the kernel has taken the first, and of the others only the heads
+    WHEN they come in order, or otherwise, or its end is the connection's
+    THEN it is whole, with how many bytes are missing, no checksum, and nothing of what came behind them; and what follows is known.
+    """
+    for scene in scenes:
+        talk = scene.talk()
+        talk.put(talk.asks(request_))
+        talk.put(talk.tells(_LONG + b"a" * 1000))
+        partly, none, last = talk.tells(b"b" * 3000), talk.tells(b"c" * 4000), talk.tells(b"d" * 1000)
+        segments = [_untaken(partly, 500), _untaken(none, 0), last]
+        if order == "late":
+            segments = [segments[1], segments[0], last]
+        elif order == "twice":
+            segments = [segments[0], _untaken(partly, 0), segments[1], none, last]
+        elif order == "at the end":
+            segments[2] = _untaken(last, 0)._replace(flags=FIN | ACK)
+        for one in segments:
+            talk.put(one)
+        if order != "at the end":
+            talk.exchange()
+        assert scene.table.gaps == 0
+        first, *others = scene.exchanges()
+        assert (first.ended.value, first.answer_cut, first.answer_blake2b) == ("answered", 7500, None)
+        assert first.answer_body() == b"a" * 1000 + b"b" * 500
+        assert [one.answer_body() for one in others] == [b"ok"] * (order != "at the end")
+    assert scenes[0].written() == scenes[1].written(), _first_difference(scenes)
+
+
+@pytest.mark.parametrize(
+    "begun", [_LONG, _CHUNKED[:50], b"HTTP/1.0 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\n", b"+"]
+)
+@pytest.mark.parametrize("size", [9001, 1])
+def test_what_was_not_taken_elsewhere_is_missing(scenes: list[Scene], begun: bytes, size: int) -> None:
+    """GIVEN bytes that may be of anything, WHEN they were not taken, THEN that is said, as of packets that were lost."""
+    for scene in scenes:
+        talk = scene.talk()
+        talk.put(talk.asks(GET))
+        talk.put(talk.tells(begun))
+        talk.put(_untaken(talk.tells(b"x" * size), 0))
+        talk.exchange()
+        assert scene.table.gaps == (begun != _LONG or size > 9000)
+    assert scenes[0].written() == scenes[1].written(), _first_difference(scenes)
+
+
+def test_a_commit_has_what_was_written_and_not_taken(scenes: list[Scene]) -> None:
+    """GIVEN an answer that the service had written when a commit was taken, WHEN it is seen later, THEN it is the commit's."""
+    for scene in scenes:
+        talk = scene.talk()
+        talk.put(talk.asks(GET))
+        begun, rest = talk.tells(_LONG + b"a" * 1000), _untaken(talk.tells(b"b" * 8000), 0)
+        scene.table.limit({talk.ends: (talk.up, talk.down)})
+        later = _untaken(talk.tells(b"c"), 0)
+        seen = [scene.table.observe_written(one._replace(wall_ns=scene.now)) for one in (begun, rest, later)]
+        assert seen == [True, True, False]
+        assert scene.table.open_requests() == []
+        scene.table.unlimit()
+    assert scenes[0].written() == scenes[1].written(), _first_difference(scenes)
 
 
 def test_a_connection_that_is_refused_is_over(scenes: list[Scene]) -> None:

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 from relive.kernel import libc
 
-__all__ = ["Step", "assemble", "attach", "bpf", "load"]
+__all__ = ["Step", "assemble", "attach", "bpf", "load", "make_map"]
 
 Step = tuple[int, int, int, int | str, int]
 """Operation, destination, source, offset or label, value (linux/bpf.h, ``struct bpf_insn``)."""
 
 _BPF = 321
-_PROG_LOAD, _LINK_CREATE = 5, 28
+_MAP_CREATE, _PROG_LOAD, _LINK_CREATE = 0, 5, 28
 _ATTRIBUTES = 128  # [bytes] of union bpf_attr that the calls here can need
 
 
@@ -59,6 +59,24 @@ def load(code: bytes, kind: int, attachment: int) -> int:
         attachment,
     )
     return bpf(_PROG_LOAD, attributes)
+
+
+def make_map(
+    name: bytes, kind: int, key: int, value: int, entries: int, *, flags: int = 0, types: int = 0
+) -> int:
+    """Descriptor of a map (BPF_MAP_TYPE_*).
+
+    Args:
+        name: at most 15 bytes.
+        key, value: bytes of each.
+        types: descriptor of what describes the types of both, of which the first is the key's; 0: nothing does.
+
+    Raises:
+        OSError: as ``load``.
+    """
+    of_key, of_value = (1, 2) if types else (0, 0)
+    what = (kind, key, value, entries, flags, 0, 0, name, 0, types, of_key, of_value)
+    return bpf(_MAP_CREATE, struct.pack("=7I16s4I", *what))
 
 
 def attach(program: int, target: int, attachment: int, flags: int = 0) -> int:

@@ -19,13 +19,12 @@ import struct
 from pathlib import Path
 from typing import NamedTuple
 
-from relive.kernel.bpf import assemble, bpf, load
+from relive.kernel.bpf import assemble, bpf, load, make_map
 from relive.kernel.tapprograms import KEPT_BYTES, NOTES_BYTES, RING_BYTES, TapMaps, on_closing, on_packet
 
 __all__ = ["Tap", "find_tap", "make_maps", "tap_group"]
 
-_MAP_CREATE, _MAP_UPDATE, _PROG_ATTACH, _PROG_FD, _MAP_FD, _INFO, _PROG_QUERY, _BTF_LOAD = (
-    0,
+_MAP_UPDATE, _PROG_ATTACH, _PROG_FD, _MAP_FD, _INFO, _PROG_QUERY, _BTF_LOAD = (
     2,
     8,
     13,
@@ -35,6 +34,7 @@ _MAP_CREATE, _MAP_UPDATE, _PROG_ATTACH, _PROG_FD, _MAP_FD, _INFO, _PROG_QUERY, _
     18,
 )
 _ALLOW_MULTI = 2
+_NAME = b"relive_tap"  # of its maps, by which they are found
 _ARRAY, _SK_STORAGE, _RINGBUF = 2, 24, 27  # BPF_MAP_TYPE_*
 _NO_PREALLOC, _MMAPABLE = 1, 1 << 10
 # (BPF_PROG_TYPE_*, enum bpf_attach_type)
@@ -66,12 +66,12 @@ def make_maps() -> TapMaps:
     """
     made: list[int] = []
     try:
-        made.append(_make_map(_RINGBUF, 0, 0, RING_BYTES, 0))
-        made.append(_make_map(_ARRAY, 4, NOTES_BYTES, 1, _MMAPABLE))
+        made.append(make_map(_NAME, _RINGBUF, 0, 0, RING_BYTES))
+        made.append(make_map(_NAME, _ARRAY, 4, NOTES_BYTES, 1, flags=_MMAPABLE))
         _have_first_wake(made[-1])
         types = _load_types()
         try:
-            made.append(_make_map(_SK_STORAGE, 4, KEPT_BYTES, 0, _NO_PREALLOC, types))
+            made.append(make_map(_NAME, _SK_STORAGE, 4, KEPT_BYTES, 0, flags=_NO_PREALLOC, types=types))
         finally:
             os.close(types)
     except OSError:
@@ -123,12 +123,6 @@ def find_tap(group: Path) -> Tap:
     raise FileNotFoundError(2, f"no program copies what {group} says to others")
 
 
-def _make_map(kind: int, key: int, value: int, entries: int, flags: int, types: int = 0) -> int:
-    of_key, of_value = (1, 2) if types else (0, 0)
-    what = (kind, key, value, entries, flags, 0, 0, b"relive_tap", 0, types, of_key, of_value)
-    return bpf(_MAP_CREATE, struct.pack("=7I16s4I", *what))
-
-
 def _have_first_wake(notes: int) -> None:
     """Who waits for the ring is woken by what comes first; who reads it says what it wants itself."""
     key, value = ctypes.c_uint32(0), ctypes.create_string_buffer(struct.pack("=QQQ", 0, 1, 0), NOTES_BYTES)
@@ -160,7 +154,7 @@ def _maps_of(number: int) -> Tap | None:
             kind, _, _, _, entries, _, name = struct.unpack_from("=6I16s", _info(descriptor, bytearray(40)))
             size = entries if kind == _RINGBUF else size
             found[name.rstrip(b"\0"), kind] = descriptor
-        ring, notes = found.pop((b"relive_tap", _RINGBUF), None), found.pop((b"relive_tap", _ARRAY), None)
+        ring, notes = found.pop((_NAME, _RINGBUF), None), found.pop((_NAME, _ARRAY), None)
         if ring is None or notes is None:
             return None
         return Tap(ring, notes, size)

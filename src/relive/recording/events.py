@@ -53,7 +53,8 @@ class EventKind(StrEnum):
     answer-started            ``data``: the raw head of the final answer. ``status`` (int); ``by`` ("relive") when
                               the proxy itself answers because the service cannot.
     answer-body               ``data``: as in request-body.
-    answer-ended              The answer is whole. ``bytes``, ``cut``, ``blake2b``, ``trailers`` as in request-ended,
+    answer-ended              The answer is whole. ``bytes``, ``cut``, ``blake2b``, ``trailers`` as in request-ended, but of
+                              a long answer off packets, of which the kernel took only the beginning, no ``blake2b``;
                               ``log_offsets``; ``upgraded`` (True) when what follows is a stream.
     stream-to-service         ``data``: bytes from the client after an upgrade (WebSocket, CONNECT), of ``request``; with
                               ``request`` 0, on a connection that is not HTTP/1. Of the latter ``cut`` (int: bytes that followed

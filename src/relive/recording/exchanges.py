@@ -50,7 +50,8 @@ class Exchange:
         interim_heads: raw heads of 1xx answers, of a 101 only where HTTP/2 began with it.
         log_offsets_before, log_offsets_after: size in bytes of each log file when it started and ended.
         request_cut, answer_cut: bytes missing at the end of the recorded body; 0 if it is whole.
-        request_blake2b, answer_blake2b: hex hash of the whole raw body where something was cut, else None.
+        request_blake2b, answer_blake2b: hex hash of the whole raw body where something was cut, else None; None as well of an
+            answer of whose end nothing is known but its length.
         answer_trailers: of HTTP/2: what came behind the body.
     """
 

@@ -206,6 +206,16 @@ class _Framer:
         self._finish(pieces)
         return data[end:]
 
+    def pass_over(self, size: int) -> list[Piece] | None:
+        """So many bytes went by that nobody has: what they complete. None: they are not all of a body whose length is known."""
+        if self._state != _LENGTH or size > self._left:
+            return None
+        self._left -= size
+        pieces: list[Piece] = []
+        if not self._left:
+            self._finish(pieces)
+        return pieces
+
     def _begin_body(self, length: int | None, pieces: list[Piece]) -> None:
         """A body of ``length`` bytes follows, or a chunked one if None."""
         if length is None:

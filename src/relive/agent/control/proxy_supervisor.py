@@ -140,7 +140,10 @@ class ProxySupervisor:
 
     def _capture_options(self) -> list[str]:
         tools = self._settings.tools_path
-        return ["--capture", str(tools / CAPTURE), "--relay", str(tools / RELAY)]
+        return [
+            *("--capture", str(tools / CAPTURE), "--relay", str(tools / RELAY)),
+            *("--answer-limit", str(self._settings.answer_limit)),
+        ]
 
     def _proxy_options(self) -> list[str]:
         spec, paths = self._capsule.facts.spec, self._capsule.paths

@@ -45,6 +45,9 @@ class BegunAnswer(Protocol):
     def take(self, data: bytes) -> tuple[int, bool]:
         """The service's next bytes: how many of them are the answer's, and whether it is whole with them."""
 
+    def pass_over(self, size: int) -> tuple[bool, bool]:
+        """The service's next bytes were not taken: whether they are of the answer's body, and whether it is whole with them."""
+
     def end(self, how: str, *, client_eof: bool) -> bool:
         """The service's side ended ("closed" or "reset"): whether the answer is whole. Where it is not, that is recorded."""
 
@@ -121,6 +124,24 @@ class AnswerSide:
         self._traffic.writer.flush()
         if data:
             connection.to_client(data)
+
+    def pass_over(self, size: int) -> bool:
+        """So many bytes of the service were not taken; False: they are not known to be of the body of an answer."""
+        if self._begun is not None:
+            is_of_body, is_over = self._begun.pass_over(size)
+            if is_over:
+                self._answered += 1
+                self._end_begun()
+            return is_of_body
+        pieces = None if self._is_unframed or self._http2 is not None else self._framer.pass_over(size)
+        if pieces is None:
+            return False
+        answer = self._connection.flights[0].answer
+        if answer is not None:
+            answer.pass_over(size)
+        for piece in pieces:
+            self._handle_piece(piece)
+        return True
 
     def end(self, how: str) -> None:
         """The service's side ended ("closed" or "reset"); answers that are not whole are broken."""

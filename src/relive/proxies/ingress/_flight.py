@@ -37,11 +37,17 @@ class BodyKeeper:
         self._kept += len(raw)
         return raw
 
+    def pass_over(self, size: int) -> None:
+        """The next bytes were not taken: they are counted, and nothing behind them is recorded."""
+        self.total += size
+        self._hash, self._limit = None, self._kept
+
     def summary(self, prefix: str = "") -> dict[str, Any]:
-        """``bytes``, and ``cut`` and ``blake2b`` if not all was kept, each name with ``prefix`` before it."""
+        """``bytes``, ``cut`` if not all was kept, and ``blake2b`` if all of that was taken, each name with ``prefix`` before it."""
         fields: dict[str, Any] = {f"{prefix}bytes": self.total}
-        if self.total > self._kept and self._hash is not None:
+        if self.total > self._kept:
             fields[f"{prefix}cut"] = self.total - self._kept
+        if self.total > self._kept and self._hash is not None:
             fields[f"{prefix}blake2b"] = self._hash.hexdigest()
         return fields
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from relive.proxies.ingress._answers import AnswerSide
@@ -18,7 +18,7 @@ from relive.proxies.ingress._observed_traffic import ObservedTraffic
 from relive.proxies.ingress._plain import PlainBytes
 from relive.proxies.ingress._reassembly import ByteStream
 from relive.proxies.ingress._requests import RequestSide
-from relive.proxies.ingress._segments import ACK, FIN, RST, SYN, Ends, Segment
+from relive.proxies.ingress._segments import ACK, FIN, RST, SYN, Ends, Segment, Untaken
 from relive.proxies.ingress._sights import HandedSight, HandedStream, PlainSight
 from relive.proxies.ingress._speech import Speech, begins_http2, speech_of
 from relive.recording.events import EventKind
@@ -153,18 +153,29 @@ class ObservedConnection:
         if segment.flags & ACK and other is not None and other.lacks_before(segment.acknowledged):
             return False
         first = (segment.sequence + bool(segment.flags & SYN)) % (1 << 32)
-        if segment.data:
-            give = self._client_bytes if segment.from_client else self._service_bytes
-            for piece in stream.add(first, segment.data):
-                if not give(piece):
-                    return False
+        if segment.data and not self._give(stream.add(first, segment.data), from_client=segment.from_client):
+            return False
+        if segment.lacks and not segment.from_client:
+            behind = (first + len(segment.data)) % (1 << 32)
+            if not self._give(stream.add(behind, Untaken(segment.lacks)), from_client=False):
+                return False
         self._end_segment(segment, stream, up)
         return stream.ahead <= AHEAD_MOST
 
+    def _give(self, pieces: Sequence[bytes | Untaken], *, from_client: bool) -> bool:
+        for piece in pieces:
+            if isinstance(piece, Untaken):
+                is_whole = not from_client and self._pass_over(len(piece))
+            else:
+                is_whole = self._client_bytes(piece) if from_client else self._service_bytes(piece)
+            if not is_whole:
+                return False
+        return True
+
     def _end_segment(self, segment: Segment, stream: ByteStream, up: ByteStream) -> None:
-        if segment.flags & FIN and not segment.lacks:
+        if segment.flags & FIN and not (segment.lacks and segment.from_client):
             first = segment.sequence + bool(segment.flags & SYN)
-            stream.end_at((first + len(segment.data)) % (1 << 32))
+            stream.end_at((first + len(segment.data) + segment.lacks) % (1 << 32))
         self._see_ends(up)
         if segment.flags & RST:
             self._reset(by_client=segment.from_client)
@@ -202,9 +213,8 @@ class ObservedConnection:
             self._answers.service_data(handed.held_of_service)
         for data in handed.from_client:
             self._client_bytes(data)
-        for data in handed.from_service:
-            if not self._service_bytes(data):
-                return False
+        if not self._give(handed.from_service, from_client=False):
+            return False
         stream = up if segment is None or segment.from_client else self._down
         assert stream is not None
         if segment is None:
@@ -281,7 +291,7 @@ class ObservedConnection:
 
     def is_written(self, segment: Segment, following: int) -> bool:
         """It has bytes of the service, none of which has that sequence number or a later one."""
-        down, size = self._down, len(segment.data)
+        down, size = self._down, len(segment.data) + segment.lacks
         if segment.from_client or down is None or not size or segment.flags & (SYN | FIN | RST):
             return False
         return down.place_of(segment.sequence + size) <= down.place_of(following)
@@ -349,6 +359,12 @@ class ObservedConnection:
             self._answers.service_data(data)
             self._advance()  # what the client has sent behind a request for an upgrade has a meaning now
         return True
+
+    def _pass_over(self, size: int) -> bool:
+        """The service's next bytes were not taken; False: they are not known to be of the body of an answer."""
+        self._hear_service()
+        is_of_answer = bool(self.flights) and self._http2 is None and not self._first_answer_is_open
+        return is_of_answer and self._answers.pass_over(size)
 
     def _see_ends(self, up: ByteStream) -> None:
         if up.has_ended and not self._beyond and not self.client_eof:

@@ -1,13 +1,16 @@
 """One direction of a TCP connection, put together from its segments (RFC 9293 section 3.4). No IO, no time.
 
-Segments may come in any order, more than once, and cut differently each time; the first copy of a byte counts. A place is a number
-of bytes from where the stream was begun, so that it does not come round as sequence numbers do.
+Segments may come in any order, more than once, and cut differently each time; the first copy of a byte counts. Some bytes are
+``Untaken``: they have their place and their turn as others. A place is a number of bytes from where the stream was begun, so that
+it does not come round as sequence numbers do.
 """
 
 from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Sequence
+
+from relive.proxies.ingress._segments import Untaken
 
 __all__ = ["ByteStream"]
 
@@ -28,16 +31,16 @@ class ByteStream:
 
     def __init__(self, sequence: int) -> None:
         self._base = sequence
-        self._waiting: list[tuple[int, bytes]] = []
+        self._waiting: list[tuple[int, bytes | Untaken]] = []
         self._end: int | None = None
         self.place = 0
         self.ahead = 0
 
-    def resume(self, place: int, end: int | None, waiting: Sequence[tuple[int, bytes]]) -> None:
+    def resume(self, place: int, end: int | None, waiting: Sequence[tuple[int, bytes | Untaken]]) -> None:
         """Go on where another that began with the same byte stands; ``end``: its place, ``waiting``: bytes and their places."""
         self.place, self._end = place, end
         self._waiting = list(waiting)
-        self.ahead = sum(len(data) + _PIECE_COST for _, data in waiting)
+        self.ahead = sum(_weight(data) for _, data in waiting)
 
     @property
     def is_plain(self) -> bool:
@@ -49,7 +52,7 @@ class ByteStream:
         """Sequence number of its first byte."""
         return self._base
 
-    def add(self, sequence: int, data: bytes) -> list[bytes]:
+    def add(self, sequence: int, data: bytes | Untaken) -> list[bytes | Untaken]:
         """Take a segment's bytes; returns those that can be given out now, in order."""
         at = self.place_of(sequence)
         if at == self.place and not self._waiting:
@@ -59,13 +62,13 @@ class ByteStream:
             return []
         if at > self.place:
             insort(self._waiting, (at, data), key=lambda one: one[0])
-            self.ahead += len(data) + _PIECE_COST
+            self.ahead += _weight(data)
             return []
-        out: list[bytes] = []
+        out: list[bytes | Untaken] = []
         self._give(at, data, out)
         while self._waiting and self._waiting[0][0] <= self.place:
             waited_at, waited = self._waiting.pop(0)
-            self.ahead -= len(waited) + _PIECE_COST
+            self.ahead -= _weight(waited)
             self._give(waited_at, waited, out)
         return out
 
@@ -91,8 +94,12 @@ class ByteStream:
         off = (sequence - self._base - self.place) % _ROUND
         return self.place + (off if off < _HALF else off - _ROUND)
 
-    def _give(self, at: int, data: bytes, out: list[bytes]) -> None:
+    def _give(self, at: int, data: bytes | Untaken, out: list[bytes | Untaken]) -> None:
         fresh = data[self.place - at :]
         if fresh:
             self.place += len(fresh)
             out.append(fresh)
+
+
+def _weight(data: bytes | Untaken) -> int:
+    return _PIECE_COST + (0 if isinstance(data, Untaken) else len(data))

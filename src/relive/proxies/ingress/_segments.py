@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import NamedTuple
 
-__all__ = ["ACK", "FIN", "RST", "SYN", "Ends", "Segment"]
+__all__ = ["ACK", "FIN", "RST", "SYN", "Ends", "Segment", "Untaken"]
 
 FIN, SYN, RST, ACK = 1, 2, 4, 16
 
@@ -31,7 +31,7 @@ class Segment(NamedTuple):
         from_client: on its way to the service.
         sequence: of the first byte of ``data``, or of SYN.
         acknowledged: number of the next byte that its sender waits for.
-        lacks: bytes at the end of ``data`` that were not taken.
+        lacks: bytes behind ``data`` that were not taken.
     """
 
     wall_ns: int
@@ -42,6 +42,21 @@ class Segment(NamedTuple):
     flags: int
     data: bytes
     lacks: int = 0
+
+
+class Untaken:
+    """So many bytes that went by and were not taken. They are counted and cut as bytes are."""
+
+    __slots__ = ("_size",)
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, part: slice) -> Untaken:
+        return Untaken(len(range(self._size)[part]))
 
 
 def readable(packed: bytes) -> str:

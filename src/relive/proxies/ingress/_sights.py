@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from relive.proxies.ingress._relay import Flight, HandedFlight, Relay, Report, read_flight
-from relive.proxies.ingress._segments import Ends, Segment
+from relive.proxies.ingress._segments import Ends, Segment, Untaken
 
 __all__ = [
     "HandedSight",
@@ -87,7 +87,10 @@ class _Piece(ctypes.Structure):
     pass
 
 
-_Piece._fields_ = [("next", ctypes.POINTER(_Piece)), ("at", _I64), ("size", _U64)]  # the data follow
+_Piece._fields_ = [
+    ("next", ctypes.POINTER(_Piece)),
+    *(("at", _I64), ("size", _U64), ("is_untaken", _U64)),
+]  # the data follow
 
 
 class _Stream(ctypes.Structure):
@@ -152,7 +155,7 @@ class HandedStream(NamedTuple):
     base: int
     place: int
     end: int | None
-    waiting: tuple[tuple[int, bytes], ...]
+    waiting: tuple[tuple[int, bytes | Untaken], ...]
 
 
 class SeenSpeech(NamedTuple):
@@ -186,10 +189,16 @@ class SightedAnswer:
 
     def take(self, data: bytes) -> tuple[int, bool]:
         """As ``BegunAnswer``."""
+        return self._go_on(data, len(data))
+
+    def pass_over(self, size: int) -> tuple[bool, bool]:
+        """As ``BegunAnswer``."""
+        taken, is_over = self._go_on(None, size)
+        return bool(taken), is_over
+
+    def _go_on(self, data: bytes | None, size: int) -> tuple[int, bool]:
         is_over = _I32()
-        taken = self._c.sights_answer(
-            self._at, ctypes.byref(self._ends), data, len(data), ctypes.byref(is_over)
-        )
+        taken = self._c.sights_answer(self._at, ctypes.byref(self._ends), data, size, ctypes.byref(is_over))
         return int(taken), bool(is_over)
 
     def end(self, how: str, *, client_eof: bool) -> bool:
@@ -222,7 +231,7 @@ class HandedSight:
     held_of_client: bytes
     held_of_service: bytes
     from_client: tuple[bytes, ...]
-    from_service: tuple[bytes, ...]
+    from_service: tuple[bytes | Untaken, ...]
     up: HandedStream | None
     down: HandedStream | None
     beyond: tuple[bytes, ...]
@@ -418,11 +427,17 @@ def _pack(segment: Segment) -> _Segment:
     )
 
 
-def _pieces(first: ctypes._Pointer[_Piece]) -> Iterator[tuple[int, bytes]]:
+def _pieces(first: ctypes._Pointer[_Piece]) -> Iterator[tuple[int, bytes | Untaken]]:
     while first:  # type: ignore[truthy-bool]  # one that is NULL is not
         one = first.contents
-        yield one.at, ctypes.string_at(ctypes.addressof(one) + ctypes.sizeof(_Piece), one.size)
+        at = ctypes.addressof(one) + ctypes.sizeof(_Piece)
+        yield one.at, Untaken(one.size) if one.is_untaken else ctypes.string_at(at, one.size)
         first = one.next
+
+
+def _taken(first: ctypes._Pointer[_Piece]) -> tuple[bytes, ...]:
+    """Of the client, all of whose bytes are taken."""
+    return tuple(data for _, data in _pieces(first) if isinstance(data, bytes))
 
 
 def _read_stream(raw: _Stream) -> HandedStream | None:
@@ -445,11 +460,11 @@ def _read_handed(raw: _Handed, answer: SightedAnswer | None) -> HandedSight:
         answer=answer,
         held_of_client=ctypes.string_at(raw.held[_CLIENT], raw.held_bytes[_CLIENT]),
         held_of_service=ctypes.string_at(raw.held[_SERVICE], raw.held_bytes[_SERVICE]),
-        from_client=tuple(data for _, data in _pieces(raw.rest[_CLIENT])),
+        from_client=_taken(raw.rest[_CLIENT]),
         from_service=tuple(data for _, data in _pieces(raw.rest[_SERVICE])),
         up=_read_stream(raw.side[_CLIENT]),
         down=_read_stream(raw.side[_SERVICE]),
-        beyond=tuple(data for _, data in _pieces(raw.beyond)),
+        beyond=_taken(raw.beyond),
         first=raw.first,
         following=raw.following if has_following else None,
         **flags,
@@ -457,7 +472,7 @@ def _read_handed(raw: _Handed, answer: SightedAnswer | None) -> HandedSight:
 
 
 def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
-    sizes = [ctypes.sizeof(one) for one in (_Segment, _Crossed, _Handed, _Place, _Plain, InRing)]
+    sizes = [ctypes.sizeof(one) for one in (_Segment, _Crossed, _Handed, _Place, _Plain, InRing, _Piece)]
     if [library.sights_layout(number) for number in range(len(sizes))] != sizes:
         raise OSError(
             "the relay's library is of another version of Relive: run `make setup` where this one is"

@@ -52,9 +52,12 @@ class PacketSpool:
         program: ``relive-capture``.
         directory: emptied.
         network: a process in whose network namespace packets are taken; 0: this one's. That process may end, the namespace stays.
+        takes: descriptor of a program that says what is taken (``kernel.portprogram``); None: all that the port says and hears.
     """
 
-    def __init__(self, program: Path, directory: Path, port: int, *, network: int = 0) -> None:
+    def __init__(
+        self, program: Path, directory: Path, port: int, *, network: int = 0, takes: int | None = None
+    ) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         for old in directory.glob("*.packets"):
             old.unlink()
@@ -73,9 +76,13 @@ class PacketSpool:
         self._ask, theirs = socket.socketpair()
         try:
             self._process = subprocess.Popen(
-                [program, f"/proc/{network or 'self'}/ns/net", directory, str(port)],
+                [
+                    *(program, f"/proc/{network or 'self'}/ns/net", directory, str(port)),
+                    *(() if takes is None else (str(takes),)),
+                ],
                 stdin=theirs.fileno(),
                 stdout=subprocess.PIPE,
+                pass_fds=() if takes is None else (takes,),
             )
         except OSError as error:
             self._ask.close()

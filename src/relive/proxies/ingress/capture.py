@@ -1,13 +1,16 @@
 """The recorder beside the way: reads a service's requests off the packets of its port, and carries nothing.
 
     python -m relive.proxies.ingress.capture --listen ADDR:PORT --upstream ADDR:PORT --recording DIR --control UNIXSOCKET
-        --capture FILE --relay FILE [--network PID] [--hang-after SECONDS] [--body-limit BYTES] [--keep-bytes BYTES]
-        [--keep-seconds SECONDS]
+        --capture FILE --relay FILE [--network PID] [--hang-after SECONDS] [--body-limit BYTES] [--answer-limit BYTES]
+        [--keep-bytes BYTES] [--keep-seconds SECONDS]
 
 ``--capture`` is ``relive-capture``, which takes the packets, in the network namespace of the process ``--network``, by default in
 its own. ``--relay`` is the library that follows the connections of plain HTTP/1 (``_sights``); any other is followed by Python.
 ``--upstream`` is where the service itself listens, and ``--listen`` the same. The recording has the proxy's events, with the times
 of the packets. Nothing in the way of a request waits for this process, whatever becomes of it, so no request can be held.
+
+Of successful answers of more than ``--answer-limit`` bytes the kernel takes only the beginning: see ``relive.kernel.portprogram``.
+Where it refuses the program they are recorded as a whole, and the log says so.
 
 It records later than things happen: by less than 0.1 s where it keeps up. It runs at a lower priority than the service (``NICE``);
 while much waits for it, at the same. Where more comes than it can take, packets are lost, and a note in the recording says so at
@@ -47,12 +50,13 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from relive.errors import CapsuleStartFailed, ReliveError
 from relive.kernel.namespaces import Namespace, namespace_id
+from relive.kernel.portprogram import BEGINNING, load_port_program
 from relive.proxies.control import ControlHub, ControlLink, error_reply
 from relive.proxies.ingress._observed_traffic import ObservedTraffic
 from relive.proxies.ingress._segments import Segment
@@ -107,9 +111,12 @@ class PacketRecorder:
         self.writer = self.traffic.observed
         self.table = ConnectionTable(self.traffic, own, self.sights)
         self._network = namespace_id(options.network or "self", Namespace.NETWORK)
-        self._spool = PacketSpool(
-            options.capture, options.recording.parent / "packets", port, network=options.network
-        )
+        with _port_program(port, options) as takes:
+            self._spool = PacketSpool(
+                *(options.capture, options.recording.parent / "packets", port),
+                network=options.network,
+                takes=takes,
+            )
         self._lost = 0
         self._begins_again = self.writer.last_seq > 0  # what came while there was none is missing
         self._stop = asyncio.Event()
@@ -426,6 +433,22 @@ class PacketRecorder:
             self.writer.flush_all()
             self.sights.look_for_hangs(round(limit * 1e9), round(now * 1e9))
             self.traffic.hear_relay()
+
+
+@contextlib.contextmanager
+def _port_program(port: int, options: ProxyOptions) -> Iterator[int | None]:
+    """The descriptor of what cuts long answers; None: nothing does."""
+    program = None
+    if options.answer_limit < options.body_limit:
+        try:
+            program = load_port_program(port, max(options.answer_limit, BEGINNING))
+        except OSError as error:
+            _say(f"long answers are recorded as a whole: BPF: {error.strerror}")
+    try:
+        yield program
+    finally:
+        if program is not None:
+            os.close(program)
 
 
 def _own_address(host: str) -> bytes | None:

@@ -23,6 +23,8 @@ class ProxyOptions:
         listen, upstream: ``ADDR:PORT``; an IPv6 address in brackets.
         hang_after: seconds; None watches for no hangs.
         body_limit: bytes kept of each body, and of each direction of a stream.
+        answer_limit: of the body of an answer with a 2xx status whose head says that it is longer, only the beginning is kept;
+            ``body_limit`` or more: all of it is. Of ``capture`` only.
         keep_bytes, keep_seconds: bounds of the recording's size and age; None keeps everything.
         logs: files whose sizes are recorded with requests; they need not exist yet.
         stand_in: the upstream's own port is taken; ``listen`` then says at which address, ``0.0.0.0``: at all of them.
@@ -40,6 +42,7 @@ class ProxyOptions:
     every_request: bool = False
     hang_after: float | None = None
     body_limit: int = DEFAULT_BODY_LIMIT
+    answer_limit: int = DEFAULT_BODY_LIMIT
     keep_bytes: int | None = None
     keep_seconds: float | None = None
     logs: tuple[str, ...] = ()
@@ -63,6 +66,7 @@ def parse_options(arguments: Sequence[str]) -> ProxyOptions:
     parser.add_argument("--every-request", action="store_true")
     parser.add_argument("--hang-after", type=float, metavar="SECONDS")
     parser.add_argument("--body-limit", type=int, default=DEFAULT_BODY_LIMIT, metavar="BYTES")
+    parser.add_argument("--answer-limit", type=int, default=DEFAULT_BODY_LIMIT, metavar="BYTES")
     parser.add_argument("--keep-bytes", type=int, metavar="BYTES")
     parser.add_argument("--keep-seconds", type=float, metavar="SECONDS")
     parser.add_argument("--stand-in", action="store_true")
