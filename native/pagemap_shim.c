@@ -9,8 +9,7 @@
  * The processes stand still meanwhile, so that asking twice gives one answer.
  *
  * CRIU's question makes the kernel look at the struct page of each page. In a mapping that is tracked as a whole that is spared:
- * what is not written is found by the marks in the page tables alone (the shortest way through do_pagemap_scan()), and only the
- * rest is asked about.
+ * what is there and not written is found by the page tables alone, in one walk, and only the rest is asked about.
  */
 #define _GNU_SOURCE
 #include "pagemap_scan.h"
@@ -162,62 +161,45 @@ static bool ask_about(int fd, const struct scan_arg *asked, uint64_t start, uint
 	return true;
 }
 
-/* Notes what there is in [start, end), of which nothing is written. It is anonymous: whether it is a file's need not be asked. */
-static bool note_pages(int fd, uint64_t pid, const struct scan_arg *asked, uint64_t start, uint64_t end)
-{
-	static struct region found[MOST];
-	struct scan_arg simpler = *asked;
-	long count = MOST;
-
-	simpler.category_mask &= ~(uint64_t)IS_FILE;
-	simpler.category_inverted &= ~(uint64_t)IS_FILE;
-	while (start < end && count == MOST) {
-		count = unchanged(fd, &simpler, start, end, found);
-		for (long i = 0; i < count; i++)
-			if (!note(pid, found[i].start, found[i].end))
-				return false;
-		if (count == MOST)
-			start = found[count - 1].end;
-	}
-	return count >= 0;
-}
-
-/* What is written, or not there, in a range in which every mapping is tracked; -1 where one is not, or it is too much. */
-static long written_in(int fd, uint64_t start, uint64_t end, struct region *found)
-{
-	struct scan_arg scan = { .size = sizeof scan, .flags = CHECK_WPASYNC, .start = start, .end = end,
-				 .vec = (uint64_t)found, .vec_len = MOST, .category_mask = IS_WRITTEN,
-				 .return_mask = IS_WRITTEN };
-	long count = raw_ioctl(fd, SCAN, &scan);
-
-	return count < MOST ? count : -1;
-}
-
-/* Answers for a range in which every mapping is tracked; -1 where one is not, or not all could be found out. */
+/* Answers for a range in which every mapping is tracked; -1 where one is not, or not all could be found out.
+ *
+ * What is written, or not there, is looked for, as the kernel walks fastest where it finds little; what lies between is left out. Should
+ * the tracker die meanwhile, what was not found before is right all the same, and the rest is not tracked: -1.
+ */
 static long answer_for_tracked(int fd, uint64_t pid, struct scan_arg *asked)
 {
-	static struct region written[MOST], again[MOST];
+	static struct region found[MOST];
 	struct answer to = { (struct region *)asked->vec, 0, asked->vec_len };
+	struct scan_arg scan = { .size = sizeof scan, .flags = CHECK_WPASYNC, .start = asked->start, .end = asked->end,
+				 .vec = (uint64_t)found, .vec_len = MOST, .category_inverted = IS_PRESENT,
+				 .category_anyof_mask = IS_PRESENT | IS_WRITTEN | IS_PFNZERO, .return_mask = IS_WPALLOWED };
 	uint64_t at = asked->start;
-	long count = written_in(fd, asked->start, asked->end, written);
+	long count;
 
-	if (count < 0)
-		return -1;
-	for (long i = 0; i < count; i++) {
-		if (!note_pages(fd, pid, asked, at, written[i].start))
-			return -1;
-		if (!ask_about(fd, asked, written[i].start, written[i].end, &to))
-			return -1;
-		at = written[i].end;
-	}
-	if (!note_pages(fd, pid, asked, at, asked->end))
-		return -1;
-	/* If the tracker has died in between, what was found not written may not have been noted: it no longer counted as
-	 * tracked then, and does so never again. */
-	if (written_in(fd, asked->start, asked->end, again) < 0)
+	do {
+		count = raw_ioctl(fd, SCAN, &scan);
+		for (long i = 0; i < count; i++) {
+			if (at < found[i].start && !note(pid, at, found[i].start))
+				return -1;
+			if (!ask_about(fd, asked, found[i].start, found[i].end, &to))
+				return -1;
+			at = found[i].end;
+		}
+		scan.start = at;
+	} while (count == MOST); /* of fewer the kernel says that it went through all */
+	if (count < 0 || (at < asked->end && !note(pid, at, asked->end)))
 		return -1;
 	asked->walk_end = asked->end;
 	return (long)to.count;
+}
+
+/* CRIU asks about other things, too, as where guard pages are. */
+static bool is_about_pages(const struct scan_arg *asked)
+{
+	const uint64_t others = ~(uint64_t)(IS_FILE | IS_PFNZERO);
+
+	return !asked->flags && !asked->max_pages && asked->category_anyof_mask == (IS_PRESENT | IS_SWAPPED) &&
+	       !((asked->category_mask | asked->category_inverted) & others);
 }
 
 int ioctl(int fd, unsigned long request, ...)
@@ -230,7 +212,7 @@ int ioctl(int fd, unsigned long request, ...)
 	va_start(arguments, request);
 	asked = va_arg(arguments, void *);
 	va_end(arguments);
-	if (request == SCAN && !asked->flags && !asked->max_pages)
+	if (request == SCAN && is_about_pages(asked))
 		pid = pid_of(fd);
 	result = pid ? answer_for_tracked(fd, pid, asked) : -1;
 	if (result < 0) {

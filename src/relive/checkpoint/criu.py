@@ -111,6 +111,11 @@ class CriuTools:
         return self.directory / "pagemap_shim.so"
 
     @property
+    def smaps_shim(self) -> Path:
+        """Library that lets CRIU read the flags of mappings without a look at each of their pages."""
+        return self.directory / "smaps_shim.so"
+
+    @property
     def tcp_dump_shim(self) -> Path:
         """Library that keeps a dump from stalling TCP connections."""
         return self.directory / "tcp_dump_shim.so"
@@ -186,11 +191,12 @@ class CriuTools:
         own = [self.tcp_restore_shim] if restores else [self.tcp_dump_shim, self.wait_shim]
         shims = [self.prlimit_shim, *own]
         made = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "CRIU_LIBS_DIR": str(self.plugins)}
+        if left_out is not None:
+            # It passes on what mapped_shim answers, which asks the kernel itself.
+            shims += [self.pagemap_shim, self.smaps_shim]
+            made["RELIVE_LEFT_OUT"] = str(left_out)
         if of_branch:
             shims.append(self.mapped_shim)
-        if left_out is not None:
-            shims.append(self.pagemap_shim)
-            made["RELIVE_LEFT_OUT"] = str(left_out)
         return made | {"LD_PRELOAD": ":".join(map(str, shims))}
 
 
