@@ -10,17 +10,19 @@
 //
 // No function of the C library is named with its version (it is linked without one), so the library can be loaded where another one is.
 //
-// The parts: text.h and values.h write JSON, checker.h says which texts are clean, lanes.h who runs, ring.h and event.h write; calls.c, queries.c
-// and handling.c have the events, readings.h, environment.h and audit.h what takes the place of functions of Python.
+// The parts: text.h and values.h write JSON, checker.h says which texts are clean, lanes.h who runs, ring.h and event.h write; calls.c, queries.c,
+// logs.c and handling.c have the events, readings.h, environment.h, sqlite.h and audit.h what takes the place of functions of Python.
 #include "quick_abi3/python.h"
 
 #include "quick_abi3/audit.h"
 #include "quick_abi3/checker.h"
 #include "quick_abi3/environment.h"
+#include "quick_abi3/handling.h"
 #include "quick_abi3/lanes.h"
 #include "quick_abi3/quick.h"
 #include "quick_abi3/readings.h"
 #include "quick_abi3/ring.h"
+#include "quick_abi3/sqlite.h"
 #include "quick_abi3/text.h"
 
 #define DEFINE_NAME(which, said) PyObject *name_##which;
@@ -51,6 +53,8 @@ static PyMethodDef module_methods[] = {
     {"lanes", module_lanes, METH_VARARGS, NULL},
     {"leave_lanes", module_leave_lanes, METH_NOARGS, NULL},
     {"listen", module_listen, METH_O, NULL},
+    {"requests", module_requests, METH_VARARGS, NULL},
+    {"sqlite", module_sqlite, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL}};
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_quick", NULL, -1, module_methods, NULL, NULL, NULL, NULL};
 

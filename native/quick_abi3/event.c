@@ -2,6 +2,7 @@
 #include "event.h"
 
 #include "lanes.h"
+#include "quick.h"
 
 unsigned long long now(clockid_t clock) {
     struct timespec at;
@@ -66,6 +67,14 @@ PyObject *not_plain(Text *text) {
     if (is_to_be_passed_on()) return NULL;
     PyErr_Clear();
     Py_RETURN_NONE;
+}
+
+Quick *writer_of(PyObject *recorder) {
+    PyObject *quick = PyObject_GetAttr(recorder, name_quick);
+    if (quick != NULL && Py_TYPE(quick) == quick_type && is_recording((Quick *)quick)) return (Quick *)quick;
+    Py_XDECREF(quick);
+    PyErr_Clear();
+    return NULL;
 }
 
 PyObject *checker_of(Quick *self) {

@@ -1,5 +1,8 @@
 // Requests that the service handles. See methods.h, servers/handling.py.
+#include "handling.h"
+
 #include "event.h"
+#include "lanes.h"
 #include "methods.h"
 #include "values.h"
 
@@ -33,6 +36,37 @@ static void put_headers(Text *text, PyObject *headers, Checker *checker) {
         PUT(text, "]");
     }
     PUT(text, "]");
+}
+
+// What ``scrubbed_raw`` of servers/handling.py remembers of headers with secrets in them: a reference to their JSON; NULL: nothing, or they are
+// not plain.
+static PyObject *json_remembered(const Quick *self, PyObject *headers) {
+    if (Py_TYPE(headers) != &PyTuple_Type) return NULL;
+    for (Py_ssize_t i = 0; i < PyTuple_Size(headers); i++) {
+        PyObject *pair = PyTuple_GetItem(headers, i);
+        if (Py_TYPE(pair) != &PyTuple_Type || PyTuple_Size(pair) != 2) return NULL;
+        for (int k = 0; k < 2; k++) {
+            PyTypeObject *type = Py_TYPE(PyTuple_GetItem(pair, k));
+            if (type != &PyBytes_Type && type != &PyUnicode_Type) return NULL;
+        }
+    }
+    PyObject *texts = PyObject_GetAttr(self->scrubber, name_texts), *key = PyTuple_Pack(2, name_headers, headers), *json = NULL;
+    PyObject *known = texts != NULL && key != NULL && Py_TYPE(texts) == &PyDict_Type ? PyDict_GetItem(texts, key) : NULL;
+    if (known != NULL && Py_TYPE(known) == &PyTuple_Type && PyTuple_Size(known) == 2) json = PyTuple_GetItem(known, 1);
+    if (json != NULL) json = PyUnicode_AsASCIIString(json);
+    Py_XDECREF(key);
+    Py_XDECREF(texts);
+    PyErr_Clear();
+    return json;
+}
+
+// ``json``: what is remembered of them, or NULL.
+static void put_headers_or(Text *text, PyObject *headers, Checker *checker, PyObject *json) {
+    char *p;
+    Py_ssize_t n;
+    if (json == NULL) put_headers(text, headers, checker);
+    else if (PyBytes_AsStringAndSize(json, &p, &n) < 0) text->failed = 1;
+    else put(text, p, (size_t)n);
 }
 
 // started(server, method, target, peer, headers, request): an event ``handling-started``.
@@ -94,60 +128,134 @@ static PyObject *parts_of_scope(PyObject *scope) {
     return parts;
 }
 
-// arrived(scope, request) -> what ``parts_of_scope`` gives: an event ``handling-started`` for the request of that number.
-PyObject *quick_arrived(PyObject *object, PyObject *const *given, Py_ssize_t count) {
-    Quick *self = (Quick *)object;
+// What servers/handling.py and recorder.py have of requests, see ``module_requests``.
+static struct {
+    PyObject *handling, *recorder, *describe, *write;
+} requests;
+
+PyObject *module_requests(PyObject *Py_UNUSED(module), PyObject *given) {
+    PyObject *parts[4];
+    if (!PyArg_ParseTuple(given, "O!OOO", &PyType_Type, &parts[0], &parts[1], &parts[2], &parts[3])) return NULL;
+    PyObject **places[] = {&requests.handling, &requests.recorder, &requests.describe, &requests.write};
+    for (int i = 0; i < 4; i++) {
+        Py_INCREF(parts[i]);
+        *places[i] = parts[i];
+    }
+    Py_RETURN_NONE;
+}
+
+// The next number for a request, as ``next_request`` of recorder.py.
+static PyObject *next_number(void) {
+    PyObject *last = PyObject_GetAttr(requests.recorder, name_requests), *next = NULL;
+    if (last != NULL) next = PyLong_FromLongLong(PyLong_AsLongLong(last) + 1);
+    if (next != NULL && (PyErr_Occurred() || PyObject_SetAttr(requests.recorder, name_requests, next) < 0)) Py_CLEAR(next);
+    Py_XDECREF(last);
+    return next;
+}
+
+// Handling(number, (describe, parts)), without the Python code that says the same; from then on it is that of the context. NULL with an error.
+static PyObject *begin_handling(PyObject *parts) {
+    PyTypeObject *class = (PyTypeObject *)requests.handling;
+    PyObject *handling = ((allocfunc)PyType_GetSlot(class, Py_tp_alloc))(class, 0);
+    PyObject *held[] = {next_number(), PyTuple_Pack(2, requests.describe, parts), new_count(), PyDict_New(),
+                        PyLong_FromUnsignedLongLong(now(CLOCK_MONOTONIC))};
+    PyObject *names[] = {name_number, name_about, name_lanes, name_store, name_began};
+    int failed = handling == NULL;
+    for (int i = 0; i < 5; i++) {
+        failed = failed || held[i] == NULL || PyObject_SetAttr(handling, names[i], held[i]) < 0;
+        Py_XDECREF(held[i]);
+    }
+    PyObject *token = failed ? NULL : begin_request(handling);
+    if (token == NULL || PyObject_SetAttr(handling, name_token, token) < 0) Py_CLEAR(handling);
+    Py_XDECREF(token);
+    return handling;
+}
+
+// As ``end_event``; NULL with an error that is to be passed on, or without one.
+static PyObject *write_arrived(Quick *self, PyObject *number, PyObject *parts, Checker *checker, PyObject *headers) {
     Text text;
-    PyObject *written = NULL;
-    if (count != 2 || !is_recording(self) || Py_TYPE(given[0]) != &PyDict_Type) Py_RETURN_NONE;
-    PyObject *parts = parts_of_scope(given[0]), *checker = parts != NULL ? checker_of(self) : NULL;
-    if (checker != NULL && BEGIN(self, &text, "handling-started", given[1]) == 0) {
-        PUT(&text, "{\"server\":\"asgi\",\"method\":");
-        put_text(&text, PyTuple_GetItem(parts, 2), NULL);
-        PUT(&text, ",\"target\":");
-        put_target(&text, PyTuple_GetItem(parts, 0), PyTuple_GetItem(parts, 1), (Checker *)checker);
-        PUT(&text, ",\"peer\":");
-        put_json(&text, PyTuple_GetItem(parts, 3), 0);
-        PUT(&text, ",\"headers\":");
-        put_headers(&text, PyTuple_GetItem(parts, 4), (Checker *)checker);
-        PUT(&text, "}");
-        written = end_event(self, &text, NULL, 0);
+    if (BEGIN(self, &text, "handling-started", number) < 0) return NULL;
+    PUT(&text, "{\"server\":\"asgi\",\"method\":");
+    put_text(&text, PyTuple_GetItem(parts, 2), NULL);
+    PUT(&text, ",\"target\":");
+    put_target(&text, PyTuple_GetItem(parts, 0), PyTuple_GetItem(parts, 1), checker);
+    PUT(&text, ",\"peer\":");
+    put_json(&text, PyTuple_GetItem(parts, 3), 0);
+    PUT(&text, ",\"headers\":");
+    put_headers_or(&text, PyTuple_GetItem(parts, 4), checker, headers);
+    PUT(&text, "}");
+    return end_event(self, &text, NULL, 0);
+}
+
+// Writes that it began, in here or by Python code; -1 with an error.
+static int tell_arrived(Quick *self, PyObject *handling, PyObject *parts, Checker *checker) {
+    PyObject *number = PyObject_GetAttr(handling, name_number), *headers = NULL;
+    PyObject *written = number != NULL ? write_arrived(self, number, parts, checker, NULL) : NULL;
+    if (written == Py_None && (headers = json_remembered(self, PyTuple_GetItem(parts, 4))) != NULL) {
+        Py_DECREF(written);
+        written = write_arrived(self, number, parts, checker, headers);
+        Py_DECREF(headers);
     }
+    if ((written == NULL || written == Py_None) && !is_to_be_passed_on()) {
+        Py_XDECREF(written);
+        PyErr_Clear();
+        written = PyObject_CallFunctionObjArgs(requests.write, handling, PyTuple_GetItem(parts, 4), NULL);
+    }
+    Py_XDECREF(number);
+    Py_XDECREF(written);
+    return written != NULL ? 0 : -1;
+}
+
+// arrived(scope) -> a handling that was begun, with its event ``handling-started``: a request over HTTP as ASGI has it.
+PyObject *quick_arrived(PyObject *object, PyObject *scope) {
+    Quick *self = (Quick *)object;
+    if (requests.handling == NULL || !is_recording(self) || !are_lanes_found_here() || Py_TYPE(scope) != &PyDict_Type) Py_RETURN_NONE;
+    PyObject *parts = parts_of_scope(scope), *checker = parts != NULL ? checker_of(self) : NULL;
+    PyObject *handling = checker != NULL ? begin_handling(parts) : NULL;
+    int is_begun = handling != NULL;
+    if (is_begun && tell_arrived(self, handling, parts, (Checker *)checker) < 0) Py_CLEAR(handling);
     Py_XDECREF(checker);
-    if (written == NULL || written == Py_None) {
-        Py_XDECREF(parts);
-        return written != NULL ? written : not_plain(NULL);
+    Py_XDECREF(parts);
+    return is_begun ? handling : not_plain(NULL);
+}
+
+static PyObject *write_ended(Quick *self, unsigned long long took, PyObject *const *given, const char *body, size_t size, Checker *checker,
+                             PyObject *headers) {
+    Text text;
+    if (BEGIN(self, &text, "handling-ended", given[4]) < 0) return NULL;
+    PUT(&text, "{\"ns\":");
+    put_unsigned(&text, took);
+    PUT(&text, ",\"status\":");
+    if (Py_TYPE(given[1]) != &PyLong_Type || !put_number(&text, given[1])) text.failed = 1;
+    if (size) {
+        PUT(&text, ",\"bytes\":");
+        put_unsigned(&text, (unsigned long long)size);
     }
-    Py_DECREF(written);
-    return parts;
+    PUT(&text, ",\"headers\":");
+    put_headers_or(&text, given[2], checker, headers);
+    PUT(&text, "}");
+    return end_event(self, &text, body, size);
 }
 
 // ended(began, status, headers, body, request): an event ``handling-ended``; began: monotonic time.
 PyObject *quick_ended(PyObject *object, PyObject *const *given, Py_ssize_t count) {
     Quick *self = (Quick *)object;
-    Text text;
     char *body;
     Py_ssize_t size;
-    PyObject *result = NULL;
+    PyObject *result = NULL, *headers;
     unsigned long long ended = now(CLOCK_MONOTONIC);
     if (count != 5 || !is_recording(self) || Py_TYPE(given[3]) != &PyBytes_Type) Py_RETURN_NONE;
     unsigned long long began = PyLong_AsUnsignedLongLong(given[0]);
     if (PyErr_Occurred() || PyBytes_AsStringAndSize(given[3], &body, &size) < 0) return not_plain(NULL);
     PyObject *checker = checker_of(self);
     if (checker != NULL && (size_t)size <= 4 * self->most && is_utf8((uint8_t *)body, (size_t)size) &&
-        !may_hold_secret((Checker *)checker, (uint8_t *)body, (size_t)size) && BEGIN(self, &text, "handling-ended", given[4]) == 0) {
-        PUT(&text, "{\"ns\":");
-        put_unsigned(&text, ended - began);
-        PUT(&text, ",\"status\":");
-        if (Py_TYPE(given[1]) != &PyLong_Type || !put_number(&text, given[1])) text.failed = 1;
-        if (size) {
-            PUT(&text, ",\"bytes\":");
-            put_unsigned(&text, (unsigned long long)size);
+        !may_hold_secret((Checker *)checker, (uint8_t *)body, (size_t)size)) {
+        result = write_ended(self, ended - began, given, body, (size_t)size, (Checker *)checker, NULL);
+        if (result == Py_None && (headers = json_remembered(self, given[2])) != NULL) {
+            Py_DECREF(result);
+            result = write_ended(self, ended - began, given, body, (size_t)size, (Checker *)checker, headers);
+            Py_DECREF(headers);
         }
-        PUT(&text, ",\"headers\":");
-        put_headers(&text, given[2], (Checker *)checker);
-        PUT(&text, "}");
-        result = end_event(self, &text, body, (size_t)size);
     }
     Py_XDECREF(checker);
     return result != NULL ? result : not_plain(NULL);

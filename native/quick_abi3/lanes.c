@@ -116,6 +116,16 @@ static struct {
 
 enum { LANE_BITS = 52 };
 
+int are_lanes_found_here(void) { return lanes.are_found_here; }
+
+PyObject *begin_request(PyObject *request) { return PyContextVar_Set(lanes.request, request); }
+
+PyObject *new_count(void) {
+    static PyObject *one;
+    if (one == NULL) one = PyLong_FromLong(1);
+    return one != NULL ? PyObject_CallFunctionObjArgs(lanes.count, one, NULL) : NULL;
+}
+
 static unsigned long long number_of(PyObject *object, PyObject *name) {
     PyObject *held = PyObject_GetAttr(object, name);
     unsigned long long number = held != NULL ? PyLong_AsUnsignedLongLong(held) : 0;
@@ -149,7 +159,7 @@ static PyObject *enter_lane(PyObject *request, unsigned long long runs) {
         PyObject *numbers = known ? NULL : PyObject_GetAttr(request, name_lanes);
         number = known ? PyLong_FromUnsignedLongLong(known) : numbers != NULL ? PyIter_Next(numbers) : NULL;
         Py_XDECREF(numbers);
-        if (number != NULL) count = PyObject_CallFunction(lanes.count, "i", 1);
+        if (number != NULL) count = new_count();
         if (count != NULL) lane = PyTuple_Pack(4, request, who, number, count);
         PyObject *token = lane != NULL ? PyContextVar_Set(lanes.lane, lane) : NULL;
         if (token == NULL) Py_CLEAR(lane);

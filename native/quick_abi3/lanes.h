@@ -9,6 +9,15 @@ void prepare_lanes(void);
 // As ``place`` of context.py; -1 with an error. Python code may run in it.
 int find_place(Quick *self, unsigned long long *number, unsigned long long *lane);
 
+// Whether they are found here, and not in Python.
+int are_lanes_found_here(void);
+
+// ``begin`` of context.py: the token, which ends it.
+PyObject *begin_request(PyObject *request);
+
+// itertools.count(1)
+PyObject *new_count(void);
+
 // here() -> the lane of the running code, as ``_here`` of context.py.
 PyObject *module_here(PyObject *module, PyObject *nothing);
 

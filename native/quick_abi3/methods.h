@@ -11,7 +11,7 @@ PyObject *quick_sqlite(PyObject *object, PyObject *const *given, Py_ssize_t coun
 PyObject *quick_executed(PyObject *object, PyObject *const *given, Py_ssize_t count);
 PyObject *quick_rows(PyObject *object, PyObject *const *given, Py_ssize_t count);
 // -- handling.c
-PyObject *quick_arrived(PyObject *object, PyObject *const *given, Py_ssize_t count);
+PyObject *quick_arrived(PyObject *object, PyObject *scope);
 PyObject *quick_started(PyObject *object, PyObject *const *given, Py_ssize_t count);
 PyObject *quick_ended(PyObject *object, PyObject *const *given, Py_ssize_t count);
 // -- lanes.c

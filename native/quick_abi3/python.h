@@ -46,6 +46,12 @@ extern const char *PyUnicode_AsUTF8AndSize(PyObject *, Py_ssize_t *) __attribute
     NAME(method, "method")                                                                                                                \
     NAME(query_string, "query_string")                                                                                                    \
     NAME(raw_path, "raw_path")                                                                                                            \
+    NAME(execute, "execute")                                                                                                              \
+    NAME(token, "_token")                                                                                                                 \
+    NAME(began, "_began")                                                                                                                 \
+    NAME(store, "store")                                                                                                                  \
+    NAME(about, "_about")                                                                                                                 \
+    NAME(requests, "requests")                                                                                                            \
     NAME(running_loop, "__asyncio_running_event_loop__")                                                                                  \
     NAME(quick, "quick")                                                                                                                  \
     NAME(rows, "_relive_rows")

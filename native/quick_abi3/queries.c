@@ -3,7 +3,7 @@
 #include "methods.h"
 #include "values.h"
 
-// sqlite(cursor, given) -> as ``asked``, of what is given to a cursor's ``execute`` (a tuple); None where the statement is new.
+// (cursor, given) -> as ``asked``, of what is given to a cursor's ``execute`` (a tuple); None where the statement is new.
 PyObject *quick_sqlite(PyObject *object, PyObject *const *given, Py_ssize_t count) {
     Quick *self = (Quick *)object;
     PyObject *result = NULL, *begin = NULL, *key = NULL, *values = Py_None;

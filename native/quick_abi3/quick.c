@@ -52,13 +52,12 @@ static PyObject *quick_forget(PyObject *object, PyObject *Py_UNUSED(nothing)) {
 
 static PyMethodDef quick_methods[] = {
     {"adopt", quick_adopt, METH_NOARGS, NULL},       {"answered", FAST(quick_answered), METH_FASTCALL, NULL},
-    {"arrived", FAST(quick_arrived), METH_FASTCALL, NULL}, {"asked", FAST(quick_asked), METH_FASTCALL, NULL},
+    {"arrived", quick_arrived, METH_O, NULL}, {"asked", FAST(quick_asked), METH_FASTCALL, NULL},
     {"born", quick_born, METH_NOARGS, NULL},         {"emit", FAST(quick_emit), METH_FASTCALL, NULL},
     {"ended", FAST(quick_ended), METH_FASTCALL, NULL}, {"executed", FAST(quick_executed), METH_FASTCALL, NULL},
     {"forget", quick_forget, METH_NOARGS, NULL},     {"last", quick_last, METH_NOARGS, NULL},
     {"next", quick_next, METH_NOARGS, NULL},         {"put", FAST(quick_put), METH_FASTCALL, NULL},
-    {"rows", FAST(quick_rows), METH_FASTCALL, NULL}, {"sqlite", FAST(quick_sqlite), METH_FASTCALL, NULL},
-    {"started", FAST(quick_started), METH_FASTCALL, NULL},
+    {"rows", FAST(quick_rows), METH_FASTCALL, NULL}, {"started", FAST(quick_started), METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL}};
 static PyType_Slot quick_slots[] = {{Py_tp_new, quick_new}, {Py_tp_dealloc, quick_gone}, {Py_tp_methods, quick_methods}, {0, NULL}};
 static PyType_Spec quick_spec = {"relive_recorder._quick.Quick", sizeof(Quick), 0, Py_TPFLAGS_DEFAULT, quick_slots};

@@ -24,15 +24,6 @@ static PyObject *verdict_on_caller(const Source *source) {
     return verdict == NULL && name != NULL && source->are_others_served ? Py_False : verdict;
 }
 
-// A reference to the writer; NULL where nothing is written by it just now.
-static Quick *writer_of(PyObject *recorder) {
-    PyObject *quick = PyObject_GetAttr(recorder, name_quick);
-    if (quick != NULL && Py_TYPE(quick) == quick_type && is_recording((Quick *)quick)) return (Quick *)quick;
-    Py_XDECREF(quick);
-    PyErr_Clear();
-    return NULL;
-}
-
 // Whether the event of a reading was written; or nothing has to be, as so much randomness is not kept. -1: an error is to be passed on.
 static int tell_reading(Quick *self, const Source *source, PyObject *value) {
     Text text;

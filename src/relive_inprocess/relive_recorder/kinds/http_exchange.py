@@ -24,6 +24,7 @@ from relive_recorder.guard import attempt
 from relive_recorder.kinds import s3
 from relive_recorder.kinds.headers import VOLATILE
 from relive_recorder.recorder import RECORD, REPLAY, recorder
+from relive_recorder.servers.handling import before_end
 from relive_recorder.values import NotKept, unpack
 from relive_recorder.wire import CollectedBody
 
@@ -296,6 +297,9 @@ def report_unread(request: int) -> None:
     for exchange in _unread.pop(request, ()):
         if not exchange.is_done and not exchange.length:
             attempt(exchange.ended, False)
+
+
+before_end.append(report_unread)
 
 
 def was_cancelled(kept: KeptAnswer) -> bool:

@@ -8,7 +8,7 @@ import functools
 import sys
 from typing import Any, Callable, Dict, List, Tuple
 
-from relive_recorder import context
+from relive_recorder import context, quick
 from relive_recorder.calls import describe_error, through
 from relive_recorder.guard import attempt
 from relive_recorder.kinds.query import (
@@ -60,6 +60,11 @@ def change(module: Any) -> None:
     names = {"__module__": module.Connection.__module__, "__doc__": module.Connection.__doc__}
     cursor = _cursor_class(module.Cursor)
     connection = _connection_class(module.Connection, module.Cursor, cursor)
+    if quick.module is not None:  # it does what is plain, and has the rest done by these
+        real = module.Cursor
+        reals = real.execute, real.fetchone, real.fetchall, module.Connection.cursor
+        told = cursor.execute, _executed, _failed, _alone, _many
+        quick.module.sqlite(recorder, cursor, connection, *reals, *told)
     for made, real in ((cursor, module.Cursor), (connection, module.Connection)):
         made.__name__ = made.__qualname__ = real.__name__
         made.__module__, made.__doc__ = names["__module__"], real.__doc__
@@ -102,20 +107,17 @@ def _cursor_class(real: Any) -> Any:
         def execute(self, *given: Any) -> Any:
             if self._relive_rows is not None:
                 _settle(self)
-            quick = recorder.quick
-            asked = None if quick is None else quick.sqlite(self, given)
+            asked = asked_quickly("sqlite", _database(self), *given) if 0 < len(given) < 3 else None
             if asked is None:
-                asked = asked_quickly("sqlite", _database(self), *given) if 0 < len(given) < 3 else None
-                if asked is None:
-                    return _execute(self, given, real_execute)
+                return _execute(self, given, real_execute)
             try:
                 value = real_execute(self, *given)
             except BaseException as error:
-                attempt(_emit_error, *_asked_again(asked), error)
+                _failed(asked, error)
                 raise
-            quick = recorder.quick
-            if quick is None or quick.executed(asked, value) is None:
-                attempt(_emit_answer, *_asked_again(asked), value)
+            writer = recorder.quick
+            if writer is None or writer.executed(asked, value) is None:
+                _executed(asked, value)
             return value
 
         def executemany(self, *given: Any) -> Any:
@@ -144,15 +146,8 @@ def _cursor_class(real: Any) -> Any:
 
         def fetchone(self) -> Any:
             row = real_fetchone(self)
-            query = self._relive_rows
-            if query is not None:
-                if row is None:
-                    _settle(self)
-                elif type(query) is int and query > 0:  # mostly there is one row only
-                    self._relive_rows = -query
-                    _record_rows(query, [row])
-                else:
-                    attempt(_one, self, row, 1)
+            if self._relive_rows is not None:
+                _alone(self, row)
             return row
 
         def fetchmany(self, *given: Any, **named: Any) -> Any:
@@ -202,6 +197,14 @@ def _execute(cursor: Any, given: Tuple[Any, ...], real_execute: Callable[..., An
         raise
     attempt(_emit_answer, asked, began, value)
     return value
+
+
+def _failed(asked: bytes, error: BaseException) -> None:
+    attempt(_emit_error, *_asked_again(asked), error)
+
+
+def _executed(asked: bytes, cursor: Any) -> None:
+    attempt(_emit_answer, *_asked_again(asked), cursor)
 
 
 def _asked_again(asked: bytes) -> Tuple[str, int]:
@@ -292,6 +295,18 @@ class _AtEnd:
         attempt(self.later.flush)
 
 
+def _alone(cursor: Any, row: Any) -> None:
+    """It was fetched by ``fetchone``."""
+    query = cursor._relive_rows
+    if row is None:
+        _settle(cursor)
+    elif type(query) is int and query > 0:  # mostly there is one row only
+        cursor._relive_rows = -query
+        _record_rows(query, [row])
+    else:
+        attempt(_one, cursor, row, 1)
+
+
 def _one(cursor: Any, row: Any, *batch: int) -> None:
     later = cursor._relive_rows
     if type(later) is not RowsLater:
@@ -311,8 +326,8 @@ def _many(cursor: Any, rows: List[Any]) -> None:
 
 def _record_rows(query: int, rows: List[Any]) -> None:
     """As ``record_rows``; never raises."""
-    quick = recorder.quick
-    if rows and (quick is None or quick.rows(query, rows) is None):
+    writer = recorder.quick
+    if rows and (writer is None or writer.rows(query, rows) is None):
         attempt(record_rows_in_python, query, rows)
 
 

@@ -6,10 +6,10 @@ The application is wrapped where the server keeps it; Starlette, under a server 
 import functools
 from typing import Any, Awaitable, Callable, Dict, Optional, Tuple
 
-from relive_recorder import context
+from relive_recorder import context, quick
 from relive_recorder.guard import attempt
 from relive_recorder.imports import when_imported
-from relive_recorder.recorder import RECORD, recorder
+from relive_recorder.recorder import recorder
 from relive_recorder.servers.handling import Handling, begin, describe, write_start
 
 __all__ = ["install"]
@@ -22,6 +22,8 @@ Send = Callable[[Dict[str, Any]], Awaitable[None]]
 
 def install() -> None:
     """uvicorn (also as gunicorn's worker), hypercorn, daphne, gunicorn; Starlette and FastAPI under any other server."""
+    if quick.module is not None:
+        quick.module.requests(Handling, recorder, _describe_arrived, write_start)
     when_imported("uvicorn.config", _uvicorn)
     when_imported("hypercorn.app_wrappers", _hypercorn)
     when_imported("daphne.server", _daphne)
@@ -141,18 +143,10 @@ def _begin(scope: Scope) -> Optional[Handling]:
     kind = scope.get("type")
     if kind not in _KINDS:
         return None
-    quick = recorder.quick
-    if quick is None or kind != "http" or recorder.mode() != RECORD:
+    writer = recorder.quick
+    handling: Optional[Handling] = writer.arrived(scope) if writer is not None and kind == "http" else None
+    if handling is None:
         handling = begin("asgi", *_asked(scope))
-    else:
-        handling = Handling(recorder.next_request(), ())
-        arrived = quick.arrived(scope, handling.number)
-        if arrived is None:
-            method, target, peer, _, headers = _asked(scope)
-            handling.tell_about((describe, "asgi", method, target, peer, headers))
-            write_start(handling, headers)
-        else:
-            handling.tell_about((_describe_arrived, arrived))
     if handling is not None:
         handling.routed = scope
     return handling

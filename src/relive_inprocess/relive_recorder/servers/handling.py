@@ -8,10 +8,9 @@ them from the border.
 
 import itertools
 import json
-import sys
 import time
 from contextvars import Token
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
 from relive_recorder import bodies, context
 from relive_recorder.failure import waiting
@@ -19,7 +18,7 @@ from relive_recorder.failure.moment import seen
 from relive_recorder.guard import attempt
 from relive_recorder.recorder import FREE, OFF, RECORD, REPLAY, encode, recorder
 
-__all__ = ["Handling", "Raw", "begin", "describe", "scrubbed", "scrubbed_raw", "write_start"]
+__all__ = ["Handling", "Raw", "before_end", "begin", "describe", "scrubbed", "scrubbed_raw", "write_start"]
 
 Pairs = List[List[str]]
 Raw = Iterable[Tuple[bytes, bytes]]
@@ -27,6 +26,10 @@ _mono = time.monotonic_ns
 _INTEGERS = frozenset((int,))
 _quoted = json.encoder.encode_basestring_ascii
 _REMEMBERED = 2048  # [characters] as JSON; more headers than that are not remembered
+
+
+# (the request's number): called before the event of its end is written.
+before_end: List[Callable[[int], None]] = []
 
 
 def scrubbed(headers: Iterable[Tuple[str, str]]) -> Pairs:
@@ -100,6 +103,7 @@ class Handling(context.Request):
         routed: a mapping that will have ``path_params`` once a router has found its way (an ASGI scope); or None.
     """
 
+    __slots__ = ("__dict__", "__weakref__", "_began", "_token")
     # What most requests never set; each that ``__init__`` sets is set for all of them.
     status: Optional[int] = None
     headers: Sequence[Sequence[str]] = ()
@@ -153,10 +157,6 @@ class Handling(context.Request):
         """What has been read of it, and is held."""
         return self._body.whole() if self._body is not None else b""
 
-    def tell_about(self, about: Tuple[Any, ...]) -> None:
-        """It was not known yet what it is about; see ``Request``."""
-        self._about = about
-
     def path_params(self) -> Dict[str, str]:
         """Parts of the path that the router named, as texts."""
         held = self.routed.get("path_params") if type(self.routed) is dict else None
@@ -208,9 +208,8 @@ class Handling(context.Request):
         self._ended = True
         if self._body is not None:
             attempt(self._record_body)
-        http = sys.modules.get("relive_recorder.kinds.http_exchange")
-        if http is not None:
-            http.report_unread(self.number)
+        for report in before_end:
+            report(self.number)
         quick = recorder.quick
         if (
             quick is None
