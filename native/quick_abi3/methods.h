@@ -14,5 +14,7 @@ PyObject *quick_rows(PyObject *object, PyObject *const *given, Py_ssize_t count)
 PyObject *quick_arrived(PyObject *object, PyObject *scope);
 PyObject *quick_started(PyObject *object, PyObject *const *given, Py_ssize_t count);
 PyObject *quick_ended(PyObject *object, PyObject *const *given, Py_ssize_t count);
+// -- logs.c
+PyObject *quick_logged(PyObject *object, PyObject *record);
 // -- lanes.c
 PyObject *quick_born(PyObject *object, PyObject *nothing);

@@ -52,6 +52,13 @@ extern const char *PyUnicode_AsUTF8AndSize(PyObject *, Py_ssize_t *) __attribute
     NAME(store, "store")                                                                                                                  \
     NAME(about, "_about")                                                                                                                 \
     NAME(requests, "requests")                                                                                                            \
+    NAME(exc_info, "exc_info")                                                                                                            \
+    NAME(lineno, "lineno")                                                                                                                \
+    NAME(pathname, "pathname")                                                                                                            \
+    NAME(message, "message")                                                                                                              \
+    NAME(levelname, "levelname")                                                                                                          \
+    NAME(name_of_logger, "name")                                                                                                          \
+    NAME(dict, "__dict__")                                                                                                                \
     NAME(running_loop, "__asyncio_running_event_loop__")                                                                                  \
     NAME(quick, "quick")                                                                                                                  \
     NAME(rows, "_relive_rows")

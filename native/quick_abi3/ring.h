@@ -3,7 +3,7 @@
 #include "python.h"
 
 enum { EPOCH = 2, MODE = 3, HEAD = 5, SEQ = 6 };  // words of the ring's header, see ring.py
-enum { RECORD = 1, HEADER_BYTES = 4096, FRAME = 16 };
+enum { RECORD = 1, REPLAY = 2, HEADER_BYTES = 4096, FRAME = 16 };
 
 typedef struct {
     PyObject_HEAD

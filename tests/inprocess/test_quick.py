@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import json
+import logging
 import math
 import mmap
 import re
@@ -21,7 +22,7 @@ from .conftest import INPROCESS, each_python
 
 sys.path.insert(0, str(INPROCESS))
 from relive_recorder import context, quick, scrub, values
-from relive_recorder.kinds import query
+from relive_recorder.kinds import logs, query
 from relive_recorder.options import Options
 from relive_recorder.recorder import RECORD, encode, recorder
 from relive_recorder.ring import EPOCH, HEADER_BYTES, RECORD_HEADER, Ring
@@ -410,6 +411,31 @@ def _begin_and_end(scope):
     return begun
 
 
+@settings(max_examples=50)
+@example("a\ud800", ("orders", "WARNING", "/a.py", 7), True, None)
+@example("plain", ("orders", "WARNING", "/\\ä.py", 7), True, None)
+@example("plain", ("orders", "WARNING", "/a.py", 1 << 70), True, None)
+@given(
+    texts | texts.map(lambda one: one * 2000),
+    st.tuples(texts, texts, texts, st.integers(-(1 << 70), 1 << 70)) | st.tuples(plain, plain, plain, plain),
+    st.booleans(),
+    st.sampled_from([None, False, (ValueError, None, None), (None, None, None)]),
+)
+def test_a_log_record_is_told_the_same(benches, text, parts, is_made, raised):
+    record = logging.LogRecord(parts[0], 30, parts[2], parts[3], text, (), raised)
+    record.levelname = parts[1]
+    if is_made:
+        record.message = text
+    told = []
+    for bench in benches():
+        with bench:
+            writer = recorder.quick
+            if writer is None or writer.logged(record) is None:
+                logs._emit(record)
+        told.append(bench.records())
+    assert told[0] == told[1]
+
+
 def test_plain_events_are_written_by_the_part_in_c(benches):
     """Otherwise the tests above would say nothing."""
     with benches()[0] as bench:
@@ -425,7 +451,9 @@ def test_plain_events_are_written_by_the_part_in_c(benches):
         for client in (None, ("h", 1), ["h", 1]):
             begun = contextvars.copy_context().run(quickly.arrived, {**scope, "client": client})
             assert begun.about["target"] == "/a?b=c"
-        assert quickly.last() == 8
+        record = logging.LogRecord("orders", logging.WARNING, "/a.py", 7, "an order", (), None)
+        record.message = "an order"
+        assert quickly.logged(record) == 9
 
 
 def test_what_a_signal_raises_while_a_checker_is_made_is_passed_on(benches):

@@ -32,7 +32,8 @@ def _change(module: Any) -> None:
     @functools.wraps(real)
     def callHandlers(self: Any, record: Any) -> Any:
         result = real(self, record)
-        if recorder.mode() in (RECORD, REPLAY):
+        quick = recorder.quick
+        if (quick is None or quick.logged(record) is None) and recorder.mode() in (RECORD, REPLAY):
             attempt(_emit, record)
         return result
 
