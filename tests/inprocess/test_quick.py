@@ -317,6 +317,9 @@ headers = st.lists(
 @example(
     [("host", "password"), ("authorization", "password")], "", b"", False
 )  # found: learned of a later one
+@example(
+    [("host", "passwordBearer abcdefgh1")], "Bearer abcdefgh1", b"", False
+)  # found: learned of the target
 @given(
     headers,
     texts,

@@ -278,8 +278,9 @@ def begin(
 
 def write_start(handling: Handling, raw_headers: Any) -> None:
     """Write that it began, where the part in C has not. ``raw_headers``: as in ``begin``."""
+    about = handling.about  # before the headers: a secret in the target may stand in them too
     text = "" if raw_headers is None else scrubbed_raw(raw_headers)[1]
-    recorder.emit_json("handling-started", _about_json(handling.about, text), b"", handling.number)
+    recorder.emit_json("handling-started", _about_json(about, text), b"", handling.number)
 
 
 def describe(
