@@ -60,20 +60,20 @@ def test_retain_lists_first_and_drops_then(relive, store, three):
     said = relive(
         "retain", "--keep", "1", "--minutes", "0", "--hours", "0", "--dry-run", "--days", "0", "--months=0"
     )
-    assert (said.status, said.err) == (0, "Would drop 2 of 3 commits.\n")
-    assert [cells(line)[0] for line in said.out.splitlines()[1:]] == [three[1][:10], three[0][:10]]
+    assert (said.status, said.err) == (0, "Would drop 1 of 3 commits.\n")
+    assert [cells(line)[0] for line in said.out.splitlines()[1:]] == [three[1][:10]]
     assert len(store.log()) == 3
     value = json.loads(relive("retain", "pay", "--keep", "1", "--json").out)
-    assert [one["id"] for one in value["dropped"]] == [three[1], three[0]]  # all are of one minute
-    assert (value["kept"], [line.id for line in store.log()]) == (1, [three[2]])
+    assert [one["id"] for one in value["dropped"]] == [three[1]]  # all are of one minute, and the first is that of its start
+    assert (value["kept"], [line.id for line in store.log()]) == (2, [three[2], three[0]])
 
 
 def test_retain_follows_the_configuration(relive, store, three, monkeypatch):
-    monkeypatch.setenv("RELIVE_KEEP", "2")
+    monkeypatch.setenv("RELIVE_KEEP", "1")
     for name in ("MINUTES", "HOURS", "DAYS", "MONTHS"):
         monkeypatch.setenv(f"RELIVE_KEEP_{name}", "0")
     value = json.loads(relive("retain", "--json").out)
-    assert [one["id"] for one in value["dropped"]] == [three[0]]
+    assert [one["id"] for one in value["dropped"]] == [three[1]]
     assert str(relive("retain")) == "! Nothing is to be dropped.\n! Dropped 0 of 2 commits.\n= 0"
     assert relive("retain", "--keep", "0").status == 2
 

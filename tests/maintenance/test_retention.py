@@ -21,10 +21,15 @@ MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND
 class One:
     id: CommitId
     taken_wall_ns: int
+    life: str | None = None
 
 
 def made(times: list[int]) -> list[One]:
-    return [One(CommitId(f"{number:064x}"), time) for number, time in enumerate(times)]
+    """Each twelve hours are a life of their own."""
+    return [
+        One(CommitId(f"{number:064x}"), time, f"life {time // (12 * HOUR)}")
+        for number, time in enumerate(times)
+    ]
 
 
 # Close together, near the edges of buckets, far apart, and what only a hostile manifest holds.
@@ -158,6 +163,24 @@ def test_a_service_that_was_committed_for_a_year_leaves_minutes_hours_days_and_m
         )
         assert older - age <= widest
     assert ages[-1] >= 300 * 86_400
+
+
+@given(st.lists(times, min_size=1, max_size=40), retentions)
+def test_the_first_commit_since_the_last_start_is_there_whatever_came_after_it(given_times, retention):
+    commits = made(sorted(given_times))
+    left: list[One] = []
+    for one in commits:
+        left.append(one)
+        kept = why_kept(left, retention, set())
+        left = [one for one in left if one.id in kept]
+    first = next(one for one in commits if one.life == commits[-1].life)
+    assert first.taken_wall_ns in {one.taken_wall_ns for one in left if one.life == first.life}
+    assert sum("start" in reasons for reasons in kept.values()) == 1
+
+
+def test_what_has_no_life_has_no_start():
+    commits = [One(CommitId(f"{number:064x}"), number) for number in range(9)]
+    assert list(why_kept(commits, Retention(1), set())) == [commits[-1].id]
 
 
 def test_the_configuration_says_how_many(tmp_path):

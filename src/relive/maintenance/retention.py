@@ -1,11 +1,12 @@
-"""Which commits to keep: the newest, then one a minute, an hour, a day, a month, and those that lead to a failure. A pure decision.
+"""Which commits to keep: the newest, one a minute, an hour, a day, a month, those that lead to a failure. A pure decision.
 
 Buckets are minutes, hours, days and months in UTC. Only those count in which there is a commit, and of each the newest commit
 is kept. So no clock is asked: a service that stood still for a year, or a clock that jumped, costs no commit. And since each
 bucket lies within one of the next kind, what is thinned as it comes in ends as what is thinned once.
 
 A failure of the night is looked into in the morning, when its minutes have long become hours. So what came before it is kept as if
-the failure were now: then `bisect` still finds the moment at which the state went bad.
+the failure were now: then `bisect` still finds the moment at which the state went bad. And the first commit of the newest life is
+kept: it is the good end of such a search, where nobody knows another.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ class Dated(Protocol):
     @property
     def id(self) -> CommitId:
         """Its id."""
+
+    @property
+    def life(self) -> str | None:
+        """The life of its capsule; None for what has none."""
 
     @property
     def taken_wall_ns(self) -> int:
@@ -69,7 +74,8 @@ class Retention:
 def why_kept(
     commits: Sequence[Dated], retention: Retention, failed: Collection[CommitId]
 ) -> dict[CommitId, list[str]]:
-    """The commits to keep, each with all reasons: ``newest``, ``minute``, ``hour``, ``day``, ``month``, ``incident``, ``pinned``.
+    """The commits to keep, each with all reasons: ``newest``, ``minute``, ``hour``, ``day``, ``month``, ``start``,
+    ``incident``, ``pinned``.
 
     Args:
         commits: of one target. Of those taken at the same time, the first counts as the newest.
@@ -82,6 +88,8 @@ def why_kept(
     for reason, count, bucket in _kinds(retention):
         for commit in _newest_of_each(newest_first, count, bucket):
             reasons.setdefault(commit.id, []).append(reason)
+    for one in _first_of_newest_life(newest_first):
+        reasons.setdefault(one, []).append("start")
     for one in _leading_to(newest_first, retention.before_incident, failed):
         reasons.setdefault(one, []).append("incident")
     for commit in newest_first:
@@ -102,6 +110,12 @@ def _newest_of_each(
                 return
             seen.add(number)
             yield commit
+
+
+def _first_of_newest_life(newest_first: Sequence[Dated]) -> list[CommitId]:
+    """One commit, or none where the newest has no life."""
+    life = newest_first[0].life if newest_first else None
+    return [commit.id for commit in newest_first if commit.life == life is not None][-1:]
 
 
 def _leading_to(
