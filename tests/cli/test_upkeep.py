@@ -64,7 +64,9 @@ def test_retain_lists_first_and_drops_then(relive, store, three):
     assert [cells(line)[0] for line in said.out.splitlines()[1:]] == [three[1][:10]]
     assert len(store.log()) == 3
     value = json.loads(relive("retain", "pay", "--keep", "1", "--json").out)
-    assert [one["id"] for one in value["dropped"]] == [three[1]]  # all are of one minute, and the first is that of its start
+    assert [one["id"] for one in value["dropped"]] == [
+        three[1]
+    ]  # all are of one minute, and the first is that of its start
     assert (value["kept"], [line.id for line in store.log()]) == (2, [three[2], three[0]])
 
 

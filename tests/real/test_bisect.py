@@ -265,9 +265,10 @@ def test_the_message_that_poisoned_a_service_without_http_is_named(relive: Reliv
         # Between which commits a message came is known of what was recorded by then; the recorder may be late.
         eventually(partial(is_recorded, f"{said}\n".encode()), "it is recorded")
     incident = eventually(relive.incidents, "the incident")[0]["number"]
-    (jump,) = relive("bisect", "--replay", str(incident))["jumps"]
+    words = ["bisect", "--replay", str(incident), "--limit", "1"]
+    (jump,) = relive(*words)["jumps"]
     assert [one["body"]["text"] for one in jump["messages"]] == ["chf\n"]
     changes = {one["name"]: one["after"] for one in jump["difference"]["python"]["changes"]}
     assert changes["cache['CHF']"] == "None"
-    done = relive.commands(["bisect", "--replay", str(incident)], relive.environment)
+    done = relive.commands(words, relive.environment)
     assert "1 message between them:" in done.stdout and "> chf" in done.stdout

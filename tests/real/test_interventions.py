@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from relive.kernel.sockdiag import listening_ports
 from support.ports import free_port
 from support.servers import HAS_POSTGRES, postgres_server
 from support.waiting import eventually
@@ -239,6 +241,41 @@ def test_other_services_and_unknown_incidents_are_refused(inside):
     stranger = inside.relive.commit(other, measured=False).id
     with pytest.raises(Refused, match="is of 'stranger'"):
         inside.relive("what-if", inside.incidents["/rated/CHF"], "--commit", stranger)
+
+
+def test_why_names_the_message_of_a_service_without_http(relive: Relive) -> None:
+    """The answers are of other lengths when it is left out, and what follows on the connection is sent all the same."""
+    port = free_port()
+    options = ("--listen", f"127.0.0.1:{port}")
+    capsule = relive.run(PYTHON, SERVICES / "poisoned_lines.py", port, name="lines", options=options)
+    eventually(lambda: port in listening_ports(), "it listens")
+    first = relive.commit(capsule, measured=False).id
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+        for said, heard in (("EUR", b"4.00\n"), ("chf", b"unknown\n"), ("EUR", b"4.00\n"), ("CHF", b"")):
+            client.sendall(f"{said}\n".encode())
+            assert client.recv(64) == heard
+    incident = str(eventually(relive.incidents, "the incident")[0]["number"])
+    before, soon = left_over(relive), ("--limit", "1")  # [s] a death is waited for
+    told = json.loads(relive.say("why", incident, "--times", "2", *soon).stdout)
+    (cause,) = told["causes"]
+    (change,) = cause["changes"]
+    assert cause["commit"] == first and change["recorded"] == r"sent, answered unknown\n"
+    assert r"(chf\n)" in change["about"] and change["about"] in told["sentence"]
+    assert left_over(relive) == before
+    # By hand, as it was said; another makes no difference.
+    words = change["option"].split()
+    assert relive.say("what-if", incident, *words, *ONCE, *soon).returncode == 0
+    listed = json.loads(relive.say("what-if", incident).stdout)["changeable"]
+    assert [(one["kind"], one["what"], one["result"]) for one in listed][::-1] == [
+        ("message", r"EUR\n", r"4.00\n"),
+        ("message", r"chf\n", r"unknown\n"),
+        ("message", r"EUR\n", r"4.00\n"),
+        ("message", r"CHF\n", "no answer"),
+    ]
+    other = json.loads(relive.say("what-if", incident, "--without-message", listed[-1]["name"], *ONCE).stdout)
+    assert other["tested"]["effect"] == "stays"
+    with pytest.raises(Refused, match="not among the 4"):
+        relive("what-if", incident, "--without-message", "999999")
 
 
 def test_a_bound_is_kept_and_said(inside):

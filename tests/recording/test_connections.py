@@ -57,6 +57,51 @@ def test_turns_keep_their_order_beside_all_that_was_said_before(tmp_path: Path) 
     assert set(later.conversations) == {1, 2}
 
 
+def test_a_message_is_left_out_with_its_answer_and_nobody_waits_for_that(tmp_path: Path) -> None:
+    writer = RecordingWriter(tmp_path)
+    for number in (1, 2):
+        writer.append(K.CONNECTION_OPENED, number, fields={"local_port": 4000 + number})
+    writer.append(K.STREAM_TO_CLIENT, 1, 0, b"hello")
+    writer.append(K.STREAM_TO_SERVICE, 1, 0, b"o")
+    first = writer.last_seq
+    writer.append(K.STREAM_TO_SERVICE, 1, 0, b"ne")
+    writer.append(K.STREAM_TO_SERVICE, 2, 0, b"other")
+    other = writer.last_seq
+    writer.append(K.STREAM_TO_CLIENT, 1, 0, b"fir", {"cut": 2})
+    writer.append(K.STREAM_TO_CLIENT, 1, 0, b"st")
+    writer.append(K.STREAM_TO_CLIENT, 2, 0, b"its")
+    writer.append(K.STREAM_TO_SERVICE, 1, 0, b"two")
+    second = writer.last_seq
+    writer.append(K.STREAM_TO_CLIENT, 1, 0, b"second")
+    writer.append(K.STREAM_TO_SERVICE, 1, 0, b"three")
+    third = writer.last_seq
+    writer.close()
+
+    found = found_in(tmp_path)
+    assert [
+        (one.number, one.connection, len(one.turns), [found.bytes_of(said) for said in one.said])
+        for one in found.messages()
+    ] == [
+        (first, 1, 2, [b"fir", b"st"]),
+        (other, 2, 1, [b"its"]),
+        (second, 1, 1, [b"second"]),
+        (third, 1, 1, []),
+    ]
+    left = found.without([first])
+    assert [turn for turn in told(left) if turn[1] is TurnKind.SENT] == [
+        (2, TurnKind.SENT, b"other", 1),
+        (1, TurnKind.SENT, b"two", 2),
+        (1, TurnKind.SENT, b"three", 3),
+    ]
+    assert [(one.connection, found.bytes_of(one), one.total) for one in left.said] == [
+        (1, b"hello", 5),
+        (2, b"its", 3),
+        (1, b"second", 11),
+    ]
+    assert left.without([other, second, third]).messages() == []
+    assert found.without([]) == found
+
+
 def test_what_follows_an_upgrade_is_of_its_request(tmp_path: Path) -> None:
     writer = RecordingWriter(tmp_path)
     upgrade = writer.append(K.REQUEST_STARTED, 1, 1, b"GET / HTTP/1.1\r\n\r\n", {"local_port": 4001})

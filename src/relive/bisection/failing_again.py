@@ -28,11 +28,6 @@ from relive.store import Store
 
 __all__ = ["FailureProbe", "judged_verdict", "last_conversation", "with_the_request_alone"]
 
-_LEAST_LIMIT, _SLOWER = (
-    3.0,
-    3.0,
-)  # [s] and times the recorded time, from the last message to the failure, that a failure has
-
 
 @dataclass(frozen=True, slots=True)
 class FailureProbe:
@@ -56,17 +51,16 @@ class FailureProbe:
         mask = Mask.configured(self.settings)
         occurrence = self.incident.occurrence(first=False).model_copy(update={"before": commit})
         case = case_of_incident(self.settings, self.store, self.incident, occurrence, alone=self.request)
-        limit = self.limit
-        if self.said is not None:
-            case = _with_the_messages_alone(case, self.said)
-            limit = limit or _seconds_to_fail(case, self.said)
-        else:
-            case = with_the_request_alone(case)
+        case = (
+            _with_the_messages_alone(case, self.said)
+            if self.said is not None
+            else with_the_request_alone(case)
+        )
         options = ReplayOptions(
             times=1,
             jobs=1,
             pace=Pace.FAST,
-            limit=limit,
+            limit=self.limit,
             sees=lambda root: mask.learn_environment(procfs.environment_of(root)),
         )
         (run,) = asyncio.run(replay(self.settings, self.store, case, options)).runs
@@ -107,10 +101,6 @@ def _with_the_messages_alone(case: ReplayInput, said: Connections) -> ReplayInpu
     steps = [dataclasses.replace(one, after_commit_ns=0) for one in case.plan.steps if one.continues]
     plan = dataclasses.replace(case.plan, steps=steps, hangups=[], conversations=said, until_ns=0)
     return dataclasses.replace(case, plan=plan, earlier={})
-
-
-def _seconds_to_fail(case: ReplayInput, said: Connections) -> float:
-    return max(_LEAST_LIMIT, _SLOWER * (case.failed_mono_ns - said.turns[-1].mono_ns) / 1e9)
 
 
 def judged_verdict(verdict: Verdict, outcome: Outcome | None, recorded: Outcome) -> Judged:

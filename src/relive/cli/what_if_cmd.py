@@ -52,11 +52,17 @@ def _describe(result: Experiment) -> Iterator[str]:
         yield from tested_lines(result.afresh, ())
     if result.tested is not None or result.afresh is not None:
         return
-    yield "What can be changed (--answer CALL=VALUE, --without REQUEST):"
+    yield "What can be changed (--answer CALL=VALUE, --without REQUEST, --without-message MESSAGE):"
     for alike in _alike(result.changeable):
         one, last = alike[0], alike[-1]
-        indent = "  " if one.kind == "request" else "    "
-        name = one.name if one is last else f"{one.name} to {last.name}"
+        indent = "  " if one.kind in ("request", "message") else "    "
+        name = (
+            f"message {one.name}"
+            if one.kind == "message"
+            else one.name
+            if one is last
+            else f"{one.name} to {last.name}"
+        )
         results = shorten(one.result, _WIDTH)
         if one.result != last.result:
             results += f" to {shorten(last.result, _WIDTH)}"

@@ -8,7 +8,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from relive.intervention.answers import with_change
-from relive.intervention.grammar import AnswerChange, Change, Reordered, Without
+from relive.intervention.grammar import AnswerChange, Change, Reordered, Without, WithoutMessage
+from relive.intervention.messages import without_messages
 from relive.intervention.requests import with_requests
 from relive.intervention.steps import Step, find_step, request_numbers, served_alone, steps_of
 from relive.recording.events import Event
@@ -57,6 +58,7 @@ def change_case(case: ReplayInput, changes: Sequence[Change], steps: Sequence[St
         )
     requests = [one for one in changes if isinstance(one, Without | Reordered)]
     changed = with_requests(_answered(case, list(now.values())), requests)
+    changed = without_messages(changed, [one.message for one in changes if isinstance(one, WithoutMessage)])
     changed = _unanswered(changed, case, {one.request for one in requests if isinstance(one, Without)})
     return Changed(
         changed,

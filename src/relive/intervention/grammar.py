@@ -35,6 +35,7 @@ __all__ = [
     "Reordered",
     "Shift",
     "Without",
+    "WithoutMessage",
     "option_of",
     "parse_answer",
     "parse_pair",
@@ -132,6 +133,13 @@ class Without:
 
 
 @dataclass(frozen=True, slots=True)
+class WithoutMessage:
+    """A message that is not HTTP/1 and is left out, with what the service answered to it."""
+
+    message: int
+
+
+@dataclass(frozen=True, slots=True)
 class Reordered:
     """Two requests: each in the other's place, one after the end of the other, or both at once."""
 
@@ -140,13 +148,15 @@ class Reordered:
     second: int
 
 
-Change = AnswerChange | Without | Reordered
+Change = AnswerChange | Without | WithoutMessage | Reordered
 
 
 def option_of(change: Change) -> str:
     """As it is written on a command line."""
     if isinstance(change, Without):
         return f"--without {change.request}"
+    if isinstance(change, WithoutMessage):
+        return f"--without-message {change.message}"
     if isinstance(change, Reordered):
         return f"--{change.how} {change.first},{change.second}"
     return f"--answer {shlex.quote(change.written)}"

@@ -4,9 +4,10 @@
    run fails, or so many passed that it is under 5 % that the failure is still there.
 2. In the failing request itself: answers of dependencies, readings of the clock, readings of chance, each as in the last good
    request.
-3. Requests before it: from the commit before the failure, then from ever earlier ones (1, 2, 4, 8 commits before it, to
-   the first of that start), all that came since are left out. Once that lets it pass, the fewest of them are found that have to be
-   left out. Two that are needed are tried in each other's place, too, and their answers are changed to those of good requests.
+3. Requests, and messages that are not HTTP/1, before it: from the commit before the failure, then from ever earlier ones (1, 2,
+   4, 8 commits before it, to the first of that start), all that came since are left out. Once that lets it pass, the fewest of
+   them are found that have to be left out. Two requests that are needed are tried in each other's place, too, and their answers
+   are changed to those of good requests.
 4. Requests that overlap it: one after the other.
 
 Each group that lets the failure pass is narrowed by ``fewest``, one run for a question; what is left is run again as often as
@@ -24,9 +25,10 @@ from dataclasses import dataclass, field
 
 from relive.errors import ReliveError
 from relive.intervention.changing import change_case
-from relive.intervention.grammar import AnswerChange, Change, Reordered, Without
+from relive.intervention.grammar import AnswerChange, Change, Reordered, Without, WithoutMessage
 from relive.intervention.judging import fails_as_recorded, judged_again
 from relive.intervention.living import BoundsReached, Lab
+from relive.intervention.messages import removable_messages
 from relive.intervention.minimal import fewest, split
 from relive.intervention.requests import overlapping, removable
 from relive.intervention.steps import Step, steps_of
@@ -120,11 +122,11 @@ class Search:
         self.tried.append(together)
         if together.effect is not Effect.CANNOT_TELL:
             return False
-        if self._unclear is None and isinstance(changes[0], Without):
+        if self._unclear is None and isinstance(changes[0], Without | WithoutMessage):
             self._unclear = scene, changes, together
         if len(changes) < 2:
             return False
-        if isinstance(changes[0], Without):
+        if isinstance(changes[0], Without | WithoutMessage):
             return any(self._alone(scene, part) for part in _halves(changes))
         found = [self._alone(scene, part) for part in _answers(changes)[:_MOST_PARTS]]
         return any(found)
@@ -165,7 +167,7 @@ class Search:
 
     def _find_lead(self, scene: Scene, changes: Sequence[Change], last: Tested) -> None:
         self.tell(
-            f"Looking for the request without which it does not fail as recorded, from commit {scene.case.commit[:10]}."
+            f"Looking for what came before it and without which it does not fail as recorded, from commit {scene.case.commit[:10]}."
         )
 
         def fails_otherwise(part: Sequence[Change]) -> bool:
@@ -212,29 +214,27 @@ class Search:
     # -- requests before it --------------------------------------------------------------------------------------------------
 
     def _requests(self, scene: Scene, earlier: Iterator[ReplayInput]) -> None:
-        looked_at, before, first = 0, 0, len(self.tried)
+        looked_at, words, before, first = 0, "", 0, len(self.tried)
         for case in earlier:
-            numbers = removable(case)
-            if len(numbers) <= looked_at:  # no other than from the commit before
+            requests, messages = removable(case), removable_messages(case)
+            changes: list[Change] = [Without(number) for number in requests]
+            changes += [WithoutMessage(number) for number in messages]
+            if len(changes) <= looked_at:  # no other than from the commit before
                 continue
-            if len(numbers) > _MOST_REQUESTS:
-                self.notes.append(
-                    f"from commit {case.commit[:10]} on there are {len(numbers)} requests, which is too many"
-                )
+            looked_at, words = len(changes), _counted(len(requests), len(messages))
+            if looked_at > _MOST_REQUESTS:
+                self.notes.append(f"from commit {case.commit[:10]} on there are {words}, which is too many")
                 return
-            looked_at, before = len(numbers), min(numbers) - 1
+            before = min(requests, default=1) - 1
             there = scene if case.commit == scene.case.commit else self._scene(case)
             if there is None:
                 return
-            if self._group(there, "requests before it", [Without(number) for number in numbers]):
+            if self._group(there, f"{'requests' if requests else 'messages'} before it", changes):
                 return
         if any(one.effect is Effect.CANNOT_TELL for one in self.tried[first:]):
             return
         if looked_at:
-            since = "requests" if looked_at > 1 else "request"
-            self.notes.append(
-                f"without the {looked_at} {since} between the first commit and it, it fails as well"
-            )
+            self.notes.append(f"without the {words} between the first commit and it, it fails as well")
             if before:
                 self.notes.append(
                     f"the first commit that there is was taken after request {before}, so none up to that one could be left out"
@@ -269,6 +269,11 @@ def earlier_cases(commits: Sequence[str], case_of: Callable[[str], ReplayInput])
             yield case_of(commits[place])
         except ReliveError:
             return
+
+
+def _counted(requests: int, messages: int) -> str:
+    counts = ((requests, "request"), (messages, "message"))
+    return " and ".join(f"{count} {what}{'s' * (count > 1)}" for count, what in counts if count)
 
 
 def _answers(changes: Sequence[Change]) -> list[list[Change]]:

@@ -18,12 +18,15 @@ from relive.intervention.grammar import (
     Reordered,
     Shift,
     Without,
+    WithoutMessage,
     option_of,
 )
+from relive.intervention.messages import messages_of
 from relive.intervention.steps import Step
 from relive.model.intervention import Changeable, ChangeDescription
 from relive.model.quantities import duration
 from relive.protocols.matching import PathStep, path_step
+from relive.recording.connections import Message, Said, Turn
 from relive.recording.exchanges import Exchange
 from relive.replay.replay_input import ReplayInput
 
@@ -53,7 +56,30 @@ def changeables(case: ReplayInput, steps: Sequence[Step]) -> list[Changeable]:
         )
         found += [_changeable(step) for step in steps if step.request == number]
     sent = {one.exchange.number for one in case.plan.steps}
+    found += [_message(case, one) for one in reversed(messages_of(case))]
     return found + [_changeable(step) for step in steps if step.request not in sent]
+
+
+def _message(case: ReplayInput, message: Message) -> Changeable:
+    return Changeable(
+        name=str(message.number),
+        request=0,
+        kind="message",
+        what=_text(case, message.turns),
+        result=_text(case, message.said) or "no answer",
+    )
+
+
+def _text(case: ReplayInput, pieces: Sequence[Turn | Said]) -> str:
+    """What was sent or said, as far as it is shown; what is no text with escapes."""
+    assert case.plan.conversations is not None
+    found = b""
+    for one in pieces:
+        found += case.plan.conversations.bytes_of(one)
+        if len(found) > _LONG:
+            break
+    text = found[: _LONG + 1].decode("utf-8", "backslashreplace")
+    return shorten("".join(one if one.isprintable() else repr(one)[1:-1] for one in text), _LONG)
 
 
 def _changeable(step: Step) -> Changeable:
@@ -89,11 +115,14 @@ def describe_changes(
 ) -> list[ChangeDescription]:
     """Each change with what it was before."""
     requests = {one.exchange.number: one.exchange for one in case.plan.steps}
+    messages = {one.number: one for one in messages_of(case)}
     named = {str(one.name): one for one in steps}
     described = []
     for change in changes:
         if isinstance(change, AnswerChange):
             described.append(_answer(change, named[str(change.call)]))
+        elif isinstance(change, WithoutMessage):
+            described.append(_left_out(case, messages[change.message]))
         else:
             described.append(_request(change, requests))
     return described
@@ -115,6 +144,16 @@ def _request(change: Without | Reordered, requests: dict[int, Exchange]) -> Chan
         about=" and ".join(words),
         recorded="as they came",
         instead=_ORDERS[change.how],
+    )
+
+
+def _left_out(case: ReplayInput, message: Message) -> ChangeDescription:
+    answer = _text(case, message.said)
+    return ChangeDescription(
+        option=option_of(WithoutMessage(message.number)),
+        about=f"message {message.number} ({_text(case, message.turns)})",
+        recorded=f"sent, answered {answer}" if answer else "sent",
+        instead="left out",
     )
 
 

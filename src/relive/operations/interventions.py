@@ -14,7 +14,7 @@ from relive.incidents.incidents import Incidents
 from relive.incidents.report.masking import Mask, mask_for
 from relive.incidents.report.outcomes import masked_run
 from relive.intervention.changing import change_case
-from relive.intervention.grammar import Change, Reordered, Without, parse_answer, parse_pair
+from relive.intervention.grammar import Change, Reordered, Without, WithoutMessage, parse_answer, parse_pair
 from relive.intervention.judging import effect_of, probability_left
 from relive.intervention.living import Bounds, Lab
 from relive.intervention.steps import steps_of
@@ -77,6 +77,9 @@ class WhatIfParams(ReplayWithChanges):
         "http:1=fail:reset, clock:1=+1h",
     )
     without: list[int] = Field(default=[], max_length=1000, description="Leave this earlier request out")
+    without_message: list[int] = Field(
+        default=[], max_length=1000, description="Leave this message out, which is not HTTP/1"
+    )
     swap: Annotated[list[str], each_written_as(partial(parse_pair, "swap"))] = Field(
         default=[], max_length=100, description="A,B: send these two requests in each other's place"
     )
@@ -190,6 +193,7 @@ def commits_before(store: Store, incident: Incident, before: StoredCommit) -> li
 def _changes(params: WhatIfParams) -> list[Change]:
     found: list[Change] = [parse_answer(text) for text in params.answer]
     found += [Without(number) for number in dict.fromkeys(params.without)]
+    found += [WithoutMessage(number) for number in dict.fromkeys(params.without_message)]
     orders: list[Reordered] = [parse_pair("swap", text) for text in params.swap]
     orders += [parse_pair("apart", text) for text in params.apart]
     orders += [parse_pair("together", text) for text in params.together]
@@ -235,13 +239,14 @@ def _early_enough(
 ) -> StoredCommit:
     numbers = [one.request for one in changes if isinstance(one, Without)]
     numbers += [number for one in changes if isinstance(one, Reordered) for number in (one.first, one.second)]
-    if not numbers or before.sequence is None:
+    begun = {one.message: f"message {one.message}" for one in changes if isinstance(one, WithoutMessage)}
+    if not (numbers or begun) or before.sequence is None:
         return before
     try:
         exchanges = Exchanges(
             Recording(LifePaths(settings.capsules / incident.service / incident.life).recording)
         )
-        begun = [exchanges.by_number(number).started_seq for number in numbers]
+        begun |= {exchanges.by_number(number).started_seq: f"request {number}" for number in numbers}
     except RecordingError:
         return before  # whose plan says that there is no such request
     early = (
@@ -252,7 +257,7 @@ def _early_enough(
     found = next(early, None)
     if found is None:
         raise UsageError(
-            f"no commit was taken before request {numbers[begun.index(min(begun))]}",
+            f"no commit was taken before {begun[min(begun)]}",
             cause="to leave it out, or to send it at another time, the state before it is needed",
             remedy=f"`relive log {incident.service}` lists the commits",
         )

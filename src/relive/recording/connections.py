@@ -8,14 +8,14 @@ is *said*, have one common order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from relive.recording.events import Event, EventKind
 from relive.recording.reader import Recording, RecordPosition
 
-__all__ = ["Closing", "Connections", "Conversation", "Said", "Turn", "TurnKind", "connections_in"]
+__all__ = ["Closing", "Connections", "Conversation", "Message", "Said", "Turn", "TurnKind", "connections_in"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,7 @@ class Turn:
     Attributes:
         place: of the event whose data were sent; of one that opened, of the first that was heard on it.
         after: so many of ``Connections.said`` came before it.
+        seq: of that event.
         cut: bytes that followed and were not kept, so that nothing behind can be sent again as it was.
     """
 
@@ -59,6 +60,7 @@ class Turn:
     mono_ns: int
     place: RecordPosition
     after: int
+    seq: int
     cut: int = 0
 
 
@@ -97,6 +99,21 @@ class Conversation:
     request: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a client sent before the service said something to it again, and what it said then.
+
+    Attributes:
+        number: of its first event; in the recording of one start of a service nothing else has it.
+        turns: what was sent, at least one; said: the answer, perhaps nothing.
+    """
+
+    number: int
+    connection: int
+    turns: list[Turn]
+    said: list[Said]
+
+
 @dataclass(slots=True)
 class Connections:
     """What ``connections_in`` has found.
@@ -133,14 +150,61 @@ class Connections:
             said=[self.said[at] for at in places],
         )
 
+    def messages(self) -> list[Message]:
+        """All of them, in the order in which they began."""
+        found: list[Message] = []
+        latest: dict[int, Message] = {}  # by connection
+        heard = 0
+
+        def hear(until: int) -> None:
+            for one in self.said[heard:until]:
+                if one.connection in latest:
+                    latest[one.connection].said.append(one)
+
+        for turn in self.turns:
+            if turn.kind is not TurnKind.SENT:
+                continue
+            hear(turn.after)
+            heard = max(heard, turn.after)
+            message = latest.get(turn.connection)
+            if message is not None and not message.said:
+                message.turns.append(turn)
+                continue
+            latest[turn.connection] = Message(turn.seq, turn.connection, [turn], [])
+            found.append(latest[turn.connection])
+        hear(len(self.said))
+        return found
+
+    def without(self, numbers: Collection[int]) -> Connections:
+        """The same without some messages, and without what the service answered to them."""
+        gone = [one for one in self.messages() if one.number in numbers]
+        unsent = {id(turn) for one in gone for turn in one.turns}
+        unheard = {id(said) for one in gone for said in one.said}
+        kept: list[Said] = []
+        before = [0]  # of ``kept``, by places in ``said``
+        less: dict[int, int] = {}  # bytes, by connection
+        heard: dict[int, int] = {}
+        for one in self.said:
+            size = one.total - heard.get(one.connection, 0)
+            heard[one.connection] = one.total
+            if id(one) in unheard:
+                less[one.connection] = less.get(one.connection, 0) + size
+            else:
+                kept.append(replace(one, total=one.total - less.get(one.connection, 0)))
+            before.append(len(kept))
+        turns = [replace(one, after=before[one.after]) for one in self.turns if id(one) not in unsent]
+        return replace(self, turns=turns, said=kept)
+
     def between(self, since_ns: int, until_ns: int) -> Connections:
         """The same with only the ends, the turns, and what was said, after one monotonic time [ns] and up to another."""
         closings = [one for one in self.closings if since_ns < one.mono_ns <= until_ns]
         turns = [one for one in self.turns if since_ns < one.mono_ns <= until_ns]
         said = [one for one in self.said if since_ns < one.mono_ns <= until_ns]
-        if len(said) < len(self.said) and self.said[0].mono_ns <= since_ns:
-            dropped = sum(one.mono_ns <= since_ns for one in self.said)
-            turns = [replace(one, after=max(0, one.after - dropped)) for one in turns]
+        dropped = [one for one in self.said if one.mono_ns <= since_ns]
+        if dropped:
+            totals = {one.connection: one.total for one in dropped}
+            said = [replace(one, total=one.total - totals.get(one.connection, 0)) for one in said]
+            turns = [replace(one, after=max(0, one.after - len(dropped))) for one in turns]
         return replace(self, closings=closings, turns=turns, said=said)
 
 
@@ -218,14 +282,16 @@ class _Reading:
         self.found.conversations[number] = Conversation(number, self._ports.get(number), request)
         opened_ns = event.mono_ns if request is not None else self._opened.get(number)
         if opened_ns is not None:
-            self.found.turns.append(Turn(number, TurnKind.OPENED, opened_ns, place, len(self.found.said)))
+            self.found.turns.append(
+                Turn(number, TurnKind.OPENED, opened_ns, place, len(self.found.said), event.seq)
+            )
 
     def _turn(self, event: Event, place: RecordPosition, kind: TurnKind) -> None:
         if event.seq <= self._after:
             return
         self._latest[event.connection] = event.mono_ns
         after, cut = len(self.found.said), event.fields.get("cut", 0)
-        self.found.turns.append(Turn(event.connection, kind, event.mono_ns, place, after, cut))
+        self.found.turns.append(Turn(event.connection, kind, event.mono_ns, place, after, event.seq, cut))
 
     def _close(self, event: Event, place: RecordPosition) -> None:
         number = event.connection

@@ -37,12 +37,14 @@ class Conversed:
         unsent: pieces that could not be: the service did not take the connection, had closed it, or read no more.
         different: connections on which the service said something else than recorded, with the place in bytes of the first
             difference since the commit.
+        lingered: the last piece was sent, which nothing had answered in the recording, and an answer, or the end, was waited for.
     """
 
     connections: int = 0
     turns: int = 0
     unsent: int = 0
     different: tuple[tuple[int, int], ...] = ()
+    lingered: bool = False
 
 
 def conversed_words(what: Conversed) -> list[str]:
@@ -104,6 +106,12 @@ class _Heard:
             except TimeoutError:
                 self._differs.add(one.connection)
                 self._count(one)
+
+    async def wait_for_more(self, connection: int) -> None:
+        """Until it has said something on that beyond all that is known."""
+        while self._bytes.get(connection, 0) <= self._counted.get(connection, 0):
+            self._changed.clear()
+            await self._changed.wait()
 
     def _has_said(self, one: Said) -> bool:
         heard = self._bytes.get(one.connection, 0)
@@ -170,6 +178,7 @@ class ConversationSender:
         wait_until: Callable[[int], Awaitable[None]],
     ) -> None:
         self._found = found
+        self._has_lingered = False
         self._connect = connect
         self._forged = forged
         self._upgraded = upgraded
@@ -193,6 +202,27 @@ class ConversationSender:
             await self._take(turn)
         await self._heard.wait_for(len(self._found.said))
 
+    async def linger(self, died: asyncio.Event, seconds: float) -> None:
+        """Wait for the service's answer to the last piece, or its end, where nothing had answered that in the recording.
+
+        It may be what the service failed of, which had its client then. ``carry_out`` comes before.
+        """
+        last = self._found.turns[-1] if self._found.turns else None
+        if last is None or last.kind is not TurnKind.SENT:
+            return
+        if any(one.connection == last.connection for one in self._found.said[last.after :]):
+            return
+        self._has_lingered = True
+        ends = [
+            asyncio.create_task(died.wait()),
+            asyncio.create_task(self._heard.wait_for_more(last.connection)),
+        ]
+        try:
+            await asyncio.wait(ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in ends:
+                task.cancel()
+
     def result(self) -> Conversed:
         """What has come of it so far."""
         different = ((number, one.differs_at) for number, one in sorted(self._expected.items()))
@@ -201,6 +231,7 @@ class ConversationSender:
             self._sent,
             self._unsent,
             tuple((number, at) for number, at in different if at is not None),
+            self._has_lingered,
         )
 
     def close(self) -> None:

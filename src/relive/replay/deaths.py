@@ -14,17 +14,19 @@ from relive.errors import ReliveError
 from relive.kernel import pidfds, procfs
 from relive.kernel.return_addresses import callers_of
 from relive.model.outcome import End, Fault, Outcome, ThreadPlace
+from relive.recording.connections import Connections
 from relive.recording.exchanges import Exchange, ExchangeEnd
 from relive.signals.client import TracerClient
 from relive.signals.messages import Exited, Fatal
 
-__all__ = ["Deaths", "Watched", "places_of", "seconds_left_to_die"]
+__all__ = ["SETTLE", "Deaths", "Watched", "places_of", "seconds_from_last_message", "seconds_left_to_die"]
 
 # At a thread that runs: a loop of an interpreter goes through some thousand bytes of instructions.
 _LOOKS = 300
 _BETWEEN_LOOKS = 0.001  # [s]
 _STOP_LOOKS = 100
-_SETTLE, _SLOWER = 0.5, 3.0  # [s] and times what it had taken, that a death is waited for which has not come
+SETTLE, _SLOWER = 0.5, 3.0  # [s] and times what it had taken, that a death is waited for which has not come
+_AFTER_MESSAGE = 3.0  # [s] the same after a message of a conversation, at least
 
 
 class _Awaited(Enum):
@@ -140,7 +142,20 @@ def seconds_left_to_die(fatal: Exchange, came: End, failed_mono_ns: int) -> floa
     if came is not End.ANSWERED or fatal.ended not in (ExchangeEnd.BROKEN, ExchangeEnd.OPEN):
         return None
     took_ns = (fatal.ended_mono_ns or failed_mono_ns) - fatal.started_mono_ns
-    return _SETTLE + _SLOWER * max(0, took_ns) / 1e9
+    return SETTLE + _SLOWER * max(0, took_ns) / 1e9
+
+
+def seconds_from_last_message(said: Connections | None, failed_mono_ns: int) -> float | None:
+    """How long a death is waited for that followed a message which is not HTTP/1; None: the service did not die of one.
+
+    With the recorded time alone a busy machine would be too slow for a death that came at once.
+
+    Args:
+        said: what was sent again; failed_mono_ns: when the death was seen in the recording.
+    """
+    if said is None or not said.turns:
+        return None
+    return max(_AFTER_MESSAGE, _SLOWER * (failed_mono_ns - said.turns[-1].mono_ns) / 1e9)
 
 
 def _workers_of(watched: Watched) -> set[int]:

@@ -21,7 +21,14 @@ from relive.recording.events import Event, EventKind
 from relive.replay.answers import AnswerFiles, Calls
 from relive.replay.branch_supply import BranchNeed, BranchSupply
 from relive.replay.conversations import Conversed, conversed_words
-from relive.replay.deaths import Deaths, Watched, places_of, seconds_left_to_die
+from relive.replay.deaths import (
+    SETTLE,
+    Deaths,
+    Watched,
+    places_of,
+    seconds_from_last_message,
+    seconds_left_to_die,
+)
 from relive.replay.inprocess_events import EventWindow, request_again
 from relive.replay.network import Network
 from relive.replay.outcomes import (
@@ -442,6 +449,9 @@ async def _live(
     peers = {port: os.dup(descriptor) for port, descriptor in branch.peers.items()}
     cursor = case.manifest.cursor.sequence if case.manifest.cursor is not None else 0
     address = service_address(case.manifest)
+    linger = None
+    if plan.subject is None and case.exchange is None:
+        linger = options.limit or seconds_from_last_message(plan.conversations, case.failed_mono_ns)
     sender = Sender(
         *(branch.facts.init, address, peers),
         pace=options.pace,
@@ -449,6 +459,7 @@ async def _live(
         cursor=cursor,
         speed=options.speed,
         root=branch.facts.root,
+        linger=linger,
     )
     began = time.monotonic()
     if (before := case.upgraded_before) is not None:
@@ -458,7 +469,10 @@ async def _live(
         if not plan.sends_nothing:
             await sender.carry_out(plan, died, note_log)
         if plan.subject is None and not died.is_set():
-            await _wait_for_death(died, _seconds_to_die(case, sender, began, limit))
+            limit = min(limit, linger or limit)
+            has_waited = sender.conversed.lingered
+            left = SETTLE if has_waited else _seconds_to_die(case, sender, began, limit)
+            await _wait_for_death(died, left)
         await asyncio.sleep(_LOG_SETTLE)
         lines = read_log(log, log_from)
         if plan.subject is None:

@@ -44,6 +44,7 @@ class Sender:
         limit: seconds to wait for the answer to the subject.
         speed: recorded times are divided by it.
         root: host pid of the service's first process, whose workers get the connections that they had; None: whoever accepts.
+        linger: seconds that the last message which is not HTTP/1 is given to be answered, where it was not; None: none.
 
     Attributes:
         answers: what came back, by the requests' numbers.
@@ -63,6 +64,7 @@ class Sender:
         cursor: int,
         speed: float = 1.0,
         root: int | None = None,
+        linger: float | None = None,
     ) -> None:
         self._init = init
         self._choice = WorkerChoice(root, init, address) if root is not None else None
@@ -70,6 +72,7 @@ class Sender:
         self._forged = {port: _forged_socket(descriptor) for port, descriptor in peers.items()}
         self._pace = pace
         self._limit = limit
+        self._linger = linger
         self._cursor = cursor
         self._speed = speed
         self._connections: dict[int, BranchConnection] = {}
@@ -100,7 +103,7 @@ class Sender:
         ]
         hangups = [asyncio.create_task(self._hang_up(hangup, began)) for hangup in plan.hangups]
         if plan.conversations is not None:
-            tasks.append(asyncio.create_task(self._converse(plan, began)))
+            tasks.append(asyncio.create_task(self._converse(plan, began, died)))
         death = asyncio.create_task(died.wait())
         everything = asyncio.gather(*tasks, return_exceptions=True)
         try:
@@ -116,7 +119,7 @@ class Sender:
             with contextlib.suppress(asyncio.CancelledError):
                 await everything
 
-    async def _converse(self, plan: ReplayPlan, began: float) -> None:
+    async def _converse(self, plan: ReplayPlan, began: float, died: asyncio.Event) -> None:
         """Send again what was not HTTP/1."""
 
         async def wait_until(mono_ns: int) -> None:
@@ -128,6 +131,8 @@ class Sender:
         )
         try:
             await sender.carry_out()
+            if self._linger is not None:
+                await sender.linger(died, self._linger)
         finally:
             self.conversed = sender.result()
             sender.close()
