@@ -43,7 +43,7 @@
 
 enum {
 	BLOCK_MS = 20,
-	LATEST_MS = 3 * BLOCK_MS, /* a block is handed over within two periods of the kernel's timer */
+	LATEST_MS = BLOCK_MS, /* from a packet's time until it is in a block */
 	BLOCK_BYTES = 1 << 20, /* the largest packet on loopback has 64 KiB */
 	BLOCKS = 16,
 	SPOOL_AT = 6,
@@ -338,6 +338,23 @@ static bool hear(void)
 	return read(STDIN_FILENO, asked, sizeof asked) > 0;
 }
 
+/* After a look at `looked` (CLOCK_REALTIME [ns]) found no block: since when packets may have come that are in none that is ready.
+ *
+ * The kernel counts packets in the header of the block that it fills, and notes there when it began that block (net/packet/af_packet.c:
+ * prb_fill_curr_block, prb_open_block). Its timer hands a block over BLOCK_MS later, or later still where nobody lets it run: a host whose
+ * processors are busy, or belong to others. So the time alone says nothing. */
+static uint64_t until_when(uint64_t looked)
+{
+	struct tpacket_hdr_v1 *head = &block(progress->ready)->hdr.bh1;
+	uint64_t until = looked - LATEST_MS * 1000000ull, begun;
+
+	if (progress->ready - progress->released < BLOCKS && __atomic_load_n(&head->num_pkts, __ATOMIC_ACQUIRE) > 0) {
+		begun = head->ts_first_pkt.ts_sec * 1000000000ull + head->ts_first_pkt.ts_nsec;
+		until = begun < until ? begun : until;
+	}
+	return until > progress->until ? until : progress->until;
+}
+
 static void run(int sock)
 {
 	/* Of the ring only by its edge: it is readable all the time while a block is in it that was not released. */
@@ -356,7 +373,7 @@ static void run(int sock)
 			has_room = make_room();
 			looked = now();
 		}
-		progress->until = looked - LATEST_MS * 1000000ull;
+		progress->until = until_when(looked);
 		if (is_asked)
 			tell();
 		is_asked = false;
