@@ -232,6 +232,9 @@ def _jump(
         else found.evidence.known()[span.after] is Judgement.BAD
     )
     requests = _requests(settings, mask, line[span.before], line[span.after])
+    messages = _messages(settings, mask, line[span.before], line[span.after]) if requests == [] else []
+    if messages is None:
+        requests = None
     difference, why = _difference(settings, line[span.before].id, line[span.after].id)
     return Jump(
         before=commits[span.before],
@@ -244,7 +247,7 @@ def _jump(
         sides=sides,
         requests=requests[:_MOST_TOLD] if requests is not None else None,
         request_count=len(requests or ()),
-        messages=_messages(settings, mask, line[span.before], line[span.after]) if not requests else [],
+        messages=messages or [],
         difference=difference,
         why_no_difference=why,
     )
@@ -298,17 +301,17 @@ def _requests(
 
 def _messages(
     settings: Settings, mask: Mask, before: StoredCommit, after: StoredCommit
-) -> list[MessageBetween]:
-    """What clients sent between two commits of one start of the service that is not HTTP/1; nothing where it cannot be read."""
+) -> list[MessageBetween] | None:
+    """What clients sent between two commits that is not HTTP/1; None where it cannot be told, as of ``_requests``."""
     if before.life is None or before.life != after.life or before.sequence is None or after.sequence is None:
-        return []
+        return None
     recording = Recording(LifePaths(settings.capsules / before.name / before.life).recording)
     try:
         turns = connections_in(recording, before.sequence, after.sequence).turns
         sent = [one for one in turns if one.kind is TurnKind.SENT][:_MOST_TOLD]
         events = [recording.event_at(one.place) for one in sent]
     except RecordingError:
-        return []
+        return None
     return [
         MessageBetween(
             connection=one.connection, sent_wall_ns=one.wall_ns, body=ReportBody.of(mask.body(one.data, ""))
