@@ -36,6 +36,7 @@ __all__ = ["Committer", "RateLimit"]
 
 _PENDING_MOST = 2  # captures that wait to become durable before the next is taken
 _PENDING_POLL = 0.002  # [s]
+_BEGINS_WITHIN = 3.0  # [s] a recorder is waited for
 _PART = "commits"
 _RETRY_MOST = 60.0  # [s]
 
@@ -139,6 +140,8 @@ class Committer:
         """
         while self._keeper.pending >= _PENDING_MOST and stopped is None:
             await asyncio.sleep(_PENDING_POLL)
+        if trigger is Trigger.MANUAL:
+            await self._recording_begun()
         async with self.lock:
             if self.tracer is None:
                 return await self._capture_now(trigger, stopped, name, contextlib.nullcontext)
@@ -162,6 +165,15 @@ class Committer:
             self.pace.note(taken.pause_us, taken.full_because, taken.written_pages)
         self._log.info("committed", capture=taken.name, trigger=trigger.value, pause_us=taken.pause_us)
         return taken
+
+    async def _recording_begun(self) -> None:
+        """Wait for a while until requests are recorded: the first commit of a service may be asked for sooner.
+
+        Without that it has no place among the requests. Commits by the clock begin later, and those of a failure do not wait.
+        """
+        until = time.monotonic() + _BEGINS_WITHIN
+        while self.beside is not None and not self.is_recording and time.monotonic() < until:
+            await asyncio.sleep(_PENDING_POLL)
 
     def _inward_gate(self, loop: asyncio.AbstractEventLoop) -> RequestGate:
         link = self._link(self.proxy)
