@@ -9,14 +9,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from relive.checkpoint import dump as room
-from relive.checkpoint.copied_ahead import CopiedAhead
+from relive.checkpoint.copied_ahead import CopiedAhead, scattered_in
 from relive.checkpoint.criu import CriuTools
 from relive.checkpoint.dump import Aside, capture
 from relive.checkpoint.dumped import Capture
@@ -27,6 +27,7 @@ from relive.images.pagemap import read_pagemap
 from relive.kernel import procfs
 from relive.model.commit import Trigger
 from relive.store import Store
+from relive.store.scattered import ScatteredPages
 
 PAGE = 4096
 NEVER_DUMPED = ("[vvar", "[vsyscall]")
@@ -132,10 +133,9 @@ class Taking:
         """What a commit holds of the memory of each process."""
         taken, found = self.take(pid), {}
         images = taken.staging.images
-        if taken.memory is not None:
-            taken.memory.merge(images)
+        scattered = taken.memory.merge(images) if taken.memory is not None else {}
         for member in self.frozen:
-            found[member] = pages_of(images, member)
+            found[member] = pages_of(images, member, scattered)
         taken.discard()
         return found
 
@@ -178,11 +178,12 @@ def memory_of(pid: int) -> Pages:
     return found
 
 
-def pages_of(images: Path, pid: int) -> Pages:
-    """What the images say that the memory of a process holds."""
+def pages_of(images: Path, pid: int, scattered: Mapping[str, ScatteredPages] | None = None) -> Pages:
+    """What the images say that the memory of a process holds; ``scattered``: by page files' names, where it is not in them."""
     name = f"pagemap-{pid}.img"
     number, runs = read_pagemap(name, (images / name).read_bytes())
-    data, found, at = (images / f"pages-{number}.img").read_bytes(), {}, 0
+    pages = (scattered or {}).get(f"pages-{number}.img")
+    data, found, at = content_of(pages or images / f"pages-{number}.img"), {}, 0
     for first, count in runs:
         for page in range(first, first + count):
             assert page * PAGE not in found
@@ -190,6 +191,13 @@ def pages_of(images: Path, pid: int) -> Pages:
             at += PAGE
     assert at == len(data)
     return found
+
+
+def content_of(pages: Path | ScatteredPages) -> bytes:
+    if isinstance(pages, Path):
+        return pages.read_bytes()
+    whole = [path.read_bytes() for path in pages.files]
+    return b"".join(whole[file][first * PAGE : (first + count) * PAGE] for file, first, count in pages.runs)
 
 
 def differences(committed: Pages, frozen: Pages) -> list[str]:
@@ -206,8 +214,7 @@ def test_an_idle_process_is_committed_as_it_stands(start: Start, taking: Taking)
     images = taken.staging.images
     dumped = len(pages_of(images, pid))
     assert taken.memory is not None
-    taken.memory.merge(images)
-    whole = pages_of(images, pid)
+    whole = pages_of(images, pid, taken.memory.merge(images))
     taken.discard()
     assert dumped < 500
     assert len(whole) - dumped > 4096
@@ -347,6 +354,21 @@ def test_the_store_gives_all_of_it_back(start: Start, taking: Taking, tmp_path: 
         store.lay_out_images(store.manifest(stored.id), target)
     assert not differences(pages_of(target, pid), taking.frozen[pid])
     assert len(pages_of(target, pid)) > 4096
+
+
+def test_long_runs_are_left_where_they_lie_and_short_ones_are_copied_together(tmp_path: Path) -> None:
+    files = tmp_path / "one", tmp_path / "other"
+    content = [random.Random(number).randbytes(1000 * PAGE) for number in range(2)]
+    for path, data in zip(files, content, strict=True):
+        path.write_bytes(data)
+    runs = [(0, 0, 5), (1, 7, 1), (0, 5, 400), (1, 0, 7), (0, 405, 100), (0, 505, 200), (1, 300, 700)]
+    whole = scattered_in(files, runs, tmp_path / "short")
+    assert whole.runs == ((2, 0, 6), (0, 5, 400), (2, 6, 7), (0, 405, 300), (1, 300, 700))
+    assert content_of(whole) == b"".join(
+        content[file][first * PAGE : (first + count) * PAGE] for file, first, count in runs
+    )
+    with pytest.raises(OSError, match="a copied page is missing"):
+        scattered_in(files, [(1, 999, 2)], tmp_path / "short")
 
 
 def test_children_are_committed_as_they_stand(start: Start, taking: Taking) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from blake3 import blake3
 
 from relive.store import Store
-from relive.store.pages.mapped import WINDOW, hash_pages, map_pages, unmap_pages
+from relive.store.pages.mapped import WINDOW, hash_pages, map_pages, map_runs, unmap_pages
 
 from .series import Service, take
 
@@ -49,6 +49,23 @@ def test_who_hashes_a_page_file_gives_it_back(tmp_path: Path):
     for size in (len(content), len(content) - 4097, 5, 0):
         assert hash_pages(pages, size) == blake3(content[:size]).hexdigest()
         assert mapped_kib(str(path)) == 0
+
+
+def test_runs_of_several_files_are_read_as_one_and_given_back(tmp_path: Path):
+    names, content = ["one", "other"], np.arange(2 * 1024 * 512, dtype=np.uint64).reshape(2, 1024, 512)
+    for name, its in zip(names, content, strict=True):
+        (tmp_path / name).write_bytes(its.tobytes())
+    runs = [(1, 1000, 24), (0, 3, 1), (0, 3, 500), (1, 0, 100)]
+    with (tmp_path / "one").open("rb") as one, (tmp_path / "other").open("rb") as other:
+        pages = map_runs([one.fileno(), other.fileno()], runs)
+    wanted = np.concatenate([content[file, first : first + count] for file, first, count in runs])
+    assert np.array_equal(pages, wanted)
+    assert mapped_kib(str(tmp_path)) == 625 * 4
+    unmap_pages(pages[25:525])
+    assert mapped_kib(str(tmp_path)) == 125 * 4
+    assert hash_pages(pages, wanted.nbytes) == blake3(wanted.tobytes()).hexdigest()
+    assert mapped_kib(str(tmp_path)) == 0
+    assert map_runs([], []).shape == (0, 512)
 
 
 def test_a_commit_that_was_stored_holds_nothing_of_the_page_files(store: Store):

@@ -5,8 +5,8 @@
    since, and notes them.
 3. With the target still frozen, ``lacks_nothing`` tells whether there is a copy of each page that was left out. If not, the
    commit has to be taken anew without this.
-4. ``merge`` puts the copies in among CRIU's own pages, with the target running again. The images are then what CRIU alone
-   would have written.
+4. ``merge`` writes, with the target running again, the list of pages that CRIU alone would have written, and says where each of
+   them lies: among CRIU's own or among the copies. The store takes them from there.
 
 Only memory goes this way. All else is CRIU's, at one moment, as in any commit.
 """
@@ -18,7 +18,7 @@ import os
 import shutil
 import struct
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import structlog
@@ -30,12 +30,15 @@ from relive.images import criu_images_pb2 as pb
 from relive.images.image_file import decode, messages, read_first, write_entries
 from relive.kernel import procfs
 from relive.kernel.children import read_until, wait_or_kill
+from relive.store.scattered import ScatteredPages
 
-__all__ = ["CopiedAhead"]
+__all__ = ["CopiedAhead", "scattered_in"]
 
 _PAGE = 4096
 _LAZY, _PRESENT = 2, 4
 _ENTRY_MOST = 256  # [pages] as CRIU's own
+# Runs that are shorter are copied into one file: so there are no more than some 8,000 mappings of all, nor many of few pages.
+_MAPPED_LEAST, _MAPPED_MOST = 256, 4096
 _RUN = struct.Struct("<QQ")
 _LEFT_OUT = struct.Struct("<QQQ")  # pid as CRIU sees it, then as _RUN
 _ENDS_WITHIN = 5.0  # [s]
@@ -47,7 +50,7 @@ _FileRun = tuple[int, int, int]  # (which file, first page in it, number of page
 
 
 class CopiedAhead:
-    """The copies of one commit, and the process that has changes noted until ``close``; ``discard`` or ``merge`` ends it all.
+    """The copies of one commit, and the process that has changes noted until ``close``; ``discard`` ends it all.
 
     ``wait_until_begun`` and then ``wait`` are called once each.
 
@@ -187,21 +190,22 @@ class CopiedAhead:
             self.left_out = -1
         shutil.rmtree(self._directory, ignore_errors=True)
 
-    def merge(self, images: Path) -> None:
-        """Make the images whole, and discard the copies. Nothing is to be asked of this afterwards.
+    def merge(self, images: Path) -> Mapping[str, ScatteredPages]:
+        """Make the small images whole; where the pages of those page files are that are not, by name, until ``discard``.
 
         Raises:
             OSError: the disk is full.
             ObjectCorrupt: CRIU left an image that cannot be read.
         """
-        try:
-            left_out = self._left_out_of()
-            for pid, copies in self._copies.items():
-                spans = left_out.get(self._seen[pid])
-                if spans:
-                    _merge(images, self._inside[pid], spans, copies, self._directory / f"{pid}.pages")
-        finally:
-            self.discard()
+        left_out = self._left_out_of()
+        found: dict[str, ScatteredPages] = {}
+        for pid, copies in self._copies.items():
+            spans = left_out.get(self._seen[pid])
+            if spans:
+                pages = self._directory / f"{pid}.pages"
+                name, whole = _merge(images, self._inside[pid], spans, copies, pages)
+                found[name] = whole
+        return found
 
 
 def _pids(pid: int) -> list[int]:
@@ -209,7 +213,9 @@ def _pids(pid: int) -> list[int]:
     return [int(word) for word in (procfs.status_field(pid, "NSpid") or str(pid)).split()]
 
 
-def _merge(images: Path, pid: int, left_out: Sequence[Span], copies: Sequence[Placed], pages: Path) -> None:
+def _merge(
+    images: Path, pid: int, left_out: Sequence[Span], copies: Sequence[Placed], pages: Path
+) -> tuple[str, ScatteredPages]:
     pagemap = images / f"pagemap-{pid}.img"
     head_body, *bodies = messages(pagemap.name, pagemap.read_bytes())
     head = decode(pagemap.name, head_body, pb.PagemapHead)
@@ -227,8 +233,9 @@ def _merge(images: Path, pid: int, left_out: Sequence[Span], copies: Sequence[Pl
         pieces += [(piece.first, piece.end, 1, piece.slot, flags) for piece in placed(spans, copies)]
     pieces.sort()
     whole = images / f"pages-{head.pages_id}.img"
-    _join([whole, pages], [(file, slot, end - first) for first, end, file, slot, _ in pieces], whole)
     write_entries(pagemap, [head, *_entries([(first, end, flags) for first, end, _, _, flags in pieces])])
+    runs = [(file, slot, end - first) for first, end, file, slot, _ in pieces]
+    return whole.name, scattered_in((whole, pages), runs, pages.with_suffix(".short"))
 
 
 def _both(spans: Sequence[Span], others: Sequence[Span]) -> list[Span]:
@@ -250,12 +257,38 @@ def _entries(pieces: Sequence[tuple[int, int, int]]) -> Iterator[pb.PagemapEntry
             )
 
 
-def _join(sources: Sequence[Path], runs: Sequence[_FileRun], target: Path) -> None:
-    """Write runs of pages of several files one after the other; ``target`` may be one of them."""
-    fresh = target.with_name(target.name + ".new")
+def scattered_in(files: tuple[Path, Path], runs: Sequence[_FileRun], short: Path) -> ScatteredPages:
+    """Pages of two files where they lie; those of short runs are copied to a file of their own.
+
+    Raises:
+        OSError: a file ends before its last page, or the disk is full.
+    """
+    least = max(_MAPPED_LEAST, sum(count for _, _, count in runs) // _MAPPED_MOST)
+    found: list[_FileRun] = []
+    copied = 0
     with contextlib.ExitStack() as stack:
-        files = [stack.enter_context(path.open("rb")) for path in sources]
-        to = stack.enter_context(fresh.open("wb"))
-        for file, slot, count in runs:
-            copy_bytes(files[file].fileno(), to.fileno(), slot * _PAGE, count * _PAGE)
-    fresh.replace(target)
+        opened = [stack.enter_context(path.open("rb")) for path in files]
+        to = stack.enter_context(short.open("wb"))
+        sizes = [os.fstat(file.fileno()).st_size for file in opened]
+        for file, slot, count in _joined(runs):
+            # Whoever reads what is mapped behind the end of a file is killed.
+            if (slot + count) * _PAGE > sizes[file]:
+                raise OSError(f"a copied page is missing in {files[file]}")
+            if count >= least:
+                found.append((file, slot, count))
+                continue
+            copy_bytes(opened[file].fileno(), to.fileno(), slot * _PAGE, count * _PAGE)
+            found.append((len(files), copied, count))
+            copied += count
+    return ScatteredPages((*files, short), tuple(_joined(found)))
+
+
+def _joined(runs: Sequence[_FileRun]) -> list[_FileRun]:
+    """Runs that follow each other in a file made one."""
+    found: list[_FileRun] = []
+    for file, slot, count in runs:
+        if found and found[-1][0] == file and found[-1][1] + found[-1][2] == slot:
+            found[-1] = (file, found[-1][1], found[-1][2] + count)
+        else:
+            found.append((file, slot, count))
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from relive.checkpoint.archive_members import store_members
@@ -31,6 +31,7 @@ from relive.model.commit import (
 from relive.store import IngestedImages, Staging, Store, StoredCommit
 from relive.store.disk_errors import disk_errors
 from relive.store.held_images import HeldImages
+from relive.store.scattered import ScatteredPages
 
 __all__ = ["Capture"]
 
@@ -77,6 +78,7 @@ class Capture:
     held: HeldImages | None = None
     files: list[pb.FileEntry] | None = None
     host_name: str | None = None
+    _scattered: Mapping[str, ScatteredPages] = field(default_factory=dict)
     _moved: set[int] = field(default_factory=set)  # ids of what is in ``layers``
 
     def discard(self) -> None:
@@ -116,7 +118,7 @@ class Capture:
         try:
             if self.memory is not None:
                 with disk_errors("putting together the pages of a commit", self.staging.directory):
-                    self.memory.merge(self.staging.images)
+                    self._scattered = self.memory.merge(self.staging.images)
             with store.taking_in(parents[0] if parents else None, self.advance):
                 manifest, taken = self._manifest(store, parents)
                 return store.add(manifest, taken, began_monotonic_ns=self.began_monotonic_ns, written=written)
@@ -139,7 +141,7 @@ class Capture:
         contained = self.target.contained
         if contained is not None:
             layers = [store_members(store, self.staging.files, contained, layers), *layers]
-        taken = store.ingest_images(images)
+        taken = store.ingest_images(images, scattered=self._scattered)
         manifest = Manifest(
             version=MANIFEST_VERSION,
             capture=self.name,

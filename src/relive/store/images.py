@@ -33,7 +33,7 @@ from relive.store.pages.commit_memory import CommitMemory
 from relive.store.pages.contents import NewContent
 from relive.store.pages.held_pages import HeldPages
 from relive.store.pages.ingest import CommitIntake, IngestedPages
-from relive.store.pages.mapped import MappedPages, map_pages
+from relive.store.pages.mapped import MappedPages, map_pages, map_runs
 from relive.store.pages.materialize import PageSource
 from relive.store.pages.packs import Packs
 from relive.store.pages.page_reader import CommitPages, lazy_page_numbers
@@ -42,6 +42,7 @@ from relive.store.pages.parent_readback import read_back
 from relive.store.pages.placement import Placement, Placements
 from relive.store.pages.runs import PageFile, page_files
 from relive.store.pages.size import PAGE
+from relive.store.scattered import ScatteredPages
 
 __all__ = ["Images"]
 
@@ -76,21 +77,28 @@ class Images:
             [], b"", parent if known is not None else None, CommitIntake(known, self._packs)
         )
 
-    def ingest(self, source: Path | HeldImages, parent: CommitId | None) -> IngestedImages:
+    def ingest(
+        self, source: Path | HeldImages, parent: CommitId | None, scattered: Mapping[str, ScatteredPages]
+    ) -> IngestedImages:
         """Take CRIU's files in; they may be removed then. To be called with the store's lock held.
+
+        Args:
+            scattered: as of ``Store.ingest_images``.
 
         Raises:
             OSError: the disk is full.
         """
         taken = self.begin(parent)
         try:
-            return self._ingest(source, taken)
+            return self._ingest(source, taken, scattered)
         except BaseException:
             taken.intake.discard()
             raise
 
-    def _ingest(self, source: Path | HeldImages, taken: IngestedImages) -> IngestedImages:
-        small, files = _opened(source) if isinstance(source, Path) else _held(source)
+    def _ingest(
+        self, source: Path | HeldImages, taken: IngestedImages, scattered: Mapping[str, ScatteredPages]
+    ) -> IngestedImages:
+        small, files = _opened(source, scattered) if isinstance(source, Path) else _held(source)
         bundle = pack_bundle(small)
 
         def hashed(file: tuple[PageFile, HeldPages]) -> str:
@@ -316,12 +324,18 @@ class Images:
         return CommitMemory(source, manifest.images, small)
 
 
-def _opened(directory: Path) -> tuple[dict[str, bytes], list[tuple[PageFile, HeldPages]]]:
+def _opened(
+    directory: Path, scattered: Mapping[str, ScatteredPages]
+) -> tuple[dict[str, bytes], list[tuple[PageFile, HeldPages]]]:
     """The small images of a directory, and its page files."""
     paths = {path.name: path for path in sorted(directory.iterdir()) if path.suffix == ".img"}
     sizes = {name: path.stat().st_size for name, path in paths.items() if name.startswith("pages-")}
     small = {name: path.read_bytes() for name, path in paths.items() if name not in sizes}
-    return small, [(file, _map(paths[file.name])) for file in page_files(small, sizes)]
+    sizes |= {name: pages.size for name, pages in scattered.items()}
+    return small, [
+        (file, _map_scattered(scattered[file.name]) if file.name in scattered else _map(paths[file.name]))
+        for file in page_files(small, sizes)
+    ]
 
 
 def _held(images: HeldImages) -> tuple[dict[str, bytes], list[tuple[PageFile, HeldPages]]]:
@@ -332,6 +346,12 @@ def _held(images: HeldImages) -> tuple[dict[str, bytes], list[tuple[PageFile, He
 def _map(path: Path) -> MappedPages:
     with path.open("rb") as file:
         return MappedPages(map_pages(file.fileno()))
+
+
+def _map_scattered(pages: ScatteredPages) -> MappedPages:
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(path.open("rb")).fileno() for path in pages.files]
+        return MappedPages(map_runs(files, pages.runs))
 
 
 def _small(manifest: Manifest, source: PageSource) -> dict[str, bytes]:

@@ -16,7 +16,7 @@ import shutil
 import sqlite3
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,6 +48,7 @@ from relive.store.pages.numpy_threads import load_numpy
 from relive.store.pages.packs import Packs
 from relive.store.pages.placement import Placements
 from relive.store.paging import Page
+from relive.store.scattered import ScatteredPages
 from relive.store.small_files import FilePart
 from relive.store.staging import SpareStagings, Staging, sweep_left_overs
 from relive.store.sweep import repack_dead, sweep_packs
@@ -279,17 +280,24 @@ class Store:
 
         return PagePool(self._incoming)
 
-    def ingest_images(self, source: Path | HeldImages, parent: CommitId | None = None) -> IngestedImages:
+    def ingest_images(
+        self,
+        source: Path | HeldImages,
+        parent: CommitId | None = None,
+        *,
+        scattered: Mapping[str, ScatteredPages] | None = None,
+    ) -> IngestedImages:
         """Take CRIU's images in, durable with ``add``; only within ``taking_in``. They may be removed afterwards.
 
         Args:
             source: a directory of files, or the images themselves. Pages in the same slot of a pool as the parent's are the same,
                 and are not looked at.
             parent: as in ``taking_in``, where it was not told there.
+            scattered: page files of the directory that lie elsewhere, by name; a file of that name is not read.
         """
         self._discard_intake()
         with disk_errors("storing the memory images", self._directory):
-            self._open_intake = taken = self._images.ingest(source, parent or self._parent)
+            self._open_intake = taken = self._images.ingest(source, parent or self._parent, scattered or {})
         return taken
 
     def add(

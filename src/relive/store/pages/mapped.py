@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from blake3 import blake3
 
+from relive.kernel import libc
 from relive.store.pages.page_diff import WORDS, Numbers, Pages
 from relive.store.pages.size import PAGE, page_count
 
-__all__ = ["WINDOW", "MappedPages", "hash_pages", "map_pages", "unmap_pages"]
+__all__ = ["WINDOW", "MappedPages", "hash_pages", "map_pages", "map_runs", "unmap_pages"]
 
 WINDOW = 2048  # [pages] 8 MiB
+_MMAP, _MAP_FIXED = 9, 0x10
 
 
 def map_pages(file: int) -> Pages:
@@ -30,6 +33,25 @@ def map_pages(file: int) -> Pages:
         filled = os.pread(file, size, 0).ljust(page_count(size) * PAGE, b"\0")
         return np.frombuffer(filled, np.uint64).reshape(-1, WORDS)
     return np.frombuffer(mmap.mmap(file, size, prot=mmap.PROT_READ), np.uint64).reshape(-1, WORDS)
+
+
+def map_runs(files: Sequence[int], runs: Sequence[tuple[int, int, int]]) -> Pages:
+    """Runs of pages of several open files, mapped for reading one behind the other: which file, first page in it, how many.
+
+    Raises:
+        OSError: ENOMEM where they are more than this process may have mappings (``vm.max_map_count``).
+    """
+    total = sum(count for _, _, count in runs)
+    if total == 0:
+        return np.empty((0, WORDS), np.uint64)
+    whole = mmap.mmap(-1, total * PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=mmap.PROT_READ)
+    pages = np.frombuffer(whole, np.uint64).reshape(-1, WORDS)
+    at = _address(pages)
+    for file, first, count in runs:
+        how = mmap.MAP_PRIVATE | _MAP_FIXED
+        libc.syscall(_MMAP, at, count * PAGE, mmap.PROT_READ, how, files[file], first * PAGE)
+        at += count * PAGE
+    return pages
 
 
 def unmap_pages(pages: Pages | npt.NDArray[np.uint8]) -> None:
