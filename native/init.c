@@ -3,6 +3,7 @@
  *   relive-init [--lifeline FD] [--owner FD] [--room BYTES FILES] [--track LISTENER_FD DIRECTORY_FD HOME BYTES] [--front LISTENER_FD CONTROL_FD ADDRESS PORT]
  *               STATUS_FD MAIN_PID [HEARD_FD LOG_FD]...
  *   relive-init --await ORDERS_FD
+ *   relive-init --start ORDERS_FD
  *   relive-init --filter
  *
  * It does four things and holds nothing else in memory, since it lives as long as the service:
@@ -56,10 +57,20 @@
  *   x MAIN_PID KEPT PROGRAM   become PROGRAM with the arguments above: the first descriptor is STATUS_FD, the next
  *              KEPT are only held open, the rest are pairs of HEARD_FD and LOG_FD
  * Should the other side die before the last order, it ends, and with it all that lives here.
+ *
+ * With --start it is not process 1, but starts that, and others beside it, as children of its own parent and in control groups from their
+ * first moment on, where the kernel can do that (init/starter.h). Orders come as above; each is answered with a pid, as seen from here, or
+ * with -errno, and behind it with the errno of a program that could not be executed (its process has ended and is to be reaped), or 0:
+ *   b GROUP\0...      (once) a new PID namespace, and in it process 1, a copy of this process with --await; its ORDERS_FD comes with the
+ *              message. GROUP: a directory of a control group
+ *   e NUMBER... \0 WORD\0... \0 VARIABLE\0...   execute a program in the PID namespace and in the cgroup namespace of process 1, with this
+ *              environment, and with the descriptors that come with the message under those numbers
+ * It ends when the other side does.
  */
 #define _GNU_SOURCE /* asprintf */
 #include "init/calls.h"
 #include "init/front.h"
+#include "init/starter.h"
 #include "init/track.h"
 
 #include <errno.h>
@@ -419,6 +430,12 @@ int main(int argc, char **argv)
 	prctl(PR_SET_DUMPABLE, 0);
 	if (argc == 3 && strcmp(argv[1], "--await") == 0)
 		return await_orders(atoi(argv[2]));
+	if (argc == 3 && strcmp(argv[1], "--start") == 0) {
+		int orders = atoi(argv[2]);
+
+		code = serve_starts(&orders);
+		return code == -1 ? await_orders(orders) : code;
+	}
 	if (argc == 2 && strcmp(argv[1], "--filter") == 0)
 		return write_filter(STDOUT_FILENO) ? 1 : 0;
 	if (argc > 2 && strcmp(argv[1], "--lifeline") == 0) {
@@ -447,6 +464,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: relive-init [--lifeline FD] [--owner FD] [--room BYTES FILES] "
 				"[--track LISTENER_FD DIRECTORY_FD HOME BYTES] [--front LISTENER_FD CONTROL_FD ADDRESS PORT] STATUS_FD MAIN_PID [HEARD_FD LOG_FD]...\n"
 				"       relive-init --await ORDERS_FD\n"
+				"       relive-init --start ORDERS_FD\n"
 				"       relive-init --filter\n");
 		return 2;
 	}

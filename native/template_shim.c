@@ -7,10 +7,11 @@
  *    on ORDERS (a socket, SOCK_SEQPACKET). TABLE is text, a line each:
  *      region PAGES FD PROT FLAGS BYTES       what one mapping of a process shall be; FD reads pages-PAGES.img
  *      run FILE_OFFSET BYTES OFFSET           pages of the region above: from there in the file, to there in the region
- * 2. Each order makes one CRIU. It is numbers as text, "CHANNEL KEPT...", with these descriptors: a socket for the answer, a handle of
- *    process 1 of the namespaces it shall live in (pidfd_open(2)), its root directory there, and one for each of the numbers, which it
- *    has under that number. It is a child of the template, a process of that PID namespace, and goes on with main(), to converse on CHANNEL. The answer is its pid, or
- *    -errno. Later, on the same socket, follows "e STATUS" (wait(2)) when it has ended; until the socket is closed it is not reaped, so
+ * 2. Each order makes one CRIU. It is numbers as text, "CHANNEL KEPT...", and behind a null byte each the directories of its control
+ *    groups, with these descriptors: a socket for the answer, a handle of process 1 of the namespaces it shall live in (pidfd_open(2)), its
+ *    root directory there, and one for each of the numbers, which it has under that number. It is a child of the template, a process of
+ *    that PID namespace, and goes on with main(), to converse on CHANNEL. It is born in the groups, or joins them by itself, as far as
+ *    nobody has to wait for that (native/init/starter.c); whoever orders has to see whether it is in all. The answer is its pid, or -errno. Later, on the same socket, follows "e STATUS" (wait(2)) when it has ended; until the socket is closed it is not reaped, so
  *    its number is not another's. Closing it before that kills it.
  * 3. When ORDERS hangs up the template ends, and so does every CRIU that has not.
  *
@@ -24,6 +25,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/sched.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -41,7 +43,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST_CHILDREN = 128, MOST_RIGHTS = 250, TEXT = 4096, ARGUMENT = 16 };
+enum { MOST_CHILDREN = 128, MOST_RIGHTS = 250, MOST_GROUPS = 16, TEXT = 8192, ARGUMENT = 16 };
 enum { ANSWER, FIRST, ROOT, KEPT }; /* the rights of an order */
 
 struct region {
@@ -283,14 +285,16 @@ ssize_t preadv64(int file, const struct iovec *parts, int count, off64_t offset)
 /* -- the template ------------------------------------------------------------------------------------------------------- */
 
 struct order {
+	char text[TEXT];
+	const char *groups[MOST_GROUPS];
 	int numbers[MOST_RIGHTS], rights[MOST_RIGHTS];
-	size_t count, rights_count;
+	size_t count, rights_count, group_count;
 };
 
 static bool receive(int orders, struct order *order)
 {
-	char text[TEXT], control[CMSG_SPACE(sizeof order->rights)], *at = text;
-	struct iovec part = { text, sizeof text - 1 };
+	char control[CMSG_SPACE(sizeof order->rights)], *text = order->text, *at = text;
+	struct iovec part = { text, sizeof order->text - 1 };
 	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control };
 	ssize_t length = recvmsg(orders, &message, MSG_CMSG_CLOEXEC);
 	struct cmsghdr *head;
@@ -298,7 +302,9 @@ static bool receive(int orders, struct order *order)
 	if (length <= 0)
 		return false;
 	text[length] = '\0';
-	order->count = order->rights_count = 0;
+	order->count = order->rights_count = order->group_count = 0;
+	for (char *name = text + strlen(text) + 1; name < text + length && order->group_count < MOST_GROUPS; name += strlen(name) + 1)
+		order->groups[order->group_count++] = name;
 	for (char *end; order->count < MOST_RIGHTS; at = end) {
 		order->numbers[order->count] = (int)strtol(at, &end, 10);
 		if (end == at)
@@ -362,18 +368,72 @@ static void become(struct order *order, char **arguments)
 	snprintf(arguments[2], ARGUMENT, "%d", order->numbers[0]);
 }
 
+/* The group of version 2 of an order; -1: none. Only version 1 has a file `tasks`. */
+static int unified_group(const struct order *order)
+{
+	for (size_t i = 0; i < order->group_count; i++) {
+		int place = open(order->groups[i], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+		if (place >= 0 && faccessat(place, "tasks", F_OK, 0) && errno == ENOENT)
+			return place;
+		if (place >= 0)
+			close(place);
+	}
+	return -1;
+}
+
+/* Of the calling process, which has one thread. What is refused, whoever ordered sees. */
+static void join_groups(const struct order *order)
+{
+	for (size_t i = 0; i < order->group_count; i++) {
+		int place = open(order->groups[i], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		int tasks = place >= 0 ? openat(place, "tasks", O_WRONLY | O_CLOEXEC) : -1;
+
+		if (tasks >= 0) {
+			(void)!write(tasks, "0", 1);
+			close(tasks);
+		}
+		if (place >= 0)
+			close(place);
+	}
+}
+
+/* As fork(2), of a process that has one thread, and born in a control group of version 2. The C library knows the thread's number, which
+ * the kernel writes where it does so for fork(2) (PR_GET_TID_ADDRESS). */
+static pid_t fork_into(int group)
+{
+	struct clone_args wanted = { .flags = CLONE_INTO_CGROUP | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID,
+				     .exit_signal = SIGCHLD, .cgroup = (uint64_t)group };
+	uint64_t number = 0;
+	pid_t pid = -1;
+
+	if (group >= 0 && !prctl(PR_GET_TID_ADDRESS, &number, 0, 0, 0) && number && *(pid_t *)(uintptr_t)number == getpid()) {
+		wanted.child_tid = number;
+		pid = (pid_t)syscall(SYS_clone3, &wanted, sizeof wanted);
+	}
+	return pid < 0 ? fork() : pid;
+}
+
 /* Returns true in the new process. */
 static bool fork_one(struct order *order, char **arguments)
 {
 	pid_t pid = -1;
 
-	if (order->rights_count != order->count + KEPT || !order->count)
+	if (order->rights_count != order->count + KEPT || !order->count) {
 		errno = EINVAL;
-	else if (child_count == MOST_CHILDREN)
+	} else if (child_count == MOST_CHILDREN) {
 		errno = EAGAIN;
-	else if (!setns(order->rights[FIRST], CLONE_NEWPID))
-		pid = fork();
+	} else if (!setns(order->rights[FIRST], CLONE_NEWPID)) {
+		int group = unified_group(order), failure;
+
+		pid = fork_into(group);
+		failure = errno;
+		if (group >= 0)
+			close(group);
+		errno = failure;
+	}
 	if (!pid) {
+		join_groups(order);
 		become(order, arguments);
 		return true;
 	}

@@ -17,7 +17,7 @@ from relive.checkpoint.criu_template import CriuTemplate
 from relive.containers.restore.restoring import restore
 from relive.errors import ReliveError
 from relive.model.commit import CommitId
-from relive.sandbox import builder
+from relive.sandbox import builder, cgroups
 from relive.sandbox.branch import Branch, list_branches
 from relive.sandbox.restore_request import RestoreRequest
 from relive.store import Store
@@ -111,15 +111,27 @@ def own_memory(pid: int) -> int:
 
 
 def test_memory_is_that_of_a_whole_restore_and_shared(
-    relive: Relive, committed: Commit, looked_at: list[dict[str, dict[str, str]]]
+    relive: Relive,
+    committed: Commit,
+    looked_at: list[dict[str, dict[str, str]]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """GIVEN a tree of two processes; WHEN it is restored whole, then twice from a template; THEN all three are the same.
 
-    What was given back to the kernel is zeros, also where the template is gone.
+    What was given back to the kernel is zeros, also where the template is gone. Nobody was moved to control groups.
     """
+    moved: list[str] = []
+    really = cgroups._write
+
+    def write(path: str, text: str) -> None:
+        moved.extend([path] * path.endswith("/cgroup.procs"))
+        really(path, text)
+
+    monkeypatch.setattr(cgroups, "_write", write)
     whole = restored(relive, committed)
     with CriuTemplate(CriuTools(relive.settings.tools_path), whole.directory / "images") as template:
         shared = [restored(relive, committed, template) for _ in range(2)]
+    assert not moved
     wanted, *found = looked_at
     assert len(wanted) == 2 and found == [wanted, wanted]
     for one in shared:

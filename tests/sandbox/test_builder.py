@@ -20,6 +20,8 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 class NoGroups:
     """Control groups that nobody is moved into."""
 
+    directories: tuple[Path, ...] = ()
+
     def add(self, pid: int) -> None:
         """Nothing."""
 

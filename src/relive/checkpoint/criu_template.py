@@ -139,10 +139,11 @@ class CriuTemplate:
             (parent / name).write_bytes(head)
             os.link(f"{parent}/{name}", f"{parent}/pages-{pages}.img")  # nothing is ever read from it
 
-    def fork(self, first: int, keep: Sequence[int]) -> ForkedCriu:
+    def fork(self, first: int, groups: Iterable[Path], keep: Sequence[int]) -> ForkedCriu:
         """A CRIU in the namespaces of process 1 with this pid, whose next number it has; the calling thread is in them already.
 
         Args:
+            groups: directories of control groups in which it is from its first moment on, where the kernel can do that.
             keep: descriptors that it has under the same numbers; on the first of them it converses.
 
         Raises:
@@ -156,7 +157,7 @@ class CriuTemplate:
                 handle = _closed(stack, os.pidfd_open(first))
                 root = _closed(stack, os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
                 rights = array.array("i", [theirs.fileno(), handle, root, *keep])
-                text = " ".join(map(str, keep)).encode()
+                text = b"\0".join([" ".join(map(str, keep)).encode(), *map(os.fsencode, groups)])
                 self._orders.sendmsg([text], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
             answer = int(line.recv(_ANSWER_MOST) or b"-3")  # ESRCH: it has ended
             if answer < 0:

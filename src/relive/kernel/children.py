@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import subprocess
 import time
 from typing import IO, Protocol
 
-__all__ = ["Endable", "read_until", "wait_or_kill"]
+__all__ = ["Endable", "StartedProcess", "read_until", "wait_or_kill"]
 
 _PIECE = 65536  # [bytes]
 
@@ -21,6 +22,40 @@ class Endable(Protocol):
 
     def kill(self) -> None:
         """SIGKILL."""
+
+
+class StartedProcess:
+    """A child that somebody else has started (CLONE_PARENT of clone(2)); has what is used of ``subprocess.Popen``."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._status: int | None = None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit status, negative for a signal; it is reaped then.
+
+        Raises:
+            subprocess.TimeoutExpired: it has not ended within so many seconds.
+        """
+        if self._status is None:
+            if timeout is not None and not self._ends_within(timeout):
+                raise subprocess.TimeoutExpired(str(self.pid), timeout)
+            self._status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self._status
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self._status is None:  # else the number may be another's
+            os.kill(self.pid, signal.SIGKILL)
+
+    def _ends_within(self, limit: float) -> bool:
+        handle = os.pidfd_open(self.pid)
+        try:
+            poller = select.poll()
+            poller.register(handle, select.POLLIN)
+            return bool(poller.poll(limit * 1000))
+        finally:
+            os.close(handle)
 
 
 def wait_or_kill(process: Endable, limit: float) -> int:

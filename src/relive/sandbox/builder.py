@@ -1,7 +1,7 @@
 """Bringing a commit to life, in a thread whose namespaces are the branch's.
 
-1. New PID, mount, network, IPC and UTS namespaces, with a native process 1; loopback up, and the proof that there is no
-   way out; CRIU started, to wait for its request.
+1. New PID, mount, network, IPC and UTS namespaces, with a native process 1 in the branch's control groups; loopback up, and the
+   proof that there is no way out; CRIU started, in these groups too, to wait for its request.
 2. The root file system: the host's files or those of a container's image, over them the commit's, over them an empty
    layer for what the branch writes (``branch_root``). All of this goes on while the caller still lays out and checks the
    commit's images.
@@ -32,7 +32,15 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from relive.checkpoint import criu_rpc_pb2 as rpc
-from relive.checkpoint.criu import CriuDied, CriuProcess, CriuTimedOut, CriuTools, Deadline, base_options
+from relive.checkpoint.criu import (
+    CriuDied,
+    CriuProcess,
+    CriuTimedOut,
+    CriuTools,
+    Deadline,
+    RunningCriu,
+    base_options,
+)
 from relive.checkpoint.criu_errors import explain, read_error_lines
 from relive.checkpoint.criu_template import CriuTemplate
 from relive.errors import ReliveError, RestoreFailed, RestoreTimedOut
@@ -61,7 +69,7 @@ from relive.sandbox.tcp_peers import forge_peer
 __all__ = ["BranchBuilder", "Built"]
 
 _MEANWHILE_MTU = 65000  # [bytes] of loopback until the processes run; any but its own
-_NAMESPACES = Namespace.PID | Namespace.MOUNT | Namespace.NETWORK | Namespace.IPC | Namespace.UTS
+_NAMESPACES = Namespace.MOUNT | Namespace.NETWORK | Namespace.IPC | Namespace.UTS
 _SPARE = 5.0  # [s] on top of CRIU's own limit, for mounts and sockets
 _FIRST_OWN_NUMBER, _OWN_NUMBERS = 30000, 64
 
@@ -219,16 +227,20 @@ class BranchBuilder:
         os.chdir("/")
         make_private()
         with contextlib.ExitStack() as stack:
-            first = stack.enter_context(FirstProcess(self._tools.init))
+            first = stack.enter_context(FirstProcess(self._tools.init, self._groups.directories))
             self._init.set_result(first.pid)
-            joined = self._join(first.pid, stack)
             try:
-                return self._furnish(first, joined, stack)
+                # Of later children of this thread.
+                enter_namespaces(first.pid, Namespace.PID)
+                return self._furnish(first, stack)
             except BaseException:
                 first.kill()
                 raise
 
-    def _furnish(self, first: FirstProcess, joined: Future[None], stack: contextlib.ExitStack) -> Built:
+    def _furnish(self, first: FirstProcess, stack: contextlib.ExitStack) -> Built:
+        self._groups.add(first.pid)
+        first.own_groups()
+        enter_namespaces(first.pid, Namespace.CGROUP)
         loopback.bring_up()
         began = time.monotonic_ns()
         check_sealed()
@@ -239,15 +251,11 @@ class BranchBuilder:
             stack, os.open(self._directory / "status", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         )
         network = _close_at_end(stack, os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC))
+        number = free_number(frozenset())
+        early = None if self._asks else self._start_criu(first, number, [images, network], stack)
         branch_root = self._branch_root.result()
         stack.callback(branch_root.release)
         branch_root.mount(first)
-        joined.result()
-        first.own_groups()
-        enter_namespaces(first.pid, Namespace.CGROUP)
-        number, criu = free_number(frozenset()), None
-        if not self._asks:
-            criu, joined = self._start_criu(first, number, [images, network], stack)
         held = [_close_at_end(stack, descriptor) for descriptor in branch_root.held]
         plan = self._plan.result()
         branch_root.prepare(self._directory / "images")
@@ -262,15 +270,14 @@ class BranchBuilder:
         logs = open_logs(plan.outside_names, stack, branch_root)
         if plan.connects is not None:
             _ask_about_connects(plan.connects)
-        if criu is None or outlets or free_number(plan.taken_pids) != number:
+        if early is None or outlets or free_number(plan.taken_pids) != number:
             # Seldom: it has to inherit what has just been opened, or has a number that the commit holds.
-            if criu is not None:
-                joined.exception()
-                criu.close()
+            if early is not None:
+                early[1].exception()
+                early[0].close()
             number = free_number(plan.taken_pids)
-            criu, joined = self._start_criu(
-                first, number, [images, network, *(o.inside for o in outlets)], stack
-            )
+            early = self._start_criu(first, number, [images, network, *(o.inside for o in outlets)], stack)
+        criu, joined = early
         # From here on names lead to files of the branch. Libraries and settings of a program with root's rights must not.
         criu.wait_until_loaded()
         branch_root.enter()
@@ -309,10 +316,21 @@ class BranchBuilder:
     ) -> tuple[CriuProcess, Future[None]]:
         """Start CRIU under a number with room behind it for its own few processes; also returns when it is in the groups."""
         first.set_last_number(number)
-        fork = partial(self._template.fork, first.pid) if self._template is not None else None
-        criu = CriuProcess(self._tools, keep=keep, restores=True, fork=fork)
+        criu = CriuProcess(self._tools, keep=keep, restores=True, fork=self._fork_of(first))
         stack.callback(criu.close)
         return criu, self._join(criu.pid, stack)
+
+    def _fork_of(self, first: FirstProcess) -> Callable[[list[int]], RunningCriu] | None:
+        if self._template is not None:
+            return partial(self._template.fork, first.pid, self._groups.directories)
+        if self._asks:  # it has to be this thread's child, below its filters
+            return None
+
+        def born_in_groups(keep: list[int]) -> RunningCriu:
+            command = [str(self._tools.criu), "swrk", str(keep[0])]
+            return first.execute(command, self._tools.environment(restores=True), keep)
+
+        return born_in_groups
 
 
 def _ask_about_connects(connects: Callable[[int], None]) -> None:

@@ -61,12 +61,17 @@ class Groups:
             _limit(directory, limits)
 
     def add(self, pid: int) -> None:
-        """Move a process in; its later children are born there. Raises OSError when it is gone.
+        """See that a process is in all of them, and move it where it is not; its later children are born there.
 
-        The first move of some milliseconds waits until the kernel's readers are through (5 to 20 ms), the next ones do not.
+        The first move of some milliseconds waits until the kernel's readers are through (5 to 20 ms), the next ones do not. So
+        processes are born there where that can be had (``init_process``).
+
+        Raises:
+            OSError: it is gone.
         """
         for directory in self.directories:
-            _write(f"{directory}/cgroup.procs", str(pid))
+            if b"%d" % pid not in read_file(f"{directory}/cgroup.procs").split():
+                _write(f"{directory}/cgroup.procs", str(pid))
 
     def oom_kills(self) -> int:
         """Processes that the kernel has killed so far because the branch had used up its memory."""

@@ -1,68 +1,85 @@
 """Process 1 of a branch, from the moment its namespaces exist: it waits for orders while they are furnished around it.
 
-The program is ``relive-init --await``; its source specifies the orders. It is a native program, since forking a process
-as large as this one, twice, costs more than all the mounts of a branch.
+The program is ``relive-init --start``, then ``--await``; its source specifies the orders. It is a native program, since forking a
+process as large as this one, twice, costs more than all the mounts of a branch.
 """
 
 from __future__ import annotations
 
 import array
 import contextlib
+import errno
 import os
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from relive.kernel.children import StartedProcess
 from relive.sandbox.limits import Room
 
 __all__ = ["FirstProcess"]
 
 _ORDERS_FD = 3
 _ANSWER_WITHIN = 10.0  # [s]
-_ANSWER_MOST = 16  # [bytes]
+_ANSWER_MOST, _STARTED_MOST = 16, 32  # [bytes]
 _RIGHTS_MOST = 250  # one message carries at most SCM_MAX_FD = 253 descriptors
 
 
 class FirstProcess:
-    """Process 1 of a PID namespace. It ends, with the namespace, when this is closed before ``become``.
+    """Process 1 of a new PID namespace. It ends, with the namespace, when this is closed before ``become``.
 
-    Every order raises OSError when process 1 refuses it (errno is what stood in its way) or is gone (ECONNRESET).
+    It is made by a helper (``relive-init --start``), which can have processes born in control groups; the helper ends when this is
+    closed. Every order raises OSError when process 1 refuses it (errno is what stood in its way) or is gone (ECONNRESET).
     """
 
-    def __init__(self, program: Path) -> None:
-        """Start it. The calling thread must have left its PID namespace for a new one that has no process yet.
+    def __init__(self, program: Path, groups: Iterable[Path] = ()) -> None:
+        """Start it, in the other namespaces of the calling thread.
+
+        Args:
+            groups: directories of control groups in which it shall be, where the kernel lets a process be born in them.
 
         Raises:
             OSError: it cannot be started.
         """
         self._program = program
         self._is_killed = False
-        self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._orders.settimeout(_ANSWER_WITHIN)
-        streams = [(os.POSIX_SPAWN_OPEN, number, "/dev/null", os.O_RDWR, 0) for number in range(3)]
-        try:
+        with contextlib.ExitStack() as stack:
+            self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            stack.callback(self._orders.close)
+            self._orders.settimeout(_ANSWER_WITHIN)
             with theirs:
-                self.pid = os.posix_spawn(
-                    program,
-                    [program.name, "--await", str(_ORDERS_FD)],
-                    {},
-                    file_actions=[(os.POSIX_SPAWN_DUP2, theirs.fileno(), _ORDERS_FD), *streams],
-                    setsid=True,
-                )
-        except BaseException:
-            self._orders.close()
-            raise
+                self._starter = _Starter(program)
+                stack.callback(self._starter.close)
+                names = b"".join(os.fsencode(group) + b"\0" for group in groups)
+                self.pid = self._starter.order(b"b" + names, [theirs.fileno()])
+            stack.pop_all()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._starter.close()
         self._orders.close()
         if self._is_killed:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self.pid, 0)
+
+    def execute(
+        self, command: Sequence[str], environment: Mapping[str, str], keep: Sequence[int]
+    ) -> StartedProcess:
+        """A program in its PID namespace and cgroup namespace, and in the groups in which it was born; a child of the caller.
+
+        Args:
+            keep: descriptors that it has under the same numbers.
+
+        Raises:
+            OSError: it cannot be executed.
+        """
+        words = [*command, "", *(f"{name}={value}" for name, value in environment.items())]
+        text = " ".join(map(str, keep)).encode() + b"".join(b"\0" + os.fsencode(word) for word in words)
+        return StartedProcess(self._starter.order(b"e" + text + b"\0", keep))
 
     def set_last_number(self, number: int) -> None:
         """Its next process gets the number after this one."""
@@ -132,6 +149,48 @@ class FirstProcess:
             )
         if int(answer):
             raise _refusal(chr(text[0]), int(answer))
+
+
+class _Starter:
+    """The helper; see ``relive-init --start``."""
+
+    def __init__(self, program: Path) -> None:
+        self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._orders.settimeout(_ANSWER_WITHIN)
+        streams = [(os.POSIX_SPAWN_OPEN, number, "/dev/null", os.O_RDWR, 0) for number in range(3)]
+        try:
+            with theirs:
+                self._pid = os.posix_spawn(
+                    program,
+                    [program.name, "--start", str(_ORDERS_FD)],
+                    {},
+                    file_actions=[(os.POSIX_SPAWN_DUP2, theirs.fileno(), _ORDERS_FD), *streams],
+                    setsid=True,
+                )
+        except BaseException:
+            self._orders.close()
+            raise
+
+    def order(self, text: bytes, descriptors: Sequence[int]) -> int:
+        """The pid of what was started; raises OSError where it was not."""
+        try:
+            socket.send_fds(self._orders, [text], descriptors)
+            answer = self._orders.recv(_STARTED_MOST)
+        except BrokenPipeError:
+            answer = b""
+        pid, failure = map(int, (answer or b"%d 0" % -errno.ESRCH).split())
+        if failure:
+            os.waitpid(pid, 0)
+        if failure or pid < 0:
+            number = failure or -pid
+            raise OSError(number, f"the starter, order {chr(text[0])!r}: {os.strerror(number)}")
+        return pid
+
+    def close(self) -> None:
+        self._orders.close()
+        if self._pid:
+            os.waitpid(self._pid, 0)
+            self._pid = 0
 
 
 def _refusal(order: str, number: int) -> OSError:

@@ -1,0 +1,150 @@
+"""Process 1 of a branch and what is started beside it: where they are from their first moment on, and that nothing is left."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import subprocess
+import uuid
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from relive.checkpoint.criu import CriuTools
+from relive.config import load_settings
+from relive.kernel import procfs
+from relive.sandbox import cgroups
+from relive.sandbox.cgroups import Groups
+from relive.sandbox.init_process import FirstProcess
+from support.waiting import eventually
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+INIT = CriuTools(load_settings().tools_path).init
+PRINTER = "cat /proc/self/cgroup; readlink /proc/self/ns/cgroup /proc/self/ns/pid; ls /proc/self/fd; env"
+
+
+@pytest.fixture
+def groups() -> Iterator[Groups]:
+    made = Groups.make(f"test-{uuid.uuid4().hex[:8]}")
+    if not made.directories:
+        pytest.skip("no control groups can be made here")
+    yield made
+    made.remove()
+    assert not any(directory.exists() for directory in made.directories)
+
+
+@contextlib.contextmanager
+def started(directories: Iterable[Path] = ()) -> Iterator[FirstProcess]:
+    """Process 1; nothing of it is left behind the block."""
+    before = set(procfs.children_of(os.getpid()))
+    with FirstProcess(INIT, directories) as first:
+        try:
+            yield first
+        finally:
+            first.kill()
+    assert set(procfs.children_of(os.getpid())) == before
+
+
+def run(first: FirstProcess, program: str, *, keep: tuple[int, ...] = ()) -> list[str]:
+    """Its lines, once it has ended well."""
+    reading, writing = os.pipe()
+    try:
+        script = f"exec > /proc/self/fd/{writing}; {program}"
+        process = first.execute(["/bin/sh", "-c", script], {"PATH": "/bin", "A": "b c"}, [writing, *keep])
+        os.close(writing)
+        with os.fdopen(reading, "r", closefd=False) as pipe:
+            lines = pipe.read().splitlines()
+        assert process.wait(60) == 0
+        return lines
+    finally:
+        os.close(reading)
+
+
+def test_all_are_in_their_groups_without_being_moved(groups: Groups, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GIVEN groups of a branch; WHEN process 1 and a program are started; THEN nobody has to be moved, so nobody waits for that."""
+    moved: list[str] = []
+    monkeypatch.setattr(cgroups, "_write", lambda path, _text: moved.append(path))
+    with started(groups.directories) as first:
+        groups.add(first.pid)
+        first.own_groups()
+        process = first.execute(["/bin/sleep", "1000"], {}, [])
+        groups.add(process.pid)
+        own = procfs.read_file(f"/proc/{first.pid}/cgroup")
+        assert own == procfs.read_file(f"/proc/{process.pid}/cgroup")
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+        assert not moved
+        groups.add(os.getpid())
+        assert {Path(path).parent for path in moved} == set(groups.directories)
+
+
+def test_a_program_lives_beside_process_1_with_what_it_was_given(groups: Groups) -> None:
+    with started(groups.directories) as first:
+        first.own_groups()
+        extra = os.open("/dev/null", os.O_RDONLY)
+        lines = run(first, PRINTER, keep=(extra,))
+        os.close(extra)
+        shown = [line for line in lines if line.count(":") == 2]
+        held = [line for line in lines if line.isdigit()]
+        assert all(
+            line.endswith(":/")
+            for line in shown
+            if any(f":{name}:" in line for name in ("memory", "pids", ""))
+        )
+        assert [os.readlink(f"/proc/{first.pid}/ns/{kind}") for kind in ("cgroup", "pid")] == [
+            line for line in lines if line.startswith(("cgroup:[", "pid:["))
+        ]
+        assert os.readlink(f"/proc/{first.pid}/ns/pid") != os.readlink("/proc/self/ns/pid")
+        assert str(extra) in held and len(held) == 6  # standard streams, the pipe, and that of the listing
+        assert (
+            "A=b c" in lines and "PATH=/bin" in lines and not any(line.startswith("HOME=") for line in lines)
+        )
+
+
+def test_one_that_does_not_end_is_waited_for_no_longer_than_asked() -> None:
+    with started() as first:
+        process = first.execute(["/bin/sleep", "1000"], {}, [])
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0)
+        process.kill()
+        assert process.wait(60) == process.wait() == -signal.SIGKILL
+        process.kill()  # nobody, whoever has its number now
+
+
+def test_a_program_that_cannot_be_executed_is_an_error_and_leaves_nothing() -> None:
+    with started() as first:
+        with pytest.raises(FileNotFoundError) as found:
+            first.execute(["/nonexistent"], {}, [])
+        assert found.value.errno == errno.ENOENT
+        assert run(first, "echo fine") == ["fine"]
+
+
+def _is_dead(pid: int) -> bool:
+    stat = procfs.read_stat(pid)
+    return stat is not None and stat.state in "ZX"
+
+
+def test_all_end_with_a_caller_that_is_killed(groups: Groups) -> None:
+    """GIVEN a process that has started them; WHEN it is killed; THEN process 1, its helper and what it had executed are gone."""
+    reading, writing = os.pipe()
+    maker = os.fork()
+    if maker == 0:
+        try:
+            first = FirstProcess(INIT, groups.directories)
+            process = first.execute(["/bin/sleep", "1000"], {}, [])
+            children = {*procfs.children_of(os.getpid()), first.pid, process.pid}
+            os.write(writing, " ".join(map(str, sorted(children))).encode() + b"\n")
+            signal.pause()
+        finally:
+            os._exit(1)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        started = [int(word) for word in pipe.readline().split()]
+    assert len(started) == 3 and all(procfs.exists(pid) for pid in started)
+    os.kill(maker, signal.SIGKILL)
+    os.waitpid(maker, 0)
+    eventually(lambda: not any(procfs.exists(pid) and not _is_dead(pid) for pid in started), "their end")
