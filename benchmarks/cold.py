@@ -2,11 +2,11 @@
 
     python benchmarks/cold.py [--rounds 5] [--megabytes 43 --megabytes 328] [--json]
 
-The service is that of ``lazy.py``. Before each restore the kernel gives up what it has of the store, of CRIU's images on the bare
-side, and of Relive's tools (posix_fadvise(2)); what processes have mapped stays, such as Python. ``answers`` is the time until the
-service has answered a connection in the branch: from the call in a process that has everything loaded, or from the start of the
-command ``relive restore``. The bare side is that of ``branch.py``: ``unshare``, in it ``criu restore``, and loopback brought up. In
-each round the sum of all memory is asked for, too; they have to be equal.
+The service is that of ``lazy.py`` (``_sized_service.py``). Before each restore the kernel gives up what it has of the store, of
+CRIU's images on the bare side, and of Relive's tools (posix_fadvise(2)); what processes have mapped stays, such as Python.
+``answers`` is the time until the service has answered a connection in the branch: from the call in a process that has everything
+loaded, or from the start of the command ``relive restore``. The bare side is that of ``branch.py``: ``unshare``, in it ``criu
+restore``, and loopback brought up. In each round the sum of all memory is asked for, too; they have to be equal.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,9 +21,7 @@ from typing import Any
 
 from _lab import (
     Lab,
-    Program,
     add_options,
-    free_port,
     lab,
     load_average,
     median,
@@ -32,14 +29,12 @@ from _lab import (
     print_table,
     quartiles,
 )
+from _sized_service import SETTLE, ask_in, command, one, service
 from branch import BareSide
-from lazy import SERVICE, ask_in, command, one, until_ready
 
 from relive.kernel import loopback, procfs
 from relive.kernel.namespaces import in_network_of
 from relive.model.commit import CommitId
-
-_SETTLE = 0.3  # [s] in which the kernel takes the last branch's namespaces apart
 
 
 def forget(places: Iterable[Path]) -> None:
@@ -60,7 +55,7 @@ def forget(places: Iterable[Path]) -> None:
 def bare_once(bare: BareSide, port: int) -> tuple[float, str]:
     """Milliseconds until the service has answered, and the sum of its memory."""
     with bare.prepared() as (process, work, go, done):
-        time.sleep(_SETTLE)
+        time.sleep(SETTLE)
         began = time.perf_counter()
         os.write(go, b"go\n")
         if os.read(done, 5) != b"done\n":
@@ -74,17 +69,11 @@ def bare_once(bare: BareSide, port: int) -> tuple[float, str]:
 
 def measure(place: Lab, megabytes: int, rounds: int) -> dict[str, Any]:
     """All rounds of one size."""
-    port = free_port()
-    source = place.fresh("service") / "service.py"
-    source.write_text(SERVICE)
-    name = f"python-{megabytes}"
-    program = Program(name, [sys.executable, str(source), str(port), str(megabytes)], port=port, inside=False)
     found: dict[str, list[float]] = {}
     sums: set[str] = set()
     with contextlib.ExitStack() as stack:
-        service = stack.enter_context(place.capsule(program))
-        until_ready(service.output)
-        commit = CommitId(service.commit()["id"])
+        running, port = stack.enter_context(service(place, megabytes, inside=False))
+        commit = CommitId(running.commit()["id"])
         store = place.store()
         stack.callback(store.close)
         bare = BareSide(place, store, store.manifest(commit))
