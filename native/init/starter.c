@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -69,8 +70,11 @@ static pid_t fork_beside(int *handle)
 		wanted.flags &= ~(uint64_t)CLONE_INTO_CGROUP;
 		wanted.cgroup = 0;
 	}
-	/* Without a group, or where it cannot be had: an older kernel, or a group that takes no processes. */
-	return made < 0 ? (pid_t)syscall(SYS_clone3, &wanted, sizeof wanted) : made;
+	/* Without a group, or where it cannot be had: one that takes no processes. */
+	if (made < 0)
+		made = (pid_t)syscall(SYS_clone3, &wanted, sizeof wanted);
+	/* Filters of containers refuse clone3(2) so, as they cannot look at its arguments. */
+	return made < 0 && errno == ENOSYS ? (pid_t)syscall(SYS_clone, wanted.flags | SIGCHLD, NULL, handle, NULL, 0) : made;
 }
 
 static bool receive(int orders, struct order *order)
@@ -135,17 +139,25 @@ static int take_numbers(const struct order *order, const int *numbers, int above
 static void execute(const struct order *order, const int *numbers, char **command, char **environment, int failed)
 {
 	int above = 4, kept, failure = 0;
+	struct rlimit own, most;
 
 	for (int i = 0; i < order->count; i++)
 		above = numbers[i] >= above ? numbers[i] + 1 : above;
+	/* The caller's numbers may be the last that are allowed, and they are held above them for a moment. */
+	if (getrlimit(RLIMIT_NOFILE, &own) < 0)
+		failure = errno;
+	most = (struct rlimit){ own.rlim_max, own.rlim_max };
+	setrlimit(RLIMIT_NOFILE, &most);
 	kept = fcntl(failed, F_DUPFD_CLOEXEC, above);
 	/* Python ignores them. */
 	signal(SIGPIPE, SIG_DFL);
 	signal(SIGXFSZ, SIG_DFL);
-	if (kept < 0 || setns(first, CLONE_NEWCGROUP) < 0 || setsid() < 0)
+	if (!failure && (kept < 0 || setns(first, CLONE_NEWCGROUP) < 0 || setsid() < 0))
 		failure = errno;
 	if (!failure)
 		failure = take_numbers(order, numbers, above, kept);
+	if (!failure && setrlimit(RLIMIT_NOFILE, &own) < 0)
+		failure = errno;
 	if (!failure) {
 		execve(command[0], command, environment);
 		failure = errno;

@@ -5,17 +5,19 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import resource
 import signal
 import subprocess
+import traceback
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from relive.checkpoint.criu import CriuTools
 from relive.config import load_settings
-from relive.kernel import procfs
+from relive.kernel import procfs, seccomp
 from relive.sandbox import cgroups
 from relive.sandbox.cgroups import Groups
 from relive.sandbox.init_process import FirstProcess
@@ -24,6 +26,7 @@ from support.waiting import eventually
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 INIT = CriuTools(load_settings().tools_path).init
+CLONE3 = 435
 PRINTER = "cat /proc/self/cgroup; readlink /proc/self/ns/cgroup /proc/self/ns/pid; ls /proc/self/fd; env"
 
 
@@ -126,6 +129,47 @@ def test_a_program_that_cannot_be_executed_is_an_error_and_leaves_nothing() -> N
 def _is_dead(pid: int) -> bool:
     stat = procfs.read_stat(pid)
     return stat is not None and stat.state in "ZX"
+
+
+def succeeds_in_a_child(work: Callable[[], None]) -> bool:
+    """What it does to itself, its limits and filters, ends with it."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            work()
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def test_they_start_where_clone3_is_refused(groups: Groups, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GIVEN a filter of system calls, as containers have it; WHEN they are started; THEN they are moved to their groups."""
+
+    def work() -> None:
+        for name in ("_IO_URING_SETUP", "_IO_URING_REGISTER"):
+            monkeypatch.setattr(seccomp, name, CLONE3)
+        seccomp.hide_io_uring()
+        with started(groups.directories) as first:
+            groups.add(first.pid)
+            first.own_groups()
+            assert run(first, "echo fine") == ["fine"]
+
+    assert succeeds_in_a_child(work)
+
+
+def test_a_descriptor_may_have_the_last_number_that_is_allowed() -> None:
+    def work() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 128))
+        with started() as first:
+            os.dup2(0, 63)
+            shell = ["/bin/sh", "-c", "[ $(ulimit -n) = 64 ] && [ -e /proc/self/fd/63 ]"]
+            assert first.execute(shell, {"PATH": "/bin"}, [63]).wait(60) == 0
+
+    assert succeeds_in_a_child(work)
 
 
 def test_all_end_with_a_caller_that_is_killed(groups: Groups) -> None:
