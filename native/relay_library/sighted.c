@@ -55,6 +55,19 @@ int sighted_is_silent(const struct sighted *one)
     return !one->is_foreign && !one->carried.number && !one->beyond.first && !one->side[CLIENT].waiting && !one->side[SERVICE].waiting;
 }
 
+/* As `ObservedTraffic.note_missed`. */
+static void record_missed(struct connection *carried)
+{
+    uint8_t *at = carried->worker->fields;
+    *at++ = 0x84;
+    at = PUT(PUT(at, "about"), "capture");
+    at = PUT(PUT(at, "text"), "a connection stood before it was recorded: what was said on it until here is missing");
+    at = put_number(PUT(at, "lost"), 0);
+    at = PUT(at, "stood");
+    *at++ = 0xc3;
+    record_event(carried, "note", 0, at, NULL, 0);
+}
+
 static void record_begin(struct sighted *one)
 {
     struct connection *carried = &one->carried;
@@ -67,6 +80,8 @@ static void record_begin(struct sighted *one)
         *at++ = 0xc3;
     }
     record_event(carried, "connection-opened", 0, at, NULL, 0);
+    if (one->has_missed)
+        record_missed(carried);
 }
 
 static void record_speech(struct sighted *one, int side, const uint8_t *data, size_t size)
@@ -311,6 +326,24 @@ static int begins_here(struct sighted *one, const struct segment *segment)
     return 1;
 }
 
+/* As `ObservedConnection._note_told`. */
+static void note_told(struct sighted *one, const struct segment *segment)
+{
+    if (segment->from_client) {
+        one->has_told &= !segment->size;
+        one->has_missed |= segment->size != 0;
+    } else if (segment->size) {
+        one->tells_http |= segment->size >= 7 && !memcmp(segment->data, "HTTP/1.", 7);
+        one->has_told = !one->tells_http;
+        one->told_until = segment->sequence + (uint32_t)(segment->size + segment->lacks);
+    }
+}
+
+static int answers_told(const struct sighted *one, const struct segment *segment)
+{
+    return segment->from_client && segment->size && one->has_told && segment->flags & FLAG_ACK && segment->acknowledged == one->told_until;
+}
+
 static void observe_syn(struct sighted *one, const struct segment *segment)
 {
     struct stream *stream = &one->side[segment->from_client ? CLIENT : SERVICE];
@@ -344,9 +377,12 @@ enum verdict_of_segment sighted_observe(struct sighted *one, const struct segmen
     if (segment->flags & FLAG_SYN) {
         observe_syn(one, segment);
     } else if (!one->side[CLIENT].is_begun && !begins_here(one, segment)) {
+        if (answers_told(one, segment))
+            return STOOD;
         int may_begin = segment->from_client && segment->flags & FLAG_ACK && has_whole_head(segment);
         if (may_begin) /* by a method that is not common; Python knows */
             return FOREIGN;
+        note_told(one, segment);
         one->is_over = (segment->flags & (FLAG_FIN | FLAG_RST)) != 0;
         return TAKEN;
     }

@@ -17,6 +17,7 @@ enum verdict_of_segment {
     LOST, /* packets before it are missing: no more can be said of this connection */
     HANDED, /* the connection is Python's from here on, in the middle of this segment */
     FOREIGN, /* the segment is Python's, as all of its connection */
+    STOOD, /* the same, of a connection that stood before: it is what the client says to all that the service has said */
 };
 
 /* What goes by as bytes: `relive.proxies.ingress._plain` is its specification. */
@@ -33,6 +34,8 @@ struct sighted {
     struct stream side[2];
     uint32_t first; /* sequence number of the client's first byte that is known */
     uint32_t following; /* with has_following: sequence number of the first byte that a commit has not */
+    uint32_t told_until; /* with has_told, as long as nothing is known: sequence number behind what the service has said since the client */
+    int has_told, tells_http, has_missed; /* has_missed: what a client said before it was known */
     int is_limited, has_following;
     int is_foreign, is_over, began_in_middle, first_answer_is_open, heard_service, service_eof;
     int is_handed, is_lost; /* in the middle of a segment: what comes of it is not acted on here */

@@ -291,6 +291,21 @@ API void sights_forget(struct sights *sights, const struct ends *ends)
         drop(sights, one);
 }
 
+/* Of one of which nothing was known before it became Python's: 1, something was missed, and 2, the service has told HTTP. */
+API int sights_unknown(struct sights *sights, const struct ends *ends)
+{
+    struct sighted *one = find(sights, ends);
+    return one ? one->has_missed | one->tells_http << 1 : 0;
+}
+
+/* Python knows nothing of one that stood either. */
+API void sights_refuse(struct sights *sights, const struct ends *ends)
+{
+    struct sighted *one = find(sights, ends);
+    if (one)
+        one->is_foreign = one->has_told = 0, one->has_missed = 1;
+}
+
 /* Go on with one that was handed over. No commit is being placed. */
 API void sights_take_back(struct sights *sights, const struct ends *ends, const struct plain_sight *plain)
 {
@@ -332,7 +347,7 @@ static enum verdict_of_segment conclude(struct sights *sights, struct sighted *o
 {
     if (verdict == HANDED)
         hand_over(sights, one);
-    else if (verdict == FOREIGN)
+    else if (verdict == FOREIGN || verdict == STOOD)
         one->is_foreign = 1;
     else if (one->is_over)
         drop(sights, one);
@@ -371,7 +386,7 @@ static int with_lock(struct sights *sights, const struct segment *segment)
     return verdict;
 }
 
-/* One segment; `numbers` say when it was seen. Returns TAKEN, HANDED or FOREIGN. */
+/* One segment; `numbers` say when it was seen. Returns TAKEN, HANDED, FOREIGN or STOOD. */
 API int sights_observe(struct sights *sights, const struct segment *segment)
 {
     return with_lock(sights, segment);
@@ -379,7 +394,7 @@ API int sights_observe(struct sights *sights, const struct segment *segment)
 
 enum { BLOCK_OVER = 16, TOO_LATE, PAUSED, GONE };
 
-/* Take the segments of a block from `place` on, until one is not for here (HANDED, FOREIGN, or TOO_LATE: it came later than `until_ns`),
+/* Take the segments of a block from `place` on, until one is not for here (HANDED, FOREIGN, STOOD, or TOO_LATE: it came later than `until_ns`),
  * which is in `segment` then; or PAUSED: there have been so many; or BLOCK_OVER. `ring`: where the block lies, NULL: elsewhere; GONE: it
  * is not there any more. `latest_ns`: when the last one came. `apart_ns`: CLOCK_REALTIME less CLOCK_MONOTONIC. */
 API int sights_take(struct sights *sights, const struct in_ring *ring, const uint8_t *block, size_t size, struct place *place,

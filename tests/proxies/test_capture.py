@@ -278,6 +278,37 @@ def test_of_a_long_answer_the_beginning_is_recorded(tmp_path: Path, played: Play
         capture.close()
 
 
+def test_a_conversation_that_stood_before_is_recorded_from_its_next_turn_on(
+    tmp_path: Path, played: PlayedService
+) -> None:
+    """GIVEN a connection before the recorder, WHEN both have said something to each other, THEN what follows is recorded."""
+    client = Wire(socket.create_connection(("127.0.0.1", played.port)))
+    served = played.accept()
+
+    def turn(number: int) -> None:
+        for sender, receiver in ((client, served), (served, client)):
+            sender.send(b"\0said %d" % number)
+            receiver.expect(b"\0said %d" % number)
+
+    turn(0)
+    capture = RunningCapture(tmp_path, played.port)
+    try:
+        for number in range(1, 4):
+            turn(number)
+        up, down = EventKind.STREAM_TO_SERVICE, EventKind.STREAM_TO_CLIENT
+        said = [(one.kind, one.data) for one in capture.events(up, down)]
+        assert said == [(kind, b"\0said %d" % number) for number in (2, 3) for kind in (up, down)]
+        (opened,) = capture.events(EventKind.CONNECTION_OPENED)
+        assert (opened.fields["local_port"], opened.fields["from_middle"]) == (
+            client.sock.getsockname()[1],
+            True,
+        )
+        assert capture.agent.ask("status")["gaps"] == 0
+    finally:
+        client.close()
+        capture.close()
+
+
 def test_what_it_could_not_take_is_said(played: PlayedService, capture: RunningCapture) -> None:
     """GIVEN a recorder that does not run for a while, WHEN more comes than fits into its ring, THEN the recording says so."""
     client = capture.client()

@@ -145,9 +145,76 @@ def test_a_connection_that_stood_before_begins_with_its_next_request(scene: Scen
     talk.exchange()
     talk.exchange(GET, FAILED)
     assert [one.status for one in scene.exchanges()] == [200, 500]
+    opened, missed, *_ = scene.events()
+    assert opened.fields["from_middle"] and missed.fields["stood"]
+    assert scene.traffic.gaps == 0
+    idle = scene.talk(40001, begun=False)
+    idle.exchange()
+    assert len(scene.events(EventKind.NOTE)) == 1
+
+
+STOOD = [b"*1\r\n$4\r\nPING\r\n", b"Q\0\0\0\x0bSELECT\0", b"\x81\x85abcdefghi", b"\x17\x03\x03\0\x05abcde"]
+
+
+@pytest.mark.parametrize("said", STOOD)
+def test_a_conversation_that_stood_before_is_recorded_from_the_next_turn_on(
+    scene: Scene, said: bytes
+) -> None:
+    """GIVEN a connection without HTTP that is met amid what its client says
+    WHEN the service has answered, and the client says something to that
+    THEN what is said from there on is recorded, that it began in the middle, and once that requests are not told apart.
+    """
+    talk = scene.talk(begun=False)
+    talk.put(talk.asks(b"\0rest"))
+    talk.put(talk.tells(b"+OK\r\n"))
+    talk.put(talk.tells(b"+more\r\n"))
+    for number in range(3):
+        talk.exchange(said, b"answer %d" % number)
+    talk.put(talk.asks(b"", FIN | ACK))
+    talk.put(talk.tells(b"", FIN | ACK))
     (opened,) = scene.events(EventKind.CONNECTION_OPENED)
     assert opened.fields["from_middle"]
-    assert scene.traffic.gaps == 0
+    up, down = EventKind.STREAM_TO_SERVICE, EventKind.STREAM_TO_CLIENT
+    turns = [turn for number in range(3) for turn in ((up, said), (down, b"answer %d" % number))]
+    assert [(one.kind, one.data) for one in scene.events(up, down)] == [*turns, (up, b"")]
+    assert (scene.traffic.unframed, scene.table.gaps, scene.table.count) == (1, 0, 0)
+    missed, unframed = scene.events(EventKind.NOTE)
+    assert missed.fields["stood"] and missed.connection == opened.connection
+    assert unframed.fields["text"].startswith("the connection stood before it was recorded: ")
+    assert Exchanges(Recording(scene.directory)).gaps_in(0, 1 << 60) == 1
+
+
+def test_what_may_be_amid_a_message_of_http_is_no_conversation(scene: Scene) -> None:
+    """GIVEN a connection that stood before, THEN bytes that the client does not say to all that it was told begin none."""
+    talk = scene.talk(begun=False)
+    body = b"\0a body\r\n" * 3
+    talk.put(talk.asks(body))
+    talk.put(talk.tells(b"HTTP/1.1 100 Continue\r\n\r\n"))
+    talk.put(talk.asks(body))
+    talk.put(talk.tells(b"the end of an answer"))
+    talk.put(talk.asks(body))
+    assert scene.events() == []
+    other = scene.talk(40001, begun=False)
+    unseen = other.down
+    other.put(other.tells(b"amid an answer"))
+    other.put(other.asks(body)._replace(acknowledged=unseen))
+    other.put(other.asks(body))
+    assert scene.events() == []
+    talk.exchange()
+    other.exchange()
+    assert [one.status for one in scene.exchanges()] == [200, 200]
+
+
+def test_a_commit_holds_what_it_has_of_a_conversation_that_stood_before(scene: Scene) -> None:
+    talk = scene.talk(begun=False)
+    talk.put(talk.tells(b"+OK\r\n"))
+    first, second = talk.asks(b"\1first\n"), talk.asks(b"\2second\n")
+    scene.table.limit({talk.ends: (talk.up - len(second.data), talk.down)})
+    talk.put(first)
+    talk.put(second)
+    assert [one.data for one in scene.events(EventKind.STREAM_TO_SERVICE)] == [first.data]
+    scene.table.unlimit()
+    assert [one.data for one in scene.events(EventKind.STREAM_TO_SERVICE)] == [first.data, second.data]
 
 
 def test_an_answer_whose_request_was_not_seen_is_given_to_no_other(scene: Scene) -> None:

@@ -27,10 +27,12 @@ Said = tuple[int, EventKind, bytes]
 ENDED = b""  # of a client
 
 
-def planned(directory: Path, *said: Said) -> ReplayPlan:
+def planned(directory: Path, *said: Said, from_middle: int = 0) -> ReplayPlan:
+    """``from_middle``: a connection whose beginning is not recorded."""
     writer = RecordingWriter(directory)
     for number in {one[0] for one in said}:
-        writer.append(EventKind.CONNECTION_OPENED, number, fields={"local_port": 4000 + number})
+        fields = {"local_port": 4000 + number} | ({"from_middle": True} if number == from_middle else {})
+        writer.append(EventKind.CONNECTION_OPENED, number, fields=fields)
     for number, kind, data in said:
         writer.append(kind, number, 0, data, {} if data else {"ended": True})
     writer.close()
@@ -104,6 +106,19 @@ def test_one_that_the_commit_holds_goes_on_over_its_own_end(tmp_path: Path) -> N
         result = carried_out(made, Echo(), {4001: ours.detach()})
         assert theirs.recv(100) == b"go on\n"
     assert result.turns == 1
+
+
+def test_one_that_stood_before_goes_on_in_a_commit_that_holds_it_and_nowhere_else(tmp_path: Path) -> None:
+    made = planned(tmp_path, (1, UP, b"go on\n"), (1, UP, b"and on\n"), (2, UP, b"hello\n"), from_middle=1)
+    ours, theirs = socket.socketpair()
+    with theirs:
+        assert carried_out(made, Echo(), {4001: ours.detach()}).unsent == 0
+        assert theirs.recv(100) == b"go on\nand on\n"
+    echo = Echo()
+    result = carried_out(made, echo)
+    assert echo.lines == [b"hello\n"]
+    assert (result.turns, result.unsent, result.unbegun) == (1, 2, 2)
+    assert conversed_words(result)[1:] == ["2 could not be sent: how their connection began is not recorded"]
 
 
 def test_what_follows_an_upgrade_is_said_on_the_connection_of_its_request(tmp_path: Path) -> None:

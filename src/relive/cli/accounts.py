@@ -124,6 +124,8 @@ def _messages(account: Account, width: int) -> Iterator[str]:
         before = f"{duration(one.before_ns / 1000)} before"
         start = f"  {before:>18}  connection {one.connection}  {'>' if one.by_client else '<'} "
         yield start + shorten(one_line(one.body.words().rstrip()), max(_LEAST_WHAT, width - len(start)))
+    for number in sorted({one.connection for one in account.messages if one.from_middle}):
+        yield f"  Connection {number} stood before it was recorded: what was said on it until then is missing."
 
 
 def _printed(account: Account, *, everything: bool) -> Iterator[str]:

@@ -92,11 +92,13 @@ class Conversation:
         local_port: as of ``Closing``.
         request: that asked for the upgrade after which it was said; None: of a connection without requests, or it was before the
             beginning of what is read.
+        from_middle: its beginning is not recorded, so it can be gone on with, and not be begun.
     """
 
     connection: int
     local_port: int | None
     request: int | None = None
+    from_middle: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +243,7 @@ class _Reading:
         self._after, self._settled = after, settled
         self._ports: dict[int, int | None] = {}
         self._with_requests: set[int] = set()
+        self._from_middle: set[int] = set()
         self._begun: set[int] = set()  # requests, in what is read
         self._opened: dict[int, int] = {}  # monotonic [ns], by connection, in what is read
         self._totals: dict[int, int] = {}
@@ -251,6 +254,8 @@ class _Reading:
         kind = event.kind
         if kind in (EventKind.CONNECTION_OPENED, EventKind.REQUEST_STARTED):
             self._ports[event.connection] = event.fields.get("local_port")
+            if event.fields.get("from_middle"):
+                self._from_middle.add(event.connection)
             if event.seq > self._after:
                 self._opened.setdefault(event.connection, event.mono_ns)
             if kind is EventKind.REQUEST_STARTED:
@@ -279,7 +284,10 @@ class _Reading:
     def _begin(self, event: Event, place: RecordPosition) -> None:
         number = event.connection
         request = event.request if event.request in self._begun else None
-        self.found.conversations[number] = Conversation(number, self._ports.get(number), request)
+        from_middle = number in self._from_middle
+        self.found.conversations[number] = Conversation(
+            number, self._ports.get(number), request, from_middle=from_middle
+        )
         opened_ns = event.mono_ns if request is not None else self._opened.get(number)
         if opened_ns is not None:
             self.found.turns.append(
@@ -298,6 +306,7 @@ class _Reading:
         port = self._ports.pop(number, None)
         self._opened.pop(number, None)
         self._with_requests.discard(number)
+        self._from_middle.discard(number)
         if event.seq <= self._after:
             self.found.conversations.pop(number, None)
         elif not event.fields.get("lost"):

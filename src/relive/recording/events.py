@@ -116,7 +116,8 @@ class EventKind(StrEnum):
                               ``differs`` (list of str: paths of the fields that differ), ``policy`` (str).
     note                      Something the recorder did by itself. ``about`` ("gate", "hold", "disk", "refused",
                               "unframed", "chaos", "capture"), ``text`` (str); about the disk also ``lost`` (int: events not
-                              recorded before this one), about capture ``lost`` (int: packets), about chaos ``ms`` (a delay
+                              recorded before this one), about capture ``lost`` (int: packets), and ``stood`` (True) where what
+                              was said before on a connection is missing, about chaos ``ms`` (a delay
                               in a replay, at the place that ``text`` names).
                               ``data``: the refused bytes, at most 64 KiB.
     ========================  =======================================================================================

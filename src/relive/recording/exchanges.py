@@ -283,7 +283,7 @@ class _Assembler:
         elif kind is EventKind.CONNECTION_CLOSED:
             return self._lose([e for e in self.open.values() if e.connection == event.connection])
         elif kind is EventKind.NOTE:
-            if _is_gap(event):
+            if _is_gap(event) and not event.fields.get("stood"):  # no request's end is among what was missed
                 self._gap_at = event.seq
         elif (exchange := self.open.get(event.request)) is not None:
             self._add(exchange, event, place)

@@ -35,6 +35,7 @@ class Conversed:
         connections: that were spoken on.
         turns: pieces that were sent.
         unsent: pieces that could not be: the service did not take the connection, had closed it, or read no more.
+        unbegun: of these, pieces on connections whose beginning is not recorded, and which the commit does not hold.
         different: connections on which the service said something else than recorded, with the place in bytes of the first
             difference since the commit.
         lingered: the last piece was sent, which nothing had answered in the recording, and an answer, or the end, was waited for.
@@ -43,6 +44,7 @@ class Conversed:
     connections: int = 0
     turns: int = 0
     unsent: int = 0
+    unbegun: int = 0
     different: tuple[tuple[int, int], ...] = ()
     lingered: bool = False
 
@@ -55,8 +57,10 @@ def conversed_words(what: Conversed) -> list[str]:
     pieces = "1 message that is" if what.turns == 1 else f"{what.turns} messages that are"
     were = "was" if what.turns == 1 else "were"
     words = [f"{pieces} not HTTP/1 {were} sent again on {where} of clients"]
-    if what.unsent:
-        words.append(f"{what.unsent} could not be sent: the service took or read no more")
+    if what.unsent > what.unbegun:
+        words.append(f"{what.unsent - what.unbegun} could not be sent: the service took or read no more")
+    if what.unbegun:
+        words.append(f"{what.unbegun} could not be sent: how their connection began is not recorded")
     for number, at in what.different[:_TOLD]:
         words.append(
             f"connection {number} of a client was answered otherwise than recorded, from byte {at} on"
@@ -190,7 +194,7 @@ class ConversationSender:
         self._said: dict[int, list[Said]] = {}
         for one in found.said:
             self._said.setdefault(one.connection, []).append(one)
-        self._sent = self._unsent = 0
+        self._sent = self._unsent = self._unbegun = 0
 
     async def carry_out(self) -> None:
         """Send everything, and hear the answers to it."""
@@ -230,6 +234,7 @@ class ConversationSender:
             sum(sock is not None for sock in self._sockets.values()),
             self._sent,
             self._unsent,
+            self._unbegun,
             tuple((number, at) for number, at in different if at is not None),
             self._has_lingered,
         )
@@ -261,6 +266,8 @@ class ConversationSender:
                 self._sent += 1
         except OSError:  # TimeoutError is one
             self._unsent += turn.kind is TurnKind.SENT
+            if sock is None and self._found.conversations[turn.connection].from_middle:
+                self._unbegun += turn.kind is TurnKind.SENT
 
     def _hang_up(self, connection: int) -> None:
         sock = self._sockets.get(connection)
@@ -273,6 +280,8 @@ class ConversationSender:
         number = conversation.connection
         if number not in self._sockets:
             try:
+                if conversation.request is None and conversation.from_middle:
+                    raise ConnectionRefusedError
                 if conversation.request is None:
                     self._open(number, await self._connect())
                 else:

@@ -25,12 +25,14 @@ class Message(Value):
         connection: in the recording.
         by_client: a client sent them; else the service did.
         before_ns: how long before the failure was seen.
+        from_middle: the connection stood before it was recorded, as far as is known: what was said on it before is missing.
     """
 
     connection: int
     by_client: bool
     before_ns: int
     body: ReportBody
+    from_middle: bool = False
 
 
 def last_messages(recording: Recording, sighting: Sighting, mask: Mask) -> list[Message]:
@@ -43,7 +45,10 @@ def last_messages(recording: Recording, sighting: Sighting, mask: Mask) -> list[
     if sighting.request is not None or not segments:
         return []
     found: deque[Event] = deque(maxlen=_MOST)
+    stood: set[int] = set()
     for event in recording.events(after=int(segments[0].stem) - 1):
+        if event.fields.get("from_middle"):
+            stood.add(event.connection)
         if (
             event.kind in _KINDS
             and not event.request
@@ -51,10 +56,10 @@ def last_messages(recording: Recording, sighting: Sighting, mask: Mask) -> list[
             and event.wall_ns <= sighting.seen_wall_ns
         ):
             found.append(event)
-    return [_message(event, sighting, mask) for event in found]
+    return [_message(event, sighting, mask, from_middle=event.connection in stood) for event in found]
 
 
-def _message(event: Event, sighting: Sighting, mask: Mask) -> Message:
+def _message(event: Event, sighting: Sighting, mask: Mask, *, from_middle: bool) -> Message:
     masked = mask.body(event.data, "")
     cut = event.fields.get("cut", 0)
     return Message(
@@ -62,4 +67,5 @@ def _message(event: Event, sighting: Sighting, mask: Mask) -> Message:
         by_client=event.kind is EventKind.STREAM_TO_SERVICE,
         before_ns=sighting.seen_wall_ns - event.wall_ns,
         body=ReportBody.of(masked, size=len(masked) + cut if cut else None),
+        from_middle=from_middle,
     )

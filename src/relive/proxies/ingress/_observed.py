@@ -1,7 +1,8 @@
 """One client connection as packets show it, which nothing of Relive carries: the same framing and events as ``_connection``.
 
 What it does not know it does not guess. A connection that stood before the packets were taken, or of which some are missing, is
-begun *in the middle*: from the first whole head of a request that comes in one segment on.
+begun *in the middle*: from the first whole head of a request that comes in one segment on. Where the service has said something
+that does not begin as an answer of HTTP/1, and the client, who has got all of it, says to that what is no request, it is no HTTP/1.
 """
 
 from __future__ import annotations
@@ -70,6 +71,10 @@ class ObservedConnection:
         self._service_eof = False
         self._first_answer_is_open = False
         self._plain = PlainBytes(traffic)
+        # As long as nothing is known: sequence number behind what the service has said since the client has; None: nothing.
+        self._told_until: int | None = None
+        self._tells_http = self._has_missed = False
+        self._stood_plain = False
 
     @property
     def is_known(self) -> bool:
@@ -138,7 +143,8 @@ class ObservedConnection:
         """Take the next one that the kernel saw; False if packets before it are missing: no more can be said of this connection."""
         if segment.flags & SYN:
             self._observe_syn(segment)
-        elif self._up is None and not self._begins_here(segment):
+        elif self._up is None and not (self._begins_here(segment) or self._begins_plain(segment)):
+            self._note_told(segment)
             self.is_over = bool(segment.flags & (FIN | RST))
             return True
         up = self._up
@@ -273,6 +279,29 @@ class ObservedConnection:
         self.began_in_middle = self._first_answer_is_open = True
         return True
 
+    def know(self, *, has_missed: bool, tells_http: bool, told_until: int | None) -> None:
+        """What C has seen of it while nothing was known."""
+        self._has_missed, self._tells_http, self._told_until = has_missed, tells_http, told_until
+
+    def _note_told(self, segment: Segment) -> None:
+        if segment.from_client:
+            if segment.data:
+                self._told_until, self._has_missed = None, True
+        elif segment.data:
+            self._tells_http = self._tells_http or segment.data.startswith(b"HTTP/1.")
+            behind = (segment.sequence + len(segment.data) + segment.lacks) % (1 << 32)
+            self._told_until = None if self._tells_http else behind
+
+    def _begins_plain(self, segment: Segment) -> bool:
+        """Whether the client, to all that the service has said, says what is no HTTP/1."""
+        is_turn = segment.from_client and segment.flags & ACK and segment.acknowledged == self._told_until
+        if not is_turn or speech_of(segment.data) not in (Speech.OTHER, Speech.HTTP_2):
+            return False
+        self._first = segment.sequence
+        self._up, self._down = ByteStream(segment.sequence), ByteStream(segment.acknowledged)
+        self.began_in_middle = self._stood_plain = self._has_missed = True
+        return True
+
     def lose(self) -> None:
         """Packets are missing: what was under way is lost, and what comes next is another connection of the recording."""
         while self.flights:
@@ -317,6 +346,8 @@ class ObservedConnection:
             if not data:
                 return True
         self._open()
+        if self._stood_plain and not self._intake.is_plain:
+            self._intake.become_plain("the connection stood before it was recorded")
         self.given += len(data)
         self._intake.add(data)
         self._advance()
@@ -401,6 +432,8 @@ class ObservedConnection:
             if self.began_in_middle:
                 fields["from_middle"] = True
             self.traffic.writer.append(EventKind.CONNECTION_OPENED, self.number, fields=fields)
+            if self._has_missed:
+                self.traffic.note_missed(self.number)
 
     def _record_end(self, *, lost: bool = False) -> None:
         if self.is_over:

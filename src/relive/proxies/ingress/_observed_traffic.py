@@ -130,3 +130,9 @@ class ObservedTraffic(Traffic):
         self.gaps += 1
         fields = {"about": "capture", "text": text, "lost": lost}
         self.writer.append(EventKind.NOTE, connection, fields=fields)
+
+    def note_missed(self, connection: int) -> None:
+        """Something was said on it before it was known, though not so that packets were lost."""
+        text = "a connection stood before it was recorded: what was said on it until here is missing"
+        fields = {"about": "capture", "text": text, "lost": 0, "stood": True}
+        self.writer.append(EventKind.NOTE, connection, fields=fields)

@@ -91,8 +91,8 @@ class ConnectionTable:
             self.observe(segment)
             return
         self._traffic.observed.see(segment.wall_ns)
-        if verdict is Verdict.FOREIGN:
-            self._observe_here(segment)
+        if verdict in (Verdict.FOREIGN, Verdict.STOOD):
+            self._observe_here(segment, stood=verdict is Verdict.STOOD)
         elif verdict is Verdict.HANDED:
             self._adopt(segment)
 
@@ -103,14 +103,24 @@ class ConnectionTable:
         else:
             self.observe_given(self._sights.observe(segment), segment)
 
-    def _observe_here(self, segment: Segment) -> None:
+    def _observe_here(self, segment: Segment, *, stood: bool = False) -> None:
+        """``stood``: it is what the client says to all that the service has said on a connection that stood before."""
         known = self._begin(segment.ends)
+        self._know(known, told_until=segment.acknowledged if stood else None)
         if not known.observe(segment):
             self._give_up(known)
             known = self._begin(segment.ends)
             known.observe(segment)
         if known.is_over:
             self._drop(known)
+        elif stood and not known.is_known and self._sights is not None:
+            del self._known[segment.ends]
+            self._sights.refuse(segment.ends)
+
+    def _know(self, one: ObservedConnection, *, told_until: int | None) -> None:
+        if self._sights is not None:
+            has_missed, tells_http = self._sights.unknown(one.ends)
+            one.know(has_missed=has_missed, tells_http=tells_http, told_until=told_until)
 
     def _adopt(self, segment: Segment | None) -> None:
         """Go on with what the sights have given away: one connection in the middle of a segment, or any number between two."""
@@ -118,6 +128,7 @@ class ConnectionTable:
         for handed in self._sights.handed():
             made = self._known[handed.ends] = ObservedConnection(self._traffic, handed.ends)
             made.adopt(handed)
+            self._know(made, told_until=None)
             if not made.go_on(handed, segment):
                 self._give_up(made)
                 if segment is not None:

@@ -44,6 +44,7 @@ class Verdict(IntEnum):
     TAKEN = 0
     HANDED = 2
     FOREIGN = 3
+    STOOD = 4
     BLOCK_OVER = 16
     TOO_LATE = 17
     PAUSED = 18
@@ -354,6 +355,15 @@ class Sights:
         """One that was Python's has ended."""
         self._c.sights_forget(self._at, ctypes.byref(_pack_ends(ends)))
 
+    def unknown(self, ends: Ends) -> tuple[bool, bool]:
+        """Of one of which nothing was known before it became Python's: something was missed, and the service has told HTTP."""
+        found = int(self._c.sights_unknown(self._at, ctypes.byref(_pack_ends(ends))))
+        return bool(found & 1), bool(found & 2)
+
+    def refuse(self, ends: Ends) -> None:
+        """Nothing is known here either of one that stood."""
+        self._c.sights_refuse(self._at, ctypes.byref(_pack_ends(ends)))
+
     def lose(self) -> None:
         """Packets are missing, of whatever connections."""
         self._c.sights_lose(self._at)
@@ -487,6 +497,8 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
         "sights_answer": (_SIZE, [_AT, _AT, ctypes.c_char_p, _SIZE, _AT]),
         "sights_answer_ended": (ctypes.c_int, [_AT, _AT, ctypes.c_int, ctypes.c_int]),
         "sights_forget": (None, [_AT, _AT]),
+        "sights_unknown": (ctypes.c_int, [_AT, _AT]),
+        "sights_refuse": (None, [_AT, _AT]),
         "sights_take_back": (None, [_AT, _AT, _AT]),
         "sights_lose": (None, [_AT]),
         "sights_limit": (None, [_AT, _AT, _SIZE]),
