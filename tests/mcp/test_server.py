@@ -178,7 +178,7 @@ def test_every_tool_says_what_it_does_gives_and_changes(tmp_path):
         looks = {name for name, one in tools.items() if one.annotations.read_only_hint}
         destroys = {name for name, one in tools.items() if one.annotations.destructive_hint}
         assert {"incidents", "incident", "doctor", "verify", "check"} <= looks
-        assert destroys == {"exec", "debug", "rollback", "stop_branches"}
+        assert destroys == {"exec", "rollback", "stop_branches"}
         usual = {one.name: one for one in await make_server(settings).list_tools()}
         assert looks <= usual.keys()  # an agent looks and goes back, as long as nobody says more
         assert usual.keys() - looks == {"replay", "reproduce", "try", "debug"}

@@ -339,7 +339,7 @@ DEBUG = Operation(
             is_task=True,
         ),
         mcp=Tool(
-            Effect.DESTROYS,
+            Effect.ADDS,
             "Open pdb at a failure, in the failing frame of a sealed branch, and give it commands such as `p order.items`, "
             "`up`, `where`; or, with `step`, go forward and back through the failing request (`rs`, `rn`, `rc`, "
             "`watch EXPRESSION`, `p EXPRESSION`, `help`). Only the branch is changed.",
