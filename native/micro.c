@@ -1,6 +1,7 @@
 /* relive-micro: takes what has changed of a running process, again and again, for commits on top of one that CRIU made.
  *
  *   relive-micro FILTERS PID...   (FILTERS: as of relive-tracker)
+ *   relive-micro ask FILTERS PID...      (the same, and all is asked in each commit)
  *   relive-micro kernel           ("ok", or why the kernel's objects cannot be read, so that all is asked in each commit)
  *
  * One process is tracked by one of these (tracker/userfault.h says how) until standard input closes; with more than one PID, those of a
@@ -204,7 +205,7 @@ static bool commit(const char *path)
 	begin_meetings();
 	well = stop_and_look(&began, &paused);
 	if (well) {
-		well = say_kin() && copy_shared() && make_round_trips() && copy_late();
+		well = say_kin() && copy_shared() && make_round_trips() && judge_facts() && copy_late();
 		clocks[0] = clock_ns(CLOCK_REALTIME);
 		clocks[1] = clock_ns(CLOCK_MONOTONIC);
 		clocks[2] = clock_ns(CLOCK_BOOTTIME);
@@ -278,20 +279,24 @@ static bool obey(char *line)
 int main(int argc, char **argv)
 {
 	static char line[4200];
+	const bool asks = argc > 1 && !strcmp(argv[1], "ask");
 	const char *reason;
 
+	argc -= asks;
+	argv += asks;
 	if (argc == 2 && !strcmp(argv[1], "kernel")) {
 		find_kernel();
 		puts(kernel_obstacle() ? kernel_obstacle() : "ok");
 		return 0;
 	}
 	if (argc < 3) {
-		fprintf(stderr, "usage: relive-micro FILTERS PID... | relive-micro kernel\n");
+		fprintf(stderr, "usage: relive-micro [ask] FILTERS PID... | relive-micro kernel\n");
 		return 2;
 	}
 	signal(SIGPIPE, SIG_IGN);
 	with_files = true;
-	find_kernel();
+	if (!asks)
+		find_kernel();
 	if (!begin_tree(argc - 2, argv + 2)) {
 		puts("skipped it has too many processes, or no tracker can be started for each");
 		return 0;

@@ -5,13 +5,16 @@
 #include "base.h"
 #include "socket_options.h"
 #include "text.h"
+#include "unchanged.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -27,7 +30,7 @@ enum queue { NO_QUEUE, RECEIVED, SENT };
 struct stream {
 	int received, sent, unsent; /* [bytes] */
 	uint32_t received_next, sent_next, segment, timestamp;
-	uint32_t window[5]; /* struct tcp_repair_window */
+	uint32_t window[5];
 	struct tcp_info info;
 };
 
@@ -36,12 +39,32 @@ static struct connection {
 	ino_t inode;
 } connections[CONNECTIONS_MOST];
 int connection_count;
+static bool is_one_asked;
 struct waiting_bytes waiting;
 
 void forget_connections(void)
 {
 	connection_count = 0;
+	is_one_asked = false;
 	waiting.size = 0;
+}
+
+bool note_connection(int number, ino_t inode)
+{
+	if (connection_count == CONNECTIONS_MOST)
+		return false;
+	connections[connection_count++] = (struct connection){ number, inode };
+	return true;
+}
+
+void take_back_connection(void)
+{
+	connection_count--;
+}
+
+bool is_any_asked(void)
+{
+	return is_one_asked;
 }
 
 static int duplicate(int number)
@@ -90,10 +113,10 @@ bool say_connection(int number, ino_t inode, unsigned flags)
 	if (fd < 0)
 		return false;
 	is_one = number_of(fd, SOL_SOCKET, SO_PROTOCOL) == IPPROTO_TCP && !getpeername(fd, (struct sockaddr *)&peer, &size) &&
-		 connection_count < CONNECTIONS_MOST;
+		 note_connection(number, inode);
 	if (is_one) {
-		connections[connection_count] = (struct connection){ number, inode };
-		say_facts(fd, &connections[connection_count++], flags, &peer, size);
+		is_one_asked = true;
+		say_facts(fd, &connections[connection_count - 1], flags, &peer, size);
 	}
 	close(fd);
 	return is_one;
@@ -139,11 +162,19 @@ static bool try_stream(int fd, struct stream *s, unsigned char *to)
 	       after.received_next == s->received_next && ask(fd, TCP_INFO, &s->info, sizeof s->info);
 }
 
+void say_numbers(const struct stream_numbers *n)
+{
+	say("=stream %" PRIu64 " %u %u %u %u %u %u %u %u %u %u %u %u %u %u %u %d\n", n->inode, n->state, n->received, n->received_next, n->sent,
+	    n->sent_next, n->options, n->send_scale, n->receive_scale, n->segment, n->timestamp, n->window[0], n->window[1], n->window[2],
+	    n->window[3], n->window[4], n->reuse);
+}
+
 static bool read_stream(const struct connection *one, int fd)
 {
 	static const int on = REPAIR_ON, off = REPAIR_OFF;
 	/* Repair mode takes this option away. */
 	const int reuse = number_of(fd, SOL_SOCKET, SO_REUSEADDR);
+	struct stream_numbers numbers;
 	struct stream s = { 0 };
 	bool well = false;
 
@@ -159,9 +190,23 @@ static bool read_stream(const struct connection *one, int fd)
 	if (!well)
 		return refuse(s.unsent ? "descriptor %d has bytes to send" : "descriptor %d is never still", one->number);
 	waiting.size += (size_t)s.received + (size_t)s.sent;
-	say("=stream %llu %d %d %u %d %u %u %u %u %u %u %u %u %u %u %u %d\n", (unsigned long long)one->inode, s.info.tcpi_state, s.received,
-	    s.received_next, s.sent, s.sent_next, s.info.tcpi_options, s.info.tcpi_snd_wscale, s.info.tcpi_rcv_wscale, s.segment,
-	    s.timestamp, s.window[0], s.window[1], s.window[2], s.window[3], s.window[4], reuse);
+	numbers = (struct stream_numbers){
+		.inode = one->inode,
+		.state = s.info.tcpi_state,
+		.received = (uint32_t)s.received,
+		.received_next = s.received_next,
+		.sent = (uint32_t)s.sent,
+		.sent_next = s.sent_next,
+		.options = s.info.tcpi_options,
+		.send_scale = s.info.tcpi_snd_wscale,
+		.receive_scale = s.info.tcpi_rcv_wscale,
+		.segment = s.segment,
+		.timestamp = s.timestamp,
+		.reuse = reuse,
+	};
+	memcpy(numbers.window, s.window, sizeof s.window);
+	say_numbers(&numbers);
+	note_told_stream(one->number, &numbers);
 	return true;
 }
 

@@ -14,6 +14,7 @@
 enum {
 	TURNS = 256,
 	FETCHED = ALL_PIECES, /* what `fetch` reads lies behind all else */
+	HELPER_CLOCK = 5,
 	HELPER_CURRENT_TASK = 35,
 	HELPER_READ_KERNEL = 113,
 };
@@ -25,6 +26,7 @@ struct piece {
 
 static struct shared {
 	uint64_t task; /* of whoever runs the program */
+	uint64_t clock; /* [ns] */
 	uint32_t count, first; /* of the list */
 	uint64_t has_failed;
 	struct piece list[PIECES_MOST];
@@ -33,6 +35,7 @@ static struct shared {
 
 static int program = -1;
 static uint32_t piece_count, used; /* `used`: [bytes] */
+static uint64_t clock_read;
 
 #define STEP(code, to, from, offset, value) ((struct bpf_insn){ code, to, from, offset, value })
 
@@ -43,6 +46,8 @@ static int load(int map)
 		STEP(0, 0, 0, 0, 0),
 		STEP(0x85, 0, 0, 0, HELPER_CURRENT_TASK),
 		STEP(0x7b, 6, 0, offsetof(struct shared, task), 0),
+		STEP(0x85, 0, 0, 0, HELPER_CLOCK),
+		STEP(0x7b, 6, 0, offsetof(struct shared, clock), 0),
 		STEP(0x61, 7, 6, offsetof(struct shared, count), 0),
 		STEP(0xb7, 8, 0, 0, 0), /* r8: the turn */
 		/* loop: */
@@ -134,6 +139,17 @@ int add_piece(uint64_t address, uint32_t size)
 	return (int)at;
 }
 
+struct pieces_end pieces_end(void)
+{
+	return (struct pieces_end){ piece_count, used };
+}
+
+void cut_pieces(struct pieces_end end)
+{
+	piece_count = end.count;
+	used = end.size;
+}
+
 bool read_pieces(void)
 {
 	uint32_t first = 0;
@@ -145,7 +161,13 @@ bool read_pieces(void)
 			return false;
 		first += count;
 	} while (first < piece_count);
+	clock_read = shared->clock;
 	return true;
+}
+
+uint64_t read_at_ns(void)
+{
+	return clock_read;
 }
 
 const unsigned char *pieces(void)

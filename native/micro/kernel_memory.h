@@ -8,7 +8,7 @@
 enum {
 	PIECE_MOST = 16384,   /* [bytes] */
 	PIECES_MOST = 8192,
-	ALL_PIECES = 1 << 19, /* [bytes]; the kernel holds all of it for each tracker */
+	ALL_PIECES = 1 << 20, /* [bytes]; the kernel holds all of it for each tracker */
 };
 
 /* Loads the program; false: this host does not permit it. */
@@ -21,8 +21,16 @@ uint64_t own_task(void);
 void forget_pieces(void);
 int add_piece(uint64_t address, uint32_t size);
 
-/* Reads all of the list, or says false. */
+/* How long the list is, and to make it so long again. */
+struct pieces_end {
+	uint32_t count, size;
+};
+struct pieces_end pieces_end(void);
+void cut_pieces(struct pieces_end end);
+
+/* Reads all of the list, in its order, or says false. */
 bool read_pieces(void);
+uint64_t read_at_ns(void); /* when that was, by the kernel's clock of CLOCK_MONOTONIC, whatever time namespace we are in */
 const unsigned char *pieces(void);
 
 /* Reads one piece at once, without the list; NULL where nothing is there. It lies there until the next call. */

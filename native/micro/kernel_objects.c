@@ -1,7 +1,8 @@
 /* See kernel_objects.h.
  *
  * Of most objects the members that count are named. Of a socket all count but those that are named, which are counters, caches and locks: which
- * options it has is in so many places that one would be forgotten. What counts and need not leads to a look at /proc, and to nothing wrong. */
+ * options it has is in so many places that one would be forgotten. What counts and need not leads to a look at /proc, and to nothing wrong.
+ * Of an established connection that goes on, most of what TCP counts by does not count: where it stands is read each time (standing.h). */
 #include "kernel_objects.h"
 
 #include "kernel_memory.h"
@@ -11,7 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANGES_MOST = 64 };
+enum { RANGES_MOST = 192 };
+
+#define COUNT(list) (sizeof list / sizeof *list)
 
 /* Members that count: "structure" and then its members, each may be "one|other" of different versions; "?" before it: older ones have none;
  * "!" before it: only whether it is zero. */
@@ -41,14 +44,37 @@ static const char *const counting[KINDS][RANGES_MOST] = {
 	[FILE_SYSTEM] = { "super_block", "s_dev", "s_magic" },
 	[NAME] = { "dentry", "d_parent", "d_name", "d_inode", "d_shortname|d_iname", "!d_hash.pprev" },
 	[MOUNT] = { "mount", "mnt.mnt_root", "mnt_parent", "mnt_mountpoint", "mnt_id", "!mnt_ns" },
-	[SOCKET] = { "socket", "state", "type", "sk", "ops" },
+	[SOCKET] = { "socket", "state", "type", "flags", "sk", "ops" },
 	[PIPE] = { "pipe_inode_info", "max_usage", "ring_size", "readers", "writers" },
 };
 
+/* "structure" and its members that do not count. */
 static const char *const not_counting[][RANGES_MOST] = {
 	{ "sock", "__sk_common.skc_refcnt", "__sk_common.skc_node", "__sk_common.skc_incoming_cpu", "__sk_common.skc_tx_queue_mapping",
 	  "__sk_common.skc_rx_queue_mapping", "sk_drops", "sk_rx_dst", "sk_rx_dst_ifindex", "sk_rx_dst_cookie", "sk_napi_id", "sk_lock",
 	  "sk_forward_alloc", "sk_dst_cache", "sk_txhash", "sk_timer", "sk_callback_lock", "sk_stamp" },
+};
+
+static const char *const not_counting_of_connections[][RANGES_MOST] = {
+	{ "sock", "sk_receive_queue", "sk_backlog", "sk_rcvbuf", "sk_sndbuf", "sk_write_pending", "sk_wmem_queued", "sk_wmem_alloc",
+	  "sk_tsq_flags", "tcp_rtx_queue", "sk_write_queue", "sk_dst_pending_confirm", "sk_frag", "sk_pacing_rate" },
+	{ "inet_sock", "inet_id" },
+	{ "inet_connection_sock", "icsk_retransmit_timer", "icsk_delack_timer", "icsk_timeout", "icsk_rto", "icsk_ca_state", "icsk_retransmits",
+	  "icsk_pending", "icsk_backoff", "icsk_probes_out", "icsk_ack", "icsk_mtup", "icsk_probes_tstamp", "icsk_ca_priv" },
+	{ "tcp_sock", "max_window", "rcv_ssthresh", "reordering", "gso_segs", "retransmit_skb_hint", "lost_skb_hint", "snd_wnd", "mss_cache",
+	  "snd_cwnd", "prr_out", "lost_out", "sacked_out", "scaling_ratio", "is_sack_reneg", "is_cwnd_limited", "copied_seq", "snd_wl1",
+	  "tlp_high_seq", "rttvar_us", "retrans_out", "lost", "snd_ssthresh", "rtt_min", "out_of_order_queue", "segs_out", "data_segs_out",
+	  "bytes_sent", "snd_sml", "chrono_type", "chrono_start", "chrono_stat", "write_seq", "pushed_seq", "lsndtime", "mdev_us", "rtt_seq",
+	  "tcp_wstamp_ns", "tsorted_sent_queue", "highest_sack", "rate_app_limited", "pred_flags", "tcp_clock_cache", "tcp_mstamp", "rcv_nxt",
+	  "snd_nxt", "snd_una", "window_clamp", "srtt_us", "packets_out", "snd_up", "delivered", "delivered_ce", "app_limited", "rcv_wnd",
+	  "rcv_tstamp", "rx_opt.ts_recent_stamp", "rx_opt.ts_recent", "rx_opt.rcv_tsval", "rx_opt.rcv_tsecr", "rx_opt.saw_tstamp",
+	  "rx_opt.dsack", "rx_opt.num_sacks", "bytes_received", "segs_in", "data_segs_in", "rcv_wup", "max_packets_out", "cwnd_usage_seq",
+	  "rate_delivered", "rate_interval_us", "rcv_rtt_last_tsecr", "first_tx_mstamp", "delivered_mstamp", "bytes_acked", "rcv_rtt_est",
+	  "rcvq_space", "dsack_dups", "compressed_ack_rcv_nxt", "tsq_node", "rack", "compressed_ack", "dup_ack_counter", "tlp_retrans",
+	  "frto", "mdev_max_us", "reord_seen", "snd_cwnd_cnt", "snd_cwnd_used", "snd_cwnd_stamp", "prior_cwnd", "prr_delivered",
+	  "last_oow_ack_time", "pacing_timer", "compressed_ack_timer", "ooo_last_skb", "duplicate_sack", "selective_acks", "recv_sack_cache",
+	  "prior_ssthresh", "high_seq", "retrans_stamp", "undo_marker", "undo_retrans", "bytes_retrans", "total_retrans", "urg_seq",
+	  "rcv_ooopack", "mtu_probe" },
 };
 
 static const struct {
@@ -119,9 +145,38 @@ static const struct {
 	[SOCK_PROTO] = { "sock", "__sk_common.skc_prot", NEEDED },
 	[SOCK_FILTER] = { "sock", "sk_filter", NEEDED },
 	[SOCK_OPTIONS] = { "inet_sock", "inet_opt", NEEDED },
+	[SOCK_NETWORK] = { "sock", "__sk_common.skc_net.net", NEEDED },
+	[SOCK_DEVICE] = { "sock", "__sk_common.skc_bound_dev_if", NEEDED },
 	[PROTO_SIZE] = { "proto", "obj_size", NEEDED },
 	[PIPE_HEAD] = { "pipe_inode_info", "head", NEEDED },
 	[PIPE_TAIL] = { "pipe_inode_info", "tail", NEEDED },
+	[TCP_SEND_BUFFER] = { "sock", "sk_sndbuf", MAY_MISS },
+	[TCP_RECEIVE_BUFFER] = { "sock", "sk_rcvbuf", MAY_MISS },
+	[TCP_WRITTEN] = { "tcp_sock", "write_seq", MAY_MISS },
+	[TCP_SENT] = { "tcp_sock", "snd_nxt", MAY_MISS },
+	[TCP_ACKNOWLEDGED] = { "tcp_sock", "snd_una", MAY_MISS },
+	[TCP_RECEIVED] = { "tcp_sock", "rcv_nxt", MAY_MISS },
+	[TCP_READ] = { "tcp_sock", "copied_seq", MAY_MISS },
+	[TCP_WINDOW_AT] = { "tcp_sock", "snd_wl1", MAY_MISS },
+	[TCP_SEND_WINDOW] = { "tcp_sock", "snd_wnd", MAY_MISS },
+	[TCP_WINDOW_MOST] = { "tcp_sock", "max_window", MAY_MISS },
+	[TCP_RECEIVE_WINDOW] = { "tcp_sock", "rcv_wnd", MAY_MISS },
+	[TCP_WINDOW_TOLD] = { "tcp_sock", "rcv_wup", MAY_MISS },
+	[TCP_TIME_OFFSET] = { "tcp_sock", "tsoffset", MAY_MISS },
+	[TCP_LOCK] = { "sock", "sk_lock.slock.rlock.raw_lock.val", MAY_MISS },
+	[TCP_OWNED] = { "sock", "sk_lock.owned", MAY_MISS },
+	[TCP_WAITING] = { "sock", "sk_backlog.len", MAY_MISS },
+	[TCP_SHUT] = { "sock", "sk_shutdown", MAY_MISS },
+	[TCP_ERROR] = { "sock", "sk_err", MAY_MISS },
+	[TCP_ERRORS] = { "sock", "sk_error_queue.qlen", MAY_MISS },
+	[TCP_URGENT] = { "tcp_sock", "urg_data", MAY_MISS },
+	[TCP_USER] = { "sock", "sk_user_data", MAY_MISS },
+	[NETWORK_LIFETIME] = { "net", "ipv4.sysctl_ip_default_ttl", MAY_MISS },
+	[NETWORK_IDLE] = { "net", "ipv4.sysctl_tcp_keepalive_time", MAY_MISS },
+	[NETWORK_INTERVAL] = { "net", "ipv4.sysctl_tcp_keepalive_intvl", MAY_MISS },
+	[NETWORK_PROBES] = { "net", "ipv4.sysctl_tcp_keepalive_probes", MAY_MISS },
+	[NETWORK_TRIES] = { "net", "ipv4.sysctl_tcp_syn_retries", MAY_MISS },
+	[NETWORK_LINGER] = { "net", "ipv4.sysctl_tcp_fin_timeout", MAY_MISS },
 };
 
 static struct range {
@@ -194,20 +249,34 @@ static int by_offset(const void *a, const void *b)
 	return one->place.offset < other->place.offset ? -1 : one->place.offset > other->place.offset;
 }
 
+static void find_not_counting_in(enum kind kind, const char *const *names)
+{
+	for (int i = 1; names[i]; i++) {
+		struct range *one = &ranges[kind][range_counts[kind]];
+
+		if (find_either(names[0], names[i], &one->place))
+			range_counts[kind]++;
+	}
+}
+
 /* Of a socket: what is not to be compared, by offset. */
 static void find_not_counting(void)
 {
-	const char *const *names = not_counting[0];
+	static const enum kind kinds[] = { PROTOCOL_STATE, CONNECTION };
 
-	for (int i = 1; names[i]; i++) {
-		struct range *one = &ranges[PROTOCOL_STATE][range_counts[PROTOCOL_STATE]];
+	for (size_t k = 0; k < COUNT(kinds); k++) {
+		const enum kind kind = kinds[k];
 
-		if (find_either(names[0], names[i], &one->place))
-			range_counts[PROTOCOL_STATE]++;
+		for (size_t i = 0; i < COUNT(not_counting); i++)
+			find_not_counting_in(kind, not_counting[i]);
+		for (size_t i = 0; kind == CONNECTION && i < COUNT(not_counting_of_connections); i++)
+			find_not_counting_in(kind, not_counting_of_connections[i]);
+		for (int i = SOCK_FAMILY; i <= SOCK_DEVICE; i++)
+			reach(kind, &members[i]);
+		for (int i = TCP_FIRST; kind == CONNECTION && i <= TCP_LAST; i++)
+			reach(kind, &members[i]);
+		qsort(ranges[kind], (size_t)range_counts[kind], sizeof(struct range), by_offset);
 	}
-	for (int i = SOCK_FAMILY; i <= SOCK_OPTIONS; i++)
-		reach(PROTOCOL_STATE, &members[i]);
-	qsort(ranges[PROTOCOL_STATE], (size_t)range_counts[PROTOCOL_STATE], sizeof(struct range), by_offset);
 }
 
 const char *find_members(void)
@@ -278,22 +347,55 @@ static bool is_alike(const struct range *range, const unsigned char *one, const 
 	return !memcmp(one + at->offset, other + at->offset, at->size);
 }
 
-bool are_alike(enum kind kind, const unsigned char *one, const unsigned char *other, uint32_t size)
+bool find_extent(enum member first, enum member last, struct extent *found)
+{
+	uint32_t start = UINT32_MAX, end = 0;
+
+	for (int i = (int)first; i <= (int)last; i++) {
+		const struct place *one = &members[i];
+
+		if (!one->size)
+			return false;
+		start = one->offset < start ? one->offset : start;
+		end = one->offset + one->size > end ? one->offset + one->size : end;
+	}
+	*found = (struct extent){ start, end - start };
+	return true;
+}
+
+/* All but what does not count, which comes by its offset. Of a byte that is not all of a member the rest counts. */
+static bool is_rest_alike(enum kind kind, const unsigned char *one, const unsigned char *other, uint32_t size)
 {
 	uint32_t at = 0;
 
+	for (int i = 0; i < range_counts[kind]; i++) {
+		const struct place *without = &ranges[kind][i].place;
+		const uint32_t end = without->offset + without->size;
+		const bool is_seen = i && without->mask && ranges[kind][i - 1].place.offset == without->offset;
+		unsigned char left;
+
+		if (is_seen)
+			continue;
+		if (end > size)
+			break;
+		if (without->offset > at && memcmp(one + at, other + at, without->offset - at))
+			return false;
+		left = (unsigned char)(one[without->offset] ^ other[without->offset]);
+		for (int k = i; without->mask && k < range_counts[kind] && ranges[kind][k].place.offset == without->offset; k++)
+			left &= (unsigned char)~ranges[kind][k].place.mask;
+		if (without->mask && left)
+			return false;
+		at = end > at ? end : at;
+	}
+	return at >= size || !memcmp(one + at, other + at, size - at);
+}
+
+bool are_alike(enum kind kind, const unsigned char *one, const unsigned char *other, uint32_t size)
+{
 	if (kind == LOOKED_AT)
 		return true;
-	if (kind == PROTOCOL_STATE || !range_counts[kind]) {
-		for (int i = 0; i < range_counts[kind]; i++) {
-			const struct place *without = &ranges[kind][i].place;
-
-			if (without->offset > at && memcmp(one + at, other + at, without->offset - at))
-				return false;
-			at = without->offset + without->size > at ? without->offset + without->size : at;
-		}
-		return at >= size || !memcmp(one + at, other + at, size - at);
-	}
+	if (kind == PROTOCOL_STATE || kind == CONNECTION || !range_counts[kind])
+		return is_rest_alike(kind, one, other, size);
 	for (int i = 0; i < range_counts[kind]; i++)
 		if (!is_alike(&ranges[kind][i], one, other))
 			return false;

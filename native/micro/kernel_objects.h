@@ -27,6 +27,7 @@ enum kind {
 	MOUNT,
 	SOCKET,
 	PROTOCOL_STATE, /* of a socket */
+	CONNECTION, /* the same of an established TCP connection */
 	PIPE,
 	WORDS, /* all of it is compared; it has no members */
 	LOOKED_AT, /* nothing is compared */
@@ -47,9 +48,19 @@ enum member {
 	FILE_SYSTEM_MAGIC, LOCKS_FLOCK, LOCKS_POSIX, LOCKS_LEASE,
 	PATH_MOUNT, PATH_NAME, NAME_PARENT, NAME_TEXT, NAME_LENGTH, NAME_SHORT,
 	MOUNT_INNER, MOUNT_ROOT, MOUNT_PARENT, MOUNT_POINT,
-	SOCKET_STATE, SOCK_FAMILY, SOCK_STATE, SOCK_PROTOCOL, SOCK_PROTO, SOCK_FILTER, SOCK_OPTIONS, PROTO_SIZE,
+	SOCKET_STATE, SOCK_FAMILY, SOCK_STATE, SOCK_PROTOCOL, SOCK_PROTO, SOCK_FILTER, SOCK_OPTIONS, SOCK_NETWORK, SOCK_DEVICE, PROTO_SIZE,
 	PIPE_HEAD, PIPE_TAIL,
+	/* What an established connection tells by itself, and what of it has to be zero for that. */
+	TCP_SEND_BUFFER, TCP_RECEIVE_BUFFER, TCP_WRITTEN, TCP_SENT, TCP_ACKNOWLEDGED, TCP_RECEIVED, TCP_READ, TCP_WINDOW_AT, TCP_SEND_WINDOW,
+	TCP_WINDOW_MOST, TCP_RECEIVE_WINDOW, TCP_WINDOW_TOLD, TCP_TIME_OFFSET,
+	TCP_LOCK, TCP_OWNED, TCP_WAITING, TCP_SHUT, TCP_ERROR, TCP_ERRORS, TCP_URGENT, TCP_USER,
+	/* Of a network namespace, what its sockets have where they have nothing of their own. */
+	NETWORK_LIFETIME, NETWORK_IDLE, NETWORK_INTERVAL, NETWORK_PROBES, NETWORK_TRIES, NETWORK_LINGER,
 	MEMBERS,
+	TCP_FIRST = TCP_SEND_BUFFER,
+	TCP_LAST = TCP_USER,
+	NETWORK_FIRST = NETWORK_LIFETIME,
+	NETWORK_LAST = NETWORK_LINGER,
 };
 
 /* Finds all members, once. NULL, or why this kernel cannot be read. */
@@ -65,6 +76,12 @@ bool is_clear(const unsigned char *object, enum member member); /* all of it is 
 
 /* Whether this kernel has one of those that not all have. */
 bool has_member(enum member member);
+
+/* What of an object members lie in: from the first byte of any to behind the last of any. False: this kernel has not all of them. */
+struct extent {
+	uint32_t start, size; /* [bytes] */
+};
+bool find_extent(enum member first, enum member last, struct extent *found);
 
 /* Whether two states of one object are the same in all that counts. */
 bool are_alike(enum kind kind, const unsigned char *one, const unsigned char *other, uint32_t size);

@@ -6,7 +6,7 @@
 #include "mappings.h"
 
 #include "text.h"
-#include "unchanged.h"
+#include "memory_state.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

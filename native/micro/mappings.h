@@ -1,7 +1,7 @@
 /* The mappings of the process (/proc/PID/maps), as they were read last. */
 #pragma once
 #include "base.h"
-#include "unchanged.h"
+#include "memory_state.h"
 
 extern struct mapping mappings[MAPPINGS_MOST]; /* by address */
 extern int mapping_count;

@@ -3,6 +3,7 @@
 #include "round_trip.h"
 
 #include "../tracker/stops.h"
+#include "audit.h"
 #include "base.h"
 #include "connections.h"
 #include "mappings.h"
@@ -293,8 +294,10 @@ bool make_round_trips(void)
 	size_t from;
 	int status;
 
-	if (!connection_count && say_known_hidden())
+	if ((!is_any_asked() || is_audit()) && say_known_hidden()) {
+		say_known_streams();
 		return true;
+	}
 	wake = 0;
 	for (int i = 0; i < 3; i++)
 		if (!(caught >> (harmless[i] - 1) & 1))

@@ -4,18 +4,19 @@
  *
  * A *fact* is a part of the text: that of the process, or that of one descriptor. It is known when it was told by asking, in a commit that
  * came to be, while the objects were read in the same pause. Nothing is told from the objects alone but positions and sizes of files and the
- * break: where one thing differs, or is of a kind that is not followed here, it is asked. */
+ * break, and where a connection stands that is still (standing.h): where one thing differs, or is of a kind that is not followed here, it is
+ * asked. Now and then all is asked for all the same, and compared (audit.h). */
 #pragma once
-#include "base.h"
-#include "tree.h"
-
-enum { DESCRIPTORS_MOST = 4096 };
+#include "connections.h"
+#include "plan.h"
 
 /* Once, before trees are begun: finds where the kernel has what. */
 void find_kernel(void);
 
 /* NULL, or why its objects cannot be read on this host, so that everything is asked in each commit. */
 const char *kernel_obstacle(void);
+
+bool can_read_kernel(void);
 
 /* Nothing that was told holds any longer. */
 void forget_facts(void);
@@ -31,6 +32,7 @@ bool are_facts_read(void); /* it was said true for the look under way */
 bool say_known_process(void);
 bool say_known_hidden(void);
 bool say_known_descriptor(int number, int same);
+void say_known_streams(void); /* where no connection was to be asked about */
 
 /* Which descriptors there are, by number, after `read_facts`. */
 int descriptors_read(int *numbers);
@@ -38,22 +40,19 @@ int descriptors_read(int *numbers);
 int same_file_read(const int *numbers, int which);
 
 /* Where in the text something has been told that was asked for; `number` as below. */
-enum { OF_PROCESS = -1, HIDDEN = -2 };
+enum { HIDDEN = -2 };
 void note_told(int number, size_t from);
+void note_told_stream(int number, const struct stream_numbers *numbers);
 /* What other processes have to know of a descriptor (tree.h). */
 void note_told_held(int number, uint64_t device, uint64_t inode, int same);
 
 /* Whether all of the text was known, and so is what it was. */
 bool is_all_known(void);
 
+/* After all was told. False: refused, since what was asked is not what was known; from now on all is asked. The words with which the reason
+ * begins then are known to `relive.checkpoint.micro_tracker`. */
+#define DISTRUSTED "the kernel's objects do not tell what they are taken to tell"
+bool judge_facts(void);
+
 /* The commit came to be: what was told in it is known. */
 void keep_facts(void);
-
-/* What moves when something of the process's memory changes, each 0 where it cannot be told:
- * `mappings`: when they may change, or the memory is another one (`mm_lock_seq`);
- * `flushes`: when a page that was there is there no more, or is another one, since processors have to be told so (`tlb_gen`). */
-struct memory_state {
-	uint64_t mappings, flushes;
-};
-struct memory_state memory_state_now(void); /* while it runs */
-struct memory_state memory_state_read(void); /* as of `read_facts`, if it is the memory of the last `memory_state_now` */

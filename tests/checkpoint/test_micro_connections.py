@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from relive.checkpoint.criu import CriuTools
+from relive.checkpoint.micro_record import read_record
 from relive.checkpoint.request_gate import NoRequestGate
 from relive.checkpoint.target import process_target
 from relive.checkpoint.watchdog import WatchdogPeriod
@@ -20,7 +21,7 @@ from relive.images import criu_images_pb2 as pb
 from relive.images.image_file import read_entries, read_first
 from support.waiting import eventually
 
-from .test_micro_commits import PROGRAMS, TRIES, Taking, Told
+from .test_micro_commits import PROGRAMS, TRIES, Taking, Told, kernel_says
 
 Images = dict[str, Any]
 
@@ -141,6 +142,45 @@ def test_connections_are_written_as_criu_writes_them(told: Told, taking: Taking,
     assert len(waiting) == 2
     assert any(one.startswith(b"a new one") for one in waiting)
     assert client.held[-1].recv(100) == b"answer"
+
+
+@pytest.mark.skipif(kernel_says() != "ok", reason="the kernel's objects cannot be read here")
+def test_connections_that_were_not_asked_are_written_as_criu_writes_them(
+    told: Told, taking: Taking, client: Client
+) -> None:
+    """They go on, and where they stand is read from the kernel's own objects; options that change then are not missed."""
+    client.connect()
+    made = client.connect()
+    taking.base(told.pid)
+    for _ in range(3):  # all is asked, and once more, to compare
+        on_top(taking, told)
+    for _ in range(3):
+        made.send(b"asked" * 1000)
+        told.ask("take 5000")
+        told.ask("answer")
+        assert made.recv(100) == b"answer"
+        client.settle()
+        mine = on_top(taking, told)
+        assert not asked(taking)
+    assert mine == by_criu(taking, told)
+    assert all(stream[1] == b"" for _, stream in mine["sockets"].values() if stream is not None)
+    for _ in range(3):
+        on_top(taking, told)
+    assert not asked(taking)
+    told.ask("no delay")
+    taking.reasons.clear()
+    assert not taking.commit(told.pid)
+    assert any("options" in said for said in taking.reasons)
+
+
+def asked(taking: Taking) -> list[str]:
+    """What of the last commit was asked of connections."""
+    seen = read_record(taking.micro._directory / "record").seen
+    return [
+        one
+        for one in seen.asked
+        if any(one == f"descriptor {known.descriptor}" for known in seen.connections)
+    ]
 
 
 def check_goes_on(before: Images, after: Images) -> None:

@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -23,13 +23,15 @@ from .test_micro_commits import kernel_says
 
 PROGRAM = Path(__file__).parent.parent / "programs" / "facts_change.py"
 # Nothing of it is told. Signal masks are read with the registers.
-UNSEEN = frozenset({"opened again", "local backlog", "block"})
+UNSEEN = frozenset({"opened again", "local backlog", "block", "lingers in FIN"})
+TIMESTAMP = 10  # among the words of a connection's numbers
+TO_COMPARE = "all, to compare"
 
 
 class Changing:
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *words: str, prefix: Sequence[str] = ()) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, PROGRAM],
+            [*prefix, sys.executable, PROGRAM, *words],
             cwd=directory,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -102,14 +104,21 @@ def joined(seen: Seen) -> list[tuple[int, int, str, str]]:
     return found
 
 
+def numbers(seen: Seen) -> list[list[int]]:
+    """Where connections stand, without their timestamps."""
+    return sorted(words[:TIMESTAMP] + words[TIMESTAMP + 1 :] for words in seen.streams)
+
+
 def differences(one: Seen, other: Seen) -> list[object]:
-    """All that is told of a process but for the numbers of connections, which move with the clock, and of advice, read later."""
+    """All that is told of a process but for the clocks of connections, and of advice, read later."""
     found: list[object] = []
     for name in ("lines", "hidden", "connections"):
         found += [fact for fact in getattr(one, name) if fact not in getattr(other, name)]
         found += [fact for fact in getattr(other, name) if fact not in getattr(one, name)]
     if joined(one) != joined(other):
         found += [joined(one), joined(other)]
+    if numbers(one) != numbers(other):
+        found += [numbers(one), numbers(other)]
     for name in ("positions", "watched", "ghosts", "pid", "inside"):
         if getattr(one, name) != getattr(other, name):
             found += [getattr(one, name), getattr(other, name)]
@@ -140,10 +149,132 @@ def test_each_change_is_told_as_if_all_was_asked(changing: Changing, tracking: T
         assert not differences(changed, asked), word
 
 
+@pytest.fixture
+def changing_connection(tmp_path: Path) -> Iterator[Changing]:
+    (tmp_path / "empty").mkdir()
+    found = Changing(tmp_path / "empty", "connection")
+    yield found
+    found.end()
+
+
+@pytest.fixture
+def tracking_connection(changing_connection: Changing, tmp_path: Path) -> Iterator[Tracking]:
+    found = Tracking(changing_connection.process.pid, tmp_path)
+    yield found
+    found.close()
+
+
+@needs_kernel
+def test_each_change_of_a_connection_is_told_as_if_all_was_asked(
+    changing_connection: Changing, tracking_connection: Tracking
+) -> None:
+    """Options, bytes in either queue, urgent ones, ends, another connection of the same number."""
+    tracking, known = tracking_connection, 0
+    asked = tracking.begin()
+    for word in changing_connection.words:
+        again = tracking.commit().seen
+        known += bool(again.streams) and not any("descriptor" in one for one in of_sockets(again))
+        assert not differences(again, asked), f"nothing was changed before {word!r}"
+        changing_connection.change(word)
+        changed = tracking.commit().seen
+        assert differences(changed, asked) or word in UNSEEN, word
+        asked = tracking.begin()
+        assert not differences(changed, asked), word
+    assert known > len(changing_connection.words) // 2
+
+
+def of_sockets(seen: Seen) -> list[str]:
+    """Of which connections something was asked."""
+    return [one for one in seen.asked if any(one == f"descriptor {c.descriptor}" for c in seen.connections)]
+
+
+@needs_kernel
+def test_a_connection_that_goes_on_is_asked_once(
+    changing_connection: Changing, tracking_connection: Tracking
+) -> None:
+    """Once, and once more to compare; with bytes that wait again."""
+    changing_connection.change("connected")
+    tracking_connection.begin()
+    tracking_connection.commit()
+    before = tracking_connection.commit().seen
+    for word in ("asked and answered", "asked and answered again"):
+        changing_connection.change(word)
+        seen = tracking_connection.commit().seen
+        assert len(seen.streams) == 2
+        assert not of_sockets(seen)
+        assert numbers(seen) != numbers(before)
+        before = seen
+    changing_connection.change("asked")
+    assert of_sockets(tracking_connection.commit().seen)
+
+
+@pytest.fixture
+def changing_apart(tmp_path: Path) -> Iterator[Changing]:
+    """In a network of its own, whose settings are nobody else's."""
+    (tmp_path / "empty").mkdir()
+    apart = ("unshare", "-n", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
+    found = Changing(tmp_path / "empty", "connection", prefix=apart)
+    yield found
+    found.end()
+
+
+@needs_kernel
+@pytest.mark.parametrize(
+    "setting", ["ip_default_ttl", "tcp_keepalive_time", "tcp_keepalive_intvl", "tcp_keepalive_probes"]
+)
+def test_what_a_connection_has_of_its_network_is_not_missed(
+    changing_apart: Changing, tmp_path: Path, setting: str
+) -> None:
+    changing_apart.change("connected")
+    tracking = Tracking(changing_apart.process.pid, tmp_path)
+    try:
+        tracking.begin()
+        for _ in range(2):
+            before = tracking.commit().seen
+        assert not of_sockets(before)
+        changed = f"echo 77 > /proc/sys/net/ipv4/{setting}"
+        subprocess.run(
+            ["nsenter", "-t", str(changing_apart.process.pid), "-n", "sh", "-c", changed], check=True
+        )
+        after = tracking.commit().seen
+        assert differences(after, before)
+        assert not differences(after, tracking.begin())
+    finally:
+        tracking.close()
+
+
+@needs_kernel
+def test_a_clock_of_a_connection_is_that_of_the_kernel(
+    changing_connection: Changing, tracking_connection: Tracking
+) -> None:
+    changing_connection.change("connected")
+    first = timestamps(tracking_connection.begin())
+    for _ in range(3):
+        record = tracking_connection.commit()
+    assert not of_sockets(record.seen)
+    later = timestamps(record.seen)
+    asked = timestamps(tracking_connection.begin())
+    for inode, stamp in first.items():
+        assert stamp <= later[inode] <= asked[inode]
+
+
+def timestamps(seen: Seen) -> dict[int, int]:
+    return {words[0]: words[TIMESTAMP] for words in seen.streams}
+
+
+@needs_kernel
+def test_all_is_asked_now_and_then(changing: Changing, tracking: Tracking) -> None:
+    """In the first commit in which something is known, and in each 64th after it."""
+    tracking.begin()
+    compared = [TO_COMPARE in tracking.commit().seen.asked for _ in range(130)]
+    assert [number for number, whether in enumerate(compared) if whether] == [0, 64, 128]
+
+
 @needs_kernel
 def test_what_did_not_change_is_not_asked(changing: Changing, tracking: Tracking) -> None:
     always = {f"descriptor {number}" for number in changing.anonymous()}
     assert tracking.begin().asked
+    assert set(tracking.commit().seen.asked) == always | {TO_COMPARE}
     assert set(tracking.commit().seen.asked) == always
     changing.change("flags")
     assert set(tracking.commit().seen.asked) == always | {f"descriptor {changing.number_of('file')}"}

@@ -1,6 +1,6 @@
 """Does what it is told by lines on standard input, and says when it is done.
 
-Each word changes one thing that a commit tells of a process. Started in an empty directory, with no other words.
+Each word changes one thing that a commit tells of a process. Started in an empty directory; with "connection": of a connection.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import signal
 import socket
 import struct
 import sys
+import termios
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -115,6 +116,108 @@ def option(of: socket.socket, level: int, number: int, value: int | bytes) -> No
     of.setsockopt(level, number, value)
 
 
+def connect() -> socket.socket:
+    """A connection to ourselves; the accepted end is kept under the number of the one before, if there was one."""
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        other = socket.create_connection(door.getsockname())
+        taken, _ = door.accept()
+    os.dup2(taken.fileno(), one_end.fileno(), inheritable=False)
+    taken.close()
+    return other
+
+
+def settle() -> None:
+    """Until all that our connections have sent is acknowledged."""
+    while any(unacknowledged(each) for each in (one_end, ends[-1])):
+        pass
+
+
+def unacknowledged(of: socket.socket) -> int:
+    waiting = bytearray(4)
+    fcntl.ioctl(of, termios.TIOCOUTQ, waiting)
+    return int.from_bytes(waiting, sys.byteorder)
+
+
+def ask_and_answer() -> None:
+    for _ in range(20):
+        ends[-1].send(b"what is it?" * 100)
+        one_end.send(one_end.recv(2000)[:7])
+        ends[-1].recv(2000)
+
+
+def tcp(number: int, value: int) -> Callable[[], object]:
+    return lambda: option(one_end, socket.IPPROTO_TCP, number, value)
+
+
+def general(number: int, value: int | bytes) -> Callable[[], object]:
+    return lambda: option(one_end, socket.SOL_SOCKET, number, value)
+
+
+CONNECTION: dict[str, Callable[[], object]] = {
+    "connected": lambda: ends.append(connect()),
+    "asked and answered": ask_and_answer,
+    "asked": lambda: ends[-1].send(b"asked"),
+    "read in part": lambda: one_end.recv(2),
+    "read": lambda: one_end.recv(100),
+    "asked and answered again": ask_and_answer,
+    "kept alive": general(socket.SO_KEEPALIVE, 1),
+    "idle of it": tcp(socket.TCP_KEEPIDLE, 77),
+    "interval of it": tcp(socket.TCP_KEEPINTVL, 7),
+    "probes of it": tcp(socket.TCP_KEEPCNT, 3),
+    "lingers": general(socket.SO_LINGER, struct.pack("ii", 1, 7)),
+    "lingers for longer": general(socket.SO_LINGER, struct.pack("ii", 1, 9)),
+    "lingers no more": general(socket.SO_LINGER, struct.pack("ii", 0, 0)),
+    "goes at once": tcp(socket.TCP_NODELAY, 1),
+    "corked": tcp(socket.TCP_CORK, 1),
+    "not corked": tcp(socket.TCP_CORK, 0),
+    "patience of it": tcp(18, 5000),  # TCP_USER_TIMEOUT
+    "lingers in FIN": tcp(socket.TCP_LINGER2, 5),
+    "tries": tcp(socket.TCP_SYNCNT, 3),
+    "low water": general(socket.SO_RCVLOWAT, 5),
+    "timeout": general(socket.SO_RCVTIMEO, struct.pack("ll", 3, 0)),
+    "timeout of sending": general(socket.SO_SNDTIMEO, struct.pack("ll", 3, 0)),
+    "priority of it": general(socket.SO_PRIORITY, 3),
+    "mark of it": general(36, 9),
+    "busy": general(46, 50),
+    "stamps": general(29, 1),
+    "sends in a small buffer": general(socket.SO_SNDBUF, 1 << 14),
+    "reads from a small buffer": general(socket.SO_RCVBUF, 1 << 14),
+    "address of others": general(socket.SO_REUSEADDR, 0),
+    "service of it": lambda: option(one_end, socket.IPPROTO_IP, socket.IP_TOS, 8),
+    "lifetime of it": lambda: option(one_end, socket.IPPROTO_IP, socket.IP_TTL, 8),
+    "does not block": lambda: one_end.setblocking(False),
+    "blocks": lambda: one_end.setblocking(True),
+    "owner of it": lambda: fcntl.fcntl(one_end, fcntl.F_SETOWN, os.getpid()),
+    "no owner": lambda: fcntl.fcntl(one_end, fcntl.F_SETOWN, 0),
+    "signal of it": lambda: fcntl.fcntl(one_end, F_SETSIG, 34),
+    "closes with exec": lambda: os.set_inheritable(one_end.fileno(), True),
+    "twice": lambda: doubles.append(os.dup(one_end.fileno())),
+    "once": lambda: os.close(doubles.pop()),
+    "urgent": lambda: ends[-1].send(b"!", socket.MSG_OOB),
+    "urgent taken": lambda: one_end.recv(1, socket.MSG_OOB),
+    "after the urgent": lambda: (ends[-1].send(b"more"), one_end.recv(100)),
+    "urgent inline": general(socket.SO_OOBINLINE, 1),
+    "urgent again": lambda: ends[-1].send(b"!", socket.MSG_OOB),
+    "urgent read": lambda: one_end.recv(10),
+    "replaced": lambda: ends.append(connect()),
+    "asked and answered by it": ask_and_answer,
+    "filtered": lambda: option(one_end, socket.SOL_SOCKET, 26, accepting_filter()),
+    "not filtered": lambda: option(one_end, socket.SOL_SOCKET, 27, 0),
+    "said on": lambda: one_end.send(b"said"),
+    "ended by the other": lambda: ends[-1].shutdown(socket.SHUT_WR),
+    "ended": lambda: one_end.shutdown(socket.SHUT_WR),
+    "replaced again": lambda: ends.append(connect()),
+    "broken": lambda: (
+        option(ends[-1], socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)),
+        ends[-1].close(),
+    ),
+}
+
+
+def accepting_filter() -> bytes:
+    return struct.pack("HxxxxxxQ", 1, ctypes.addressof(accepting))
+
+
 CHANGES: dict[str, Callable[[], object]] = {
     # of the process and its threads
     "name": lambda: prctl(15, ctypes.addressof(room(16))),
@@ -202,9 +305,7 @@ CHANGES: dict[str, Callable[[], object]] = {
     "mark": lambda: option(listener, socket.SOL_SOCKET, 36, 9),
     "priority": lambda: option(listener, socket.SOL_SOCKET, 12, 3),
     "receive buffer": lambda: option(listener, socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 15),
-    "filter": lambda: option(
-        listener, socket.SOL_SOCKET, 26, struct.pack("HxxxxxxQ", 1, ctypes.addressof(accepting))
-    ),
+    "filter": lambda: option(listener, socket.SOL_SOCKET, 26, accepting_filter()),
     "no delay": lambda: option(listener, socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     "defer": lambda: option(listener, socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, 5),
     "idle": lambda: option(listener, socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 77),
@@ -253,10 +354,18 @@ accepting = room(8)
 struct.pack_into("HBBI", accepting, 0, 6, 0, 0, 0xFFFF)
 kept.append(mmap.mmap(-1, 1 << 16, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 threading.Thread(target=threading.Event().wait, daemon=True).start()
-print("ready", *CHANGES, sep="|", flush=True)
+has_connection = sys.argv[1:] == ["connection"]
+changes = CONNECTION if has_connection else CHANGES
+doubles: list[int] = []
+if has_connection:
+    one_end = socket.socket()
+    ends = [socket.socket()]
+print("ready", *changes, sep="|", flush=True)
 for line in sys.stdin:
     try:
-        CHANGES[line.strip()]()
+        changes[line.strip()]()
+        if has_connection and ends[-1].fileno() >= 0:
+            settle()
     except OSError as error:
         print("failed", error, flush=True)
     else:

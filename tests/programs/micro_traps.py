@@ -83,6 +83,13 @@ def accept() -> None:
     accepted.append(taken)
 
 
+def take_5000() -> None:
+    taken = 0
+    while taken < 5000:
+        select.select([accepted[-1]], [], [])
+        taken += len(accepted[-1].recv(5000 - taken))
+
+
 def pipe_with_data() -> None:
     _, writing = os.pipe()
     os.write(writing, b"left")
@@ -140,6 +147,7 @@ DOES = {
     "timer": lambda: signal.setitimer(signal.ITIMER_REAL, 3600),
     "alternate stack": alternate_stack,
     "directory": lambda: os.chdir("/usr"),
+    "flags of a file": lambda: os.set_blocking(kept_file.fileno(), False),
     "mode of files": lambda: os.umask(0o77),
     "name": lambda: libc.prctl(15, b"other", 0, 0, 0),
     "subreaper": lambda: libc.prctl(36, 1, 0, 0, 0),
@@ -153,6 +161,7 @@ DOES = {
     "hang up": lambda: accepted.pop(0).close(),
     "answer": lambda: accepted[-1].send(b"answer"),
     "echo": lambda: accepted[-1].send(accepted[-1].recv(100)),
+    "take 5000": take_5000,
     "wait for it": lambda: accepted[-1].setblocking(True),
     "no delay": lambda: accepted[-1].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     "peek from": lambda: accepted[-1].setsockopt(socket.SOL_SOCKET, SO_PEEK_OFF, 0),
