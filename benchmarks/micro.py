@@ -29,6 +29,7 @@ from burst import free_port, wait_for
 
 from relive.checkpoint.criu import CriuTools
 from relive.checkpoint.dump import capture
+from relive.checkpoint.kernel_trust import KernelTrust
 from relive.checkpoint.micro_commits import MicroCommits
 from relive.checkpoint.target import process_target
 from relive.checkpoint.watchdog import Watchdog
@@ -118,7 +119,7 @@ def measure(megabytes: int, requests: int, kept: int, threads: int, home: Path) 
     parents: list[CommitId] = []
     clients: list[socket.socket] = []
     store = Store(settings.store)
-    micro = MicroCommits(tools, store)
+    micro = MicroCommits(tools, store, KernelTrust(home))
     try:
         wait_for(port)
         clients = [socket.create_connection(("127.0.0.1", beside)) for _ in range(kept)]

@@ -23,6 +23,7 @@ from relive.checkpoint import expected_files
 from relive.checkpoint.criu import CriuTools
 from relive.checkpoint.dump import capture
 from relive.checkpoint.dumped import Capture
+from relive.checkpoint.kernel_trust import KernelTrust
 from relive.checkpoint.micro_commits import MicroCommits
 from relive.checkpoint.micro_tracker import MicroTracker
 from relive.checkpoint.target import process_target
@@ -105,7 +106,7 @@ class Taking:
         self.settings = load_settings(home=home, tools=load_settings().tools_path, micro=True)
         self.store = Store(self.settings.store)
         tools = CriuTools(self.settings.tools_path)
-        self.micro = MicroCommits(tools, self.store)
+        self.micro = MicroCommits(tools, self.store, KernelTrust(home))
         self._watchdog = Watchdog(tools.watchdog)
         self.frozen: dict[int, Pages] = {}
         self.before: Mapping[

@@ -13,6 +13,7 @@ import pytest
 
 from relive.checkpoint.criu import CriuTools
 from relive.checkpoint.kernel_cache import place_kerndat
+from relive.checkpoint.kernel_trust import KernelTrust
 from relive.config import Settings
 from relive.doctor import Finding, ProbeOutcome
 from relive.doctor.finding import ProbeResult
@@ -186,6 +187,16 @@ def test_a_process_that_cannot_be_dumped_fails_the_row_with_crius_words(
 def test_it_works_here(try_one: TryOne, name: str) -> None:
     finding = try_one(name)
     assert finding.outcome is ProbeOutcome.WORKS, finding
+
+
+def test_a_kernel_that_misled_is_told_of(try_one: TryOne, settings: Settings) -> None:
+    if try_one("kernel objects").outcome is not ProbeOutcome.WORKS:
+        pytest.skip("the kernel's objects cannot be read here")
+    KernelTrust(settings.home).lose("of descriptor 3 it is something else")
+    finding = try_one("kernel objects")
+    assert finding.outcome is ProbeOutcome.LIMITED
+    assert "descriptor 3" in str(finding.cause)
+    assert str(settings.home) in str(finding.remedy)
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,9 @@ import structlog
 
 from relive.checkpoint.criu import CriuTools
 from relive.checkpoint.expected_files import ExpectedFiles
+from relive.checkpoint.kernel_trust import KernelTrust
 from relive.checkpoint.micro_record import FullCommitNeeded, MicroRecord, NotNow, read_record, read_seen
-from relive.checkpoint.micro_tracker import MicroTracker, TrackerDied
+from relive.checkpoint.micro_tracker import KernelDistrusted, MicroTracker, TrackerDied
 from relive.checkpoint.target import Target
 from relive.errors import ReliveError
 from relive.kernel import procfs
@@ -42,6 +43,9 @@ _PATIENCE_MOST = 64  # full commits without a try, of a process that can never b
 class MicroCommits:
     """Of one target; belongs to the thread that takes its commits.
 
+    Args:
+        trust: whether what the kernel's objects tell is believed; lost where it is found to be wrong.
+
     Attributes:
         reason: why the last commit was not taken on top of another; None: it was.
         waits: the process stands still until ``go``; else all its files were as expected, and it runs on.
@@ -49,8 +53,8 @@ class MicroCommits:
         has_lost_tracker: the tracker died in the middle of the last one, and may have left connections in repair mode.
     """
 
-    def __init__(self, tools: CriuTools, store: Store) -> None:
-        self._tools = tools
+    def __init__(self, tools: CriuTools, store: Store, trust: KernelTrust) -> None:
+        self._tools, self._trust = tools, trust
         self._staging: Staging | None = None
         self._store = store
         self._tracker: MicroTracker | None = None
@@ -78,7 +82,10 @@ class MicroCommits:
             if self._tracker is None or not self._tracker.is_alive or self._begun != begun:
                 self._end_tracker()
                 self._tracker = MicroTracker(
-                    self._tools, [pid for pid, _ in begun], is_capsule=target.kind is TargetKind.CAPSULE
+                    self._tools,
+                    [pid for pid, _ in begun],
+                    is_capsule=target.kind is TargetKind.CAPSULE,
+                    asks=self._trust.lost() is not None,
                 )
                 self._begun = begun
             self._tracker.begin_base()
@@ -188,9 +195,23 @@ class MicroCommits:
         if not isinstance(refusal, NotNow):
             self._refusals += 1
             self._left_alone = min(1 << min(self._refusals - 1, 16), _PATIENCE_MOST) - 1
+        if isinstance(refusal, KernelDistrusted):
+            self._distrust(reason)
         self._log.info("a full commit is needed", reason=reason)
         self.forget(reason)
         self._end_tracker()
+
+    def _distrust(self, reason: str) -> None:
+        self._log.error(
+            "the kernel's objects are not believed any more: micro-commits ask for everything from now on, and those since the last"
+            " comparison, up to 64, may hold what had changed",
+            reason=reason,
+            file=str(self._trust.path),
+        )
+        try:
+            self._trust.lose(reason)
+        except OSError as error:
+            self._log.error("that cannot be kept for other agents and the next start", error=str(error))
 
     def forget(self, reason: str | None) -> None:
         """What has been noted is of no use; a tracker that holds the process lets go of it."""

@@ -16,11 +16,14 @@ from relive.checkpoint.criu import CriuTools
 from relive.checkpoint.micro_record import FullCommitNeeded
 from relive.kernel.children import read_until
 
-__all__ = ["MicroTracker", "TrackerDied"]
+__all__ = ["KernelDistrusted", "MicroTracker", "TrackerDied"]
 
 _FILTERS_OF_CAPSULES = 2  # of ``relive.kernel.seccomp``; neither ends a process
 _ANSWER_WITHIN = 30.0  # [s]
 _ENDS_WITHIN = 5.0  # [s]
+_DISTRUSTED = (
+    "the kernel's objects do not tell what they are taken to tell"  # DISTRUSTED of native/micro/unchanged.h
+)
 
 
 class TrackerDied(FullCommitNeeded):
@@ -30,20 +33,27 @@ class TrackerDied(FullCommitNeeded):
         super().__init__("the tracker has died")
 
 
+class KernelDistrusted(FullCommitNeeded):
+    """What was asked is not what the kernel's objects told: other commits since the last comparison may hold what had changed."""
+
+
 class MicroTracker:
     """Of one tree. Every method raises FullCommitNeeded when the tracker refuses, has died or says nothing; it has ended then.
 
     Args:
         pids: of all processes, the root first.
         is_capsule: their seccomp filters are Relive's.
+        asks: for everything in each commit, whatever the kernel's objects tell.
     """
 
-    def __init__(self, tools: CriuTools, pids: Sequence[int], *, is_capsule: bool) -> None:
+    def __init__(
+        self, tools: CriuTools, pids: Sequence[int], *, is_capsule: bool, asks: bool = False
+    ) -> None:
         self._count = len(pids)
         filters = _FILTERS_OF_CAPSULES if is_capsule else 0
         try:
             self._process = subprocess.Popen(
-                [str(tools.micro), str(filters), *map(str, pids)],
+                [str(tools.micro), *(["ask"] if asks else []), str(filters), *map(str, pids)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -111,6 +121,8 @@ class MicroTracker:
         word, _, reason = answer.partition(" ")
         if word not in wanted:
             self.close()
+            if reason.startswith(_DISTRUSTED):
+                raise KernelDistrusted(reason)
             if reason:
                 raise FullCommitNeeded(reason)
             raise TrackerDied

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from relive.checkpoint.criu import CriuTools
 from relive.checkpoint.dump import Aside, capture
+from relive.checkpoint.kernel_trust import KernelTrust
 from relive.checkpoint.micro_commits import MicroCommits
 from relive.checkpoint.request_gate import RequestGate
 from relive.checkpoint.target import StoppedBy, Target
@@ -90,7 +91,8 @@ class CriuDumper:
         self._tools.check()
         self._store = Store(settings.store)
         self._watchdog = Watchdog(self._tools.watchdog)
-        self._micro = MicroCommits(self._tools, self._store) if settings.micro else None
+        trust = KernelTrust(settings.home)
+        self._micro = MicroCommits(self._tools, self._store, trust) if settings.micro else None
         self.advance = Advance()
 
     def dump(

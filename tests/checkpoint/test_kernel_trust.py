@@ -1,0 +1,181 @@
+"""A kernel in which a member has come to mean something else is noticed, and not believed any more. With the real tracker.
+
+Such a kernel is this one with a description of its types in which a member lies where another one is.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from relive.checkpoint.criu import CriuTools
+from relive.checkpoint.kernel_trust import KernelTrust
+from relive.checkpoint.micro_tracker import KernelDistrusted
+from relive.config import load_settings
+
+from .test_micro_commits import PROGRAMS, Taking, Told, kernel_says
+from .test_micro_unchanged import Changing, Tracking
+
+DESCRIPTION = Path("/sys/kernel/btf/vmlinux")
+HEAD, TYPE, MEMBER = struct.Struct("<HBBIIIII"), struct.Struct("<III"), struct.Struct("<III")
+STRUCTURE = 4
+BEHIND = {
+    1: (4, 0),
+    3: (12, 0),
+    14: (4, 0),
+    17: (4, 0),
+    4: (0, 12),
+    5: (0, 12),
+    15: (0, 12),
+    19: (0, 12),
+    6: (0, 8),
+    13: (0, 8),
+}
+
+needs_kernel = pytest.mark.skipif(kernel_says() != "ok", reason="the kernel's objects cannot be read here")
+
+
+def misplaced(structure: str, member: str, other: str) -> bytes:
+    """The description of this kernel's types (Documentation/bpf/btf.rst), with a member said to be where another one is."""
+    found = bytearray(DESCRIPTION.read_bytes())
+    _, _, _, head, types, types_size, names, _ = HEAD.unpack_from(found)
+
+    def name(offset: int) -> str:
+        start = head + names + offset
+        return found[start : found.index(0, start)].decode()
+
+    at, end = head + types, head + types + types_size
+    while at < end:
+        named, info, _ = TYPE.unpack_from(found, at)
+        kind, count = info >> 24 & 0x1F, info & 0xFFFF
+        at += TYPE.size
+        if kind == STRUCTURE and name(named) == structure:
+            places = {name(MEMBER.unpack_from(found, at + 12 * i)[0]): at + 12 * i + 8 for i in range(count)}
+            found[places[member] : places[member] + 4] = found[places[other] : places[other] + 4]
+        once, each = BEHIND.get(kind, (0, 0))
+        at += once + each * count
+    return bytes(found)
+
+
+Mislead = Callable[[str, str, str], None]
+
+
+@pytest.fixture
+def mislead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mislead:
+    """Trackers that are started from now on see another description."""
+
+    def run(structure: str, member: str, other: str) -> None:
+        description, program = tmp_path / "vmlinux", tmp_path / "misled"
+        micro = CriuTools(load_settings().tools_path).micro
+        description.write_bytes(misplaced(structure, member, other))
+        program.write_text(
+            f"#!/bin/sh\nexec unshare -m --propagation private sh -c '"
+            f'mount --bind "{description}" {DESCRIPTION} && exec "{micro}" "$@"\' micro "$@"\n'
+        )
+        program.chmod(0o755)
+        monkeypatch.setattr(CriuTools, "micro", program)
+
+    return run
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Changing]]:
+    """A program that changes what it is told to."""
+    (tmp_path / "empty").mkdir()
+    started: list[Changing] = []
+
+    def run(*words: str) -> Changing:
+        started.append(Changing(tmp_path / "empty", *words))
+        return started[-1]
+
+    yield run
+    for one in started:
+        one.end()
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Iterator[Told]:
+    found = Told(sys.executable, PROGRAMS / "micro_traps.py", tmp_path / "written")
+    yield found
+    found.end()
+
+
+@pytest.fixture
+def taking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Taking]:
+    found = Taking(tmp_path / "home", monkeypatch)
+    yield found
+    found.close()
+
+
+@needs_kernel
+def test_what_changed_without_its_member_is_noticed(
+    start: Callable[..., Changing], mislead: Mislead, tmp_path: Path
+) -> None:
+    mislead("file", "f_flags", "f_mode")
+    changing = start()
+    tracking = Tracking(changing.process.pid, tmp_path)
+    try:
+        tracking.begin()
+        changing.change("flags")
+        with pytest.raises(KernelDistrusted, match=f"of descriptor {changing.number_of('file')} it is"):
+            tracking.commit()
+    finally:
+        tracking.close()
+
+
+@needs_kernel
+def test_where_a_connection_stands_is_compared_each_time_it_is_asked(
+    start: Callable[..., Changing], mislead: Mislead, tmp_path: Path
+) -> None:
+    mislead("tcp_sock", "snd_wl1", "snd_una")
+    changing = start("connection")
+    changing.change("connected")
+    tracking = Tracking(changing.process.pid, tmp_path)
+    try:
+        with pytest.raises(KernelDistrusted, match="where it stands"):
+            tracking.begin()
+    finally:
+        tracking.close()
+
+
+@needs_kernel
+def test_a_kernel_that_misled_is_not_believed_any_more(told: Told, taking: Taking, mislead: Mislead) -> None:
+    """The commit is a full one, and others are taken on top of it by asking for everything, also after the next start."""
+    mislead("file", "f_flags", "f_mode")
+    trust = KernelTrust(taking.settings.home)
+    taking.base(told.pid)
+    taking.follow(told, "nothing")
+    assert trust.lost() is None
+    told.ask("flags of a file")
+    taking.reasons.clear()
+    assert not taking.commit(told.pid)
+    assert taking.reasons
+    assert "objects do not tell" in taking.reasons[0]
+    assert trust.lost() == taking.reasons[0]
+    taking.base(told.pid)
+    taking.follow(told, "nothing")
+    tracker = taking.micro.process
+    assert tracker is not None
+    assert "ask" in Path(f"/proc/{tracker}/cmdline").read_text().split("\0")
+
+
+def test_another_kernel_is_believed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trust = KernelTrust(tmp_path)
+    assert trust.lost() is None
+    trust.lose("it misled")
+    assert KernelTrust(tmp_path).lost() == "it misled"
+    about = os.uname()
+    other = os.uname_result((*about[:2], "7.0.0", *about[3:]))
+    monkeypatch.setattr(os, "uname", lambda: other)
+    assert trust.lost() is None
+
+
+def test_what_cannot_be_read_is_no_reason_to_believe(tmp_path: Path) -> None:
+    trust = KernelTrust(tmp_path)
+    trust.path.write_text("{")
+    assert str(trust.path) in str(trust.lost())
