@@ -17,6 +17,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from relive.kernel import procfs
 from relive.kernel.namespaces import in_network_of
@@ -49,6 +50,13 @@ def workers_of(events: Iterable[Event], exchanges: Iterable[Exchange]) -> dict[i
     return found
 
 
+class _Beside(NamedTuple):
+    """A process that may be stopped: ``handle`` (pidfd) is that process for good, its number only while it lives."""
+
+    pid: int
+    handle: int
+
+
 @dataclass(slots=True)
 class WorkerChoice:
     """Makes connections to the workers of one branch. For one event loop.
@@ -70,20 +78,24 @@ class WorkerChoice:
         if worker is None:
             return await connect()
         async with self._one:
-            beside = self._beside(worker)
-            if not beside:
-                return await connect()
-            held: list[int] = []
-            try:
-                await _hold(beside, held)
-                connection = await connect()
-                await self._accepted(connection)
-            finally:
-                _let_go(held)
+            with contextlib.ExitStack() as stack:
+                beside = self._beside(worker, stack)
+                if not beside:
+                    return await connect()
+                held: list[_Beside] = []
+                try:
+                    await _hold(beside, held)
+                    connection = await connect()
+                    await self._accepted(connection)
+                finally:
+                    _let_go(held)
         return connection
 
-    def _beside(self, worker: int) -> list[int]:
-        """Processes other than the worker that hold the socket at which it accepts; none where it accepts at one of its own."""
+    def _beside(self, worker: int, stack: contextlib.ExitStack) -> list[_Beside]:
+        """Processes other than the worker that hold the socket at which it accepts; none where it accepts at one of its own.
+
+        ``stack`` closes their handles.
+        """
         pids = procfs.tree_of(self.root)
         chosen = process_numbered(pids, worker) if len(pids) > 1 else None
         if chosen is None:
@@ -91,7 +103,15 @@ class WorkerChoice:
         with contextlib.closing(in_network_of(self.init, SocketList)) as sockets:
             at_port = {str(inode) for inode in sockets.inodes_listening(self.address[1])}
         shared = sockets_of(chosen) & at_port
-        return [pid for pid in pids if pid != chosen and sockets_of(pid) & shared]
+        found = []
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                handle = os.pidfd_open(pid)
+                stack.callback(os.close, handle)
+                # Only now: the number may have become another process's since the tree was listed, even one outside of the branch.
+                if pid != chosen and sockets_of(pid) & shared:
+                    found.append(_Beside(pid, handle))
+        return found
 
     async def _accepted(self, connection: socket.socket) -> None:
         """Wait until somebody has accepted it, for a moment at most."""
@@ -102,22 +122,22 @@ class WorkerChoice:
                 await asyncio.sleep(_LOOK)
 
 
-async def _hold(pids: Iterable[int], held: list[int]) -> None:
+async def _hold(beside: Iterable[_Beside], held: list[_Beside]) -> None:
     """Stop processes, and wait until they stand; ``held`` gets those that did not stand already, also where this is cancelled."""
-    for pid in pids:
-        if not procfs.is_stopped(pid):
+    for one in beside:
+        if not procfs.is_stopped(one.pid):
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGSTOP)
-                held.append(pid)
+                signal.pidfd_send_signal(one.handle, signal.SIGSTOP)
+                held.append(one)
     until = time.monotonic() + _STANDS_LIMIT
-    while not all(map(procfs.is_stopped, held)) and time.monotonic() < until:
+    while not all(procfs.is_stopped(one.pid) for one in held) and time.monotonic() < until:
         await asyncio.sleep(_LOOK)
 
 
-def _let_go(pids: Iterable[int]) -> None:
-    for pid in pids:
+def _let_go(held: Iterable[_Beside]) -> None:
+    for one in held:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGCONT)
+            signal.pidfd_send_signal(one.handle, signal.SIGCONT)
 
 
 def process_numbered(pids: Iterable[int], number: int) -> int | None:
