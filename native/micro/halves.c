@@ -159,3 +159,8 @@ bool finish_halves(struct run_list *list)
 	part_count = 0;
 	return has_room();
 }
+
+void forget_halves(void)
+{
+	part_count = 0;
+}

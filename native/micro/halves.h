@@ -16,3 +16,6 @@ void begin_halves(void);
 
 /* All regions that were found, by address. False: it has to be looked otherwise, as there is no helper. */
 bool finish_halves(struct run_list *list);
+
+/* What was found is not what there is any more. */
+void forget_halves(void);

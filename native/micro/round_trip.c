@@ -286,6 +286,13 @@ static bool read_streams_safely(void)
 	return well;
 }
 
+static bool were_made;
+
+bool were_trips_made(void)
+{
+	return were_made;
+}
+
 bool make_round_trips(void)
 {
 	static const int harmless[] = { SIGCHLD, SIGURG, SIGWINCH }; /* the last is the least likely to be waited for */
@@ -294,10 +301,12 @@ bool make_round_trips(void)
 	size_t from;
 	int status;
 
+	were_made = false;
 	if ((!is_any_asked() || is_audit()) && say_known_hidden()) {
 		say_known_streams();
 		return true;
 	}
+	were_made = true;
 	wake = 0;
 	for (int i = 0; i < 3; i++)
 		if (!(caught >> (harmless[i] - 1) & 1))

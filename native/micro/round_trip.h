@@ -15,3 +15,4 @@ bool find_gadget(void);
 /* Has all threads, which stand still, make the trip, and says what they told. They stand still again, but those that somebody else has
  * sent a signal. False: refused. */
 bool make_round_trips(void);
+bool were_trips_made(void); /* as of the last `make_round_trips`: what it told was not all known */

@@ -4,6 +4,7 @@
 
 #include "halves.h"
 #include "mappings.h"
+#include "round_trip.h"
 #include "text.h"
 
 #include <fcntl.h>
@@ -306,6 +307,16 @@ static bool scan_unprotected(struct run_list *list)
 	return scan_with(list, &range, unprotected);
 }
 
+static bool find_unprotected(struct run_list *list)
+{
+	/* A round trip writes to stacks, which the helper may have looked at before. */
+	if (were_trips_made())
+		forget_halves();
+	else if (finish_halves(list))
+		return true;
+	return scan_unprotected(list);
+}
+
 /* What of some region is in none of a list. `from`: where in that to begin; it goes on with the regions that are asked about, which like
  * the list come by address: all of them are one way through it. */
 static bool push_rest(struct run_list *list, struct region one, const struct run_list *without, size_t *from)
@@ -330,7 +341,7 @@ bool find_changed(struct run_list *list, struct run_list *changed)
 	size_t from = 0;
 
 	if (!before.count || has_marks || !now.flushes || now.flushes != state_before.flushes || now.mappings != state_before.mappings ||
-	    !are_mappings_as_of(now) || (!finish_halves(&protected) && !scan_unprotected(&protected)))
+	    !are_mappings_as_of(now) || !find_unprotected(&protected))
 		return false;
 	written.count = 0;
 	for (size_t i = 0; i < protected.count; i++)
