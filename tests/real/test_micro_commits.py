@@ -81,6 +81,44 @@ def test_a_branch_has_the_connections_that_clients_kept_amid_traffic(relive: Rel
         branch.stop()
 
 
+def test_a_branch_has_a_connection_that_waited_between_requests(relive: Relive, tmp_path: Path) -> None:
+    """Nothing is under way in it, so that where it stands is read in the kernel's own objects, if this host permits that."""
+    port = free_port()
+    command = [PYTHON, "-m", "uvicorn", "--app-dir", SERVICES, "counter_app:app", "--port", str(port)]
+    service = relive.run(*command, RELIVE_MICRO="1", COUNTER_DB=str(tmp_path / "hits.db"))
+    ask(port, "/state")
+    on_top = 0
+    with Http(port) as client:
+        for number in range(1, TRIES):
+            assert client("POST", "/count")["count"] == number
+            eventually(lambda: not under_way(port), "all is acknowledged")
+            commit = relive.commit(service)
+            before, on_top = on_top, relive.agent_log(service).count(ON_TOP)
+            if on_top > max(before, 3):  # all was asked, all was compared, and one more
+                break
+        assert on_top > 3
+        branch = relive.restore(commit, port)
+        assert ask(branch.ports[port], "/state")["count"] == number
+        rows = [line.split() for line in branch.exec("cat", "/proc/net/tcp").splitlines()[1:]]
+        [kept] = [one for one in commit.manifest.connections if one.inward]
+        ends = [row for row in rows if row[3] == "01" and f":{port:04X}" in row[1] + row[2]]
+        assert len(ends) == 2, kept  # of which one is forged
+        assert client("POST", "/count")["count"] == number + 1
+        with Http(branch.ports[port]) as other:
+            assert other("POST", "/count")["count"] == number + 1
+        branch.stop()
+
+
+def under_way(port: int) -> list[str]:
+    """Connections at a port with bytes that are not read, or not acknowledged."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return [
+        row[4]
+        for row in rows
+        if row[3] == "01" and f":{port:04X}" in row[1] + row[2] and row[4] != "00000000:00000000"
+    ]
+
+
 def test_a_service_goes_on_without_its_tracker_and_without_its_agent(relive: Relive) -> None:
     port = free_port()
     service = relive.run(PYTHON, SERVICES / "chained.py", str(port), RELIVE_MICRO="1")
