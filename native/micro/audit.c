@@ -13,7 +13,7 @@
 #include <string.h>
 
 enum {
-	COMMITS_EACH = 64,
+	COMMITS_EACH = 256, /* so few that the 99th percentile of pauses is not theirs */
 	SUSPECTS_MOST = 8, /* of which each is looked at; any one that is right is enough */
 	SHOWN = 60, /* [bytes] of what was known, and of what was asked */
 };

@@ -1,7 +1,7 @@
 /* Whether the kernel's objects tell what they are taken to tell. A member may come to mean something else in another kernel and keep its name;
  * then what was told before would be told again though it has changed.
  *
- * So in the first commit in which something is known, and in each 64th after it, all is asked for all the same. What would have been told is set
+ * So in the first commit in which something is known, and in each 256th after it, all is asked for all the same. What would have been told is set
  * aside, and compared with that. Where it differs, and the objects have not changed meanwhile, they are *suspected*. */
 #pragma once
 #include "plan.h"

@@ -264,10 +264,10 @@ def timestamps(seen: Seen) -> dict[int, int]:
 
 @needs_kernel
 def test_all_is_asked_now_and_then(changing: Changing, tracking: Tracking) -> None:
-    """In the first commit in which something is known, and in each 64th after it."""
+    """In the first commit in which something is known, and in each 256th after it."""
     tracking.begin()
-    compared = [TO_COMPARE in tracking.commit().seen.asked for _ in range(130)]
-    assert [number for number, whether in enumerate(compared) if whether] == [0, 64, 128]
+    compared = [TO_COMPARE in tracking.commit().seen.asked for _ in range(514)]
+    assert [number for number, whether in enumerate(compared) if whether] == [0, 256, 512]
 
 
 @needs_kernel

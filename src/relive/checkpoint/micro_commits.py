@@ -204,7 +204,7 @@ class MicroCommits:
     def _distrust(self, reason: str) -> None:
         self._log.error(
             "the kernel's objects are not believed any more: micro-commits ask for everything from now on, and those since the last"
-            " comparison, up to 64, may hold what had changed",
+            " comparison, up to 256, may hold what had changed",
             reason=reason,
             file=str(self._trust.path),
         )
