@@ -149,7 +149,7 @@ static enum vote wait_for_go(void)
 /* All stand still, and have been looked at; *paused: how long in vain. False: refused, and they are to be let go. */
 static bool stop_and_look(int64_t *began, int64_t *paused)
 {
-	bool well = read_mappings() && copy_ahead();
+	bool well = know_mappings() && copy_ahead();
 	enum vote vote;
 
 	for (int tries = 0;; tries++) {

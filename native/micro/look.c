@@ -2,9 +2,11 @@
 #define _GNU_SOURCE
 #include "look.h"
 
+#include "audit.h"
 #include "base.h"
 #include "descriptors.h"
 #include "mappings.h"
+#include "memory_state.h"
 #include "shared.h"
 #include "text.h"
 #include "unchanged.h"
@@ -180,14 +182,57 @@ bool is_as_base(void)
 	return is_all_known() || lines_hashed() == base_hash;
 }
 
+static void ask_advice(void)
+{
+	static char smaps[32 << 20];
+	size_t first = 0;
+
+	if (slurp(of_process("smaps"), smaps, sizeof smaps) < 0)
+		smaps[0] = 0;
+	for (char *line = smaps, *end; (end = strchr(line, '\n')); line = end + 1) {
+		*end = 0;
+		if (*line >= 'A' && *line <= 'Z') { /* else it is the first line of a mapping, which begins with its address */
+			if (!strncmp(line, "VmFlags:", 8))
+				say("=flags %zx %s\n", first, line + 9);
+		} else {
+			first = strtoull(line, NULL, 16);
+		}
+	}
+}
+
+/* What is set for each mapping. The kernel counts all pages of all mappings for that, which takes longer than all else that is asked; so where
+ * nothing can have changed since it was asked it is told again. */
+static void say_advice(void)
+{
+	static struct memory_state asked; /* nothing changed while it was asked */
+	static char *known, *room;
+	static size_t size;
+	const struct memory_state then = memory_state_read(), before = memory_state_now();
+	size_t from;
+
+	if (!is_audit() && are_mappings_alike(then, asked)) {
+		append(known, size);
+		return;
+	}
+	asked = (struct memory_state){ 0 };
+	say("=asked advice\n");
+	from = text.size;
+	ask_advice();
+	size = text.size - from;
+	room = size ? realloc(known, size) : NULL;
+	if (!room)
+		return;
+	known = memcpy(room, text.at + from, size);
+	if (!is_cut_off && are_mappings_alike(before, memory_state_now()))
+		asked = before;
+}
+
 bool look_afterwards(void)
 {
 	static const char *const files[] = { "auxv",	   "limits",	   "personality", "oom_score_adj", "loginuid", "cgroup",
 					     "uid_map",	   "timens_offsets" };
 	static const char *const spaces[] = { "mnt", "pid", "net", "ipc", "uts", "user", "cgroup", "time" };
 	const struct text said = text;
-	size_t start = 0;
-	static char smaps[32 << 20];
 
 	text = afterwards;
 	text.size = 0;
@@ -196,24 +241,7 @@ bool look_afterwards(void)
 		say_file(files[i], of_process("%s", files[i]));
 	for (size_t i = 0; i < sizeof spaces / sizeof *spaces; i++)
 		say_link(spaces[i], of_process("ns/%s", spaces[i]));
-	begin_names();
-	if (slurp(of_process("smaps"), smaps, sizeof smaps) < 0)
-		smaps[0] = 0;
-	for (char *line = smaps; *line; line++) {
-		char *next = strchr(line, '\n');
-		size_t first, end;
-
-		if (!next)
-			break;
-		*next = 0;
-		if (sscanf(line, "%zx-%zx", &first, &end) == 2 && strchr("0123456789abcdef", *line)) {
-			start = first;
-			see_name(start, line);
-		}
-		else if (!strncmp(line, "VmFlags:", 8))
-			say("=flags %zx %s\n", start, line + 9);
-		line = next;
-	}
+	say_advice();
 	afterwards = text;
 	text = said;
 	return is_all_said() && are_names_same();

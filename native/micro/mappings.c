@@ -1,7 +1,8 @@
 /* See mappings.h.
  *
  * The kernel makes the name of each mapping whenever the list is read, which takes most of the time. So the list is read before the pause;
- * in it each mapping is asked for without its name, and names of files are compared once more when the process runs again. */
+ * in it each mapping is asked for without its name, and names of files are compared once more when the process runs again. What was read then is
+ * good for the next commit, if nothing has changed by then. */
 #define _GNU_SOURCE
 #include "mappings.h"
 
@@ -22,6 +23,7 @@ struct query {
 };
 #define QUERY _IOWR('f', 17, struct query)
 #define IT_OR_NEXT 0x10
+enum { MAPS_MOST = 8 << 20 };
 #define BEYOND (1ULL << 63) /* the kernel's, which is listed but cannot be asked for */
 
 struct mapping mappings[MAPPINGS_MOST];
@@ -35,8 +37,8 @@ static struct facts {
 } facts[MAPPINGS_MOST];
 static int maps_file = -1; /* of the memory of which they were read; it cannot be asked once that is gone (execve(2)) */
 static bool were_asked;
-static uint64_t sequence; /* of memory_state, as it was before they were read */
-static int names_next, names_known;
+static bool is_of_this_commit; /* `maps_file` is of the memory that it had when this commit began */
+static struct memory_state state; /* as it was before they were read */
 
 static bool read_line(char *line)
 {
@@ -63,21 +65,31 @@ static bool read_line(char *line)
 	return true;
 }
 
+/* What a file has from its beginning; 0: it cannot be read, or is longer. */
+static size_t read_whole(int fd, char *to, size_t room)
+{
+	ssize_t got = 0;
+	size_t size = 0;
+
+	while (fd >= 0 && size < room - 1 && (got = pread(fd, to + size, room - 1 - size, (off_t)size)) > 0)
+		size += (size_t)got;
+	to[size] = 0;
+	return got < 0 || size == room - 1 ? 0 : size;
+}
+
 bool read_mappings(void)
 {
-	static char maps[8 << 20];
-	ssize_t size = 0, got = 0;
+	static char maps[MAPS_MOST];
+	const struct memory_state before = memory_state_now();
 
 	were_asked = false;
-	sequence = memory_state_now().mappings;
+	is_of_this_commit = true;
+	state = (struct memory_state){ 0 };
 	if (maps_file >= 0)
 		close(maps_file);
 	maps_file = open(of_process("maps"), O_RDONLY | O_CLOEXEC);
-	while (maps_file >= 0 && (got = read(maps_file, maps + size, (size_t)((ssize_t)sizeof maps - 1 - size))) > 0)
-		size += got;
-	if (maps_file < 0 || got < 0 || size == 0 || size == (ssize_t)sizeof maps - 1)
+	if (!read_whole(maps_file, maps, sizeof maps))
 		return refuse("its mappings cannot be read");
-	maps[size] = 0;
 	mapping_count = 0;
 	process.stack = process.stack_end = 0;
 	for (char *line = maps; *line;) {
@@ -90,6 +102,15 @@ bool read_mappings(void)
 			return refuse("its mappings cannot be read");
 		line = next + 1;
 	}
+	state = before;
+	return true;
+}
+
+bool know_mappings(void)
+{
+	if (!mapping_count || !are_mappings_alike(memory_state_now(), state))
+		return read_mappings();
+	were_asked = is_of_this_commit = false;
 	return true;
 }
 
@@ -110,20 +131,21 @@ static bool are_same(void)
 	return ioctl(maps_file, QUERY, &asked) && errno == ENOENT;
 }
 
-bool are_mappings_as_of(struct memory_state state)
+bool are_mappings_as_of(struct memory_state now)
 {
-	return sequence && state.mappings == sequence;
+	return are_mappings_alike(now, state);
 }
 
 bool see_mappings(void)
 {
-	were_asked = are_mappings_as_of(memory_state_read()) || are_same();
+	were_asked = are_mappings_as_of(memory_state_read()) || (is_of_this_commit && are_same());
 	return were_asked || read_mappings();
 }
 
 void rehearse_mappings(void)
 {
-	(void)are_same();
+	if (is_of_this_commit)
+		(void)are_same();
 }
 
 uint64_t inode_of_shared(int number)
@@ -140,26 +162,28 @@ void say_mappings(void)
 	}
 }
 
-void begin_names(void)
-{
-	names_next = names_known = 0;
-}
-
-void see_name(uint64_t start, const char *line)
-{
-	while (names_next < mapping_count && mappings[names_next].start < start)
-		names_next++;
-	names_known += names_next < mapping_count && mappings[names_next].start == start && mappings[names_next].is_file &&
-		       !strcmp(facts[names_next].line, line);
-}
-
 bool are_names_same(void)
 {
-	int files = 0;
+	static char maps[MAPS_MOST];
+	const int fd = were_asked ? open(of_process("maps"), O_RDONLY | O_CLOEXEC) : -1;
+	int next = 0;
 
-	for (int i = 0; i < mapping_count; i++)
-		files += mappings[i].is_file;
-	return !were_asked || files == names_known ? true : refuse("a mapping of a file was changed or renamed a moment later");
+	if (!were_asked)
+		return true;
+	(void)read_whole(fd, maps, sizeof maps);
+	if (fd >= 0)
+		close(fd);
+	for (char *line = maps, *end; (end = strchr(line, '\n')); line = end + 1) {
+		*end = 0;
+		/* Others may have come. */
+		while (next < mapping_count && !mappings[next].is_file)
+			next++;
+		if (next < mapping_count && !strcmp(facts[next].line, line))
+			next++;
+	}
+	while (next < mapping_count && !mappings[next].is_file)
+		next++;
+	return next == mapping_count ? true : refuse("a mapping of a file was changed or renamed a moment later");
 }
 
 const struct mapping *mapping_of(uint64_t address)

@@ -9,6 +9,9 @@ extern int mapping_count;
 /* Reads them. False: refused. */
 bool read_mappings(void);
 
+/* The same, but where nothing can have changed in them since they were read or last seen by name (`are_names_same`) they are known. */
+bool know_mappings(void);
+
 /* To be called while all threads stand still: reads them again, but for the names of those that are as they were read before. False:
  * refused. */
 bool see_mappings(void);
@@ -28,9 +31,5 @@ void say_mappings(void);
 /* That in which an address lies, or NULL. */
 const struct mapping *mapping_of(uint64_t address);
 
-/* The process runs again: whether a line of its mappings is as it was said, name and all. Lines come by address. */
-void begin_names(void);
-void see_name(uint64_t start, const char *line);
-
-/* All those of files were among the lines. */
+/* The process runs again: whether all mappings of files are as they were said, name and all. False: refused. */
 bool are_names_same(void);

@@ -168,10 +168,9 @@ bool settle_copies(void)
 
 void forget_copies(void)
 {
-	const size_t kept = 4 << 20;
 	struct run_list *all[] = { &ahead, &late };
 
 	for (int i = 0; i < 2; i++)
-		if (all[i]->size > kept)
-			madvise(all[i]->pages + kept, ((all[i]->size - kept) + PAGE - 1) & ~(size_t)(PAGE - 1), MADV_DONTNEED);
+		if (all[i]->size > KEPT_PAGES)
+			madvise(all[i]->pages + KEPT_PAGES, ((all[i]->size - KEPT_PAGES) + PAGE - 1) & ~(size_t)(PAGE - 1), MADV_DONTNEED);
 }

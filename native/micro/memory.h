@@ -8,6 +8,8 @@
 #pragma once
 #include "regions.h"
 
+enum { KEPT_PAGES = 4 << 20 }; /* [bytes] of copies that most commits need */
+
 extern struct run_list ahead, late, present;
 
 /* Makes room for all that is read and copied; ends the program where there is none. */

@@ -13,6 +13,7 @@ static struct memory_state state_in(const unsigned char *memory)
 	const uint64_t sequence = has_member(MEMORY_SEQUENCE) ? number_in(memory, MEMORY_SEQUENCE) : 0;
 
 	return (struct memory_state){
+		.memory = state_of,
 		.mappings = sequence & 1 ? 0 : sequence, /* odd: they are being changed */
 		.flushes = has_member(MEMORY_FLUSHES) ? number_in(memory, MEMORY_FLUSHES) : 0,
 	};
@@ -32,4 +33,9 @@ struct memory_state memory_state_read(void)
 	if (!are_facts_read() || plan->objects[plan->memory].address != state_of)
 		return (struct memory_state){ 0 };
 	return state_in(object_read(plan->memory));
+}
+
+bool are_mappings_alike(struct memory_state one, struct memory_state other)
+{
+	return one.mappings && one.mappings == other.mappings && one.memory == other.memory;
 }

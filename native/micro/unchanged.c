@@ -133,6 +133,15 @@ bool say_known_process(void)
 	return is_enough(OF_PROCESS, s->now.told.at);
 }
 
+bool break_read(uint64_t *end_of_heap)
+{
+	if (!has_read || is_audit())
+		return false;
+	if (end_of_heap)
+		*end_of_heap = number_in(object_read(plan->memory), MEMORY_BREAK);
+	return true;
+}
+
 /* All but the break, of which nothing else is made: brk(2) may move it. */
 bool say_known_hidden(void)
 {

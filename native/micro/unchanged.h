@@ -31,6 +31,7 @@ bool are_facts_read(void); /* it was said true for the look under way */
 /* After `read_facts`: tells what is known of the process or of a descriptor; false: it is to be asked. */
 bool say_known_process(void);
 bool say_known_hidden(void);
+bool break_read(uint64_t *end_of_heap); /* brk(2); NULL: only whether it is known */
 bool say_known_descriptor(int number, int same);
 void say_known_streams(void); /* where no connection was to be asked about */
 

@@ -15,15 +15,15 @@ from pathlib import Path
 import pytest
 
 from relive.checkpoint.criu import CriuTools
-from relive.checkpoint.micro_record import MicroRecord, Seen, read_record
+from relive.checkpoint.micro_record import FullCommitNeeded, MicroRecord, Seen, read_record
 from relive.checkpoint.micro_tracker import MicroTracker
 from relive.config import load_settings
 
 from .test_micro_commits import kernel_says
 
 PROGRAM = Path(__file__).parent.parent / "programs" / "facts_change.py"
-# Nothing of it is told. Signal masks are read with the registers.
-UNSEEN = frozenset({"opened again", "local backlog", "block", "lingers in FIN"})
+# Nothing of it is told, or not here: advice is told apart. Signal masks are read with the registers.
+UNSEEN = frozenset({"advice", "opened again", "local backlog", "block", "lingers in FIN"})
 TIMESTAMP = 10  # among the words of a connection's numbers
 TO_COMPARE = "all, to compare"
 
@@ -274,14 +274,50 @@ def test_all_is_asked_now_and_then(changing: Changing, tracking: Tracking) -> No
 def test_what_did_not_change_is_not_asked(changing: Changing, tracking: Tracking) -> None:
     always = {f"descriptor {number}" for number in changing.anonymous()}
     assert tracking.begin().asked
-    assert set(tracking.commit().seen.asked) == always | {TO_COMPARE}
+    assert set(tracking.commit().seen.asked) == always | {TO_COMPARE, "advice"}
     assert set(tracking.commit().seen.asked) == always
     changing.change("flags")
-    assert set(tracking.commit().seen.asked) == always | {f"descriptor {changing.number_of('file')}"}
+    asked = set(tracking.commit().seen.asked) - {"advice"}  # the program may have taken memory meanwhile
+    assert asked == always | {f"descriptor {changing.number_of('file')}"}
     changing.change("new")
     new = changing.number_of("second")
     for _ in range(2):  # it was in no plan, or it was told the first time
         assert f"descriptor {new}" in tracking.commit().seen.asked
+
+
+@needs_kernel
+def test_advice_for_memory_is_asked_only_when_mappings_may_have_changed(
+    changing: Changing, tracking: Tracking
+) -> None:
+    tracking.begin()
+    assert TO_COMPARE in tracking.commit().seen.asked  # and advice with it
+    before = tracking.commit().seen
+    assert "advice" not in before.asked and before.flags
+    changing.change("advice")
+    changed = tracking.commit().seen
+    assert "advice" in changed.asked
+    own = [
+        start
+        for start, flags in changed.flags.items()
+        if "dc" in flags and "dc" not in before.flags.get(start, frozenset())
+    ]
+    assert len(own) == 1
+    again = tracking.commit().seen
+    assert "advice" not in again.asked and again.flags == changed.flags
+
+
+@needs_kernel
+def test_a_mapped_file_that_was_renamed_between_two_commits_is_noticed(
+    changing: Changing, tracking: Tracking
+) -> None:
+    changing.change("mapping of a file")
+    tracking.begin()
+    for _ in range(2):  # in the first all is asked, which makes mappings count as changed
+        assert any(one.name.endswith("/mapped") for one in tracking.commit().seen.mappings)
+    mapped = Path(f"/proc/{changing.process.pid}/cwd/mapped").resolve()
+    mapped.rename(mapped.with_name("renamed"))
+    with pytest.raises(FullCommitNeeded, match="renamed"):
+        tracking.commit()
 
 
 @needs_kernel

@@ -116,6 +116,12 @@ def option(of: socket.socket, level: int, number: int, value: int | bytes) -> No
     of.setsockopt(level, number, value)
 
 
+def map_file() -> None:
+    Path("mapped").write_bytes(bytes(64))
+    with Path("mapped").open("rb") as opened:
+        kept.append(mmap.mmap(opened.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ))
+
+
 def connect() -> socket.socket:
     """A connection to ourselves; the accepted end is kept under the number of the one before, if there was one."""
     with socket.create_server(("127.0.0.1", 0)) as door:
@@ -259,6 +265,8 @@ CHANGES: dict[str, Callable[[], object]] = {
     "directory removed": lambda: Path.cwd().rmdir(),
     "directory back": lambda: os.chdir(top),
     "break": lambda: libc.sbrk(100),
+    "advice": lambda: advised.madvise(mmap.MADV_DONTFORK),
+    "mapping of a file": map_file,
     "locked memory": lambda: libc.mlock(room(8192), 4096),
     "thread": lambda: in_thread(lambda: None),
     "rights of a thread": lambda: in_thread(lambda: call(119, -1, 8, -1)),  # setresgid, of itself only
@@ -353,6 +361,7 @@ epoll = select.epoll()
 accepting = room(8)
 struct.pack_into("HBBI", accepting, 0, 6, 0, 0, 0xFFFF)
 kept.append(mmap.mmap(-1, 1 << 16, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+advised = mmap.mmap(-1, 1 << 16, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 threading.Thread(target=threading.Event().wait, daemon=True).start()
 has_connection = sys.argv[1:] == ["connection"]
 changes = CONNECTION if has_connection else CHANGES

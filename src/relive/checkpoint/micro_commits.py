@@ -21,6 +21,7 @@ import structlog
 from relive.checkpoint.criu import CriuTools
 from relive.checkpoint.expected_files import ExpectedFiles
 from relive.checkpoint.kernel_trust import KernelTrust
+from relive.checkpoint.memory_files import MemoryFiles
 from relive.checkpoint.micro_record import FullCommitNeeded, MicroRecord, NotNow, read_record, read_seen
 from relive.checkpoint.micro_tracker import KernelDistrusted, MicroTracker, TrackerDied
 from relive.checkpoint.target import Target
@@ -63,6 +64,7 @@ class MicroCommits:
         self._under_way: MicroBase | None = None
         self._refusals = 0
         self._left_alone = 0
+        self._told = MemoryFiles()  # what the trackers and this tell each other in each commit
         self._log = structlog.get_logger()
         self.spares = SpareStagings()
         self.reason: str | None = None
@@ -139,8 +141,11 @@ class MicroCommits:
             if self._begun != _identities(target.root):
                 raise FullCommitNeeded("its processes are others")
             if expected is not None:
+                self._told.make(self._directory / "expected")
                 (self._directory / "expected").write_bytes(expected.encode())
                 self._tracker.expect(self._directory / "expected")
+            for path in self._tracker.files(self._directory / "record"):
+                self._told.make(path)
             self.waits = self._tracker.stop(self._directory / "record")
             self._under_way = base
         except FullCommitNeeded as refusal:
@@ -182,6 +187,7 @@ class MicroCommits:
         assert self._under_way is not None
         base, self._under_way = self._under_way, None
         images = base.images_of(commit, files)
+        self._told.give_back()
         self._base = base
         self._refusals = 0
         self.reason = None
@@ -235,6 +241,7 @@ class MicroCommits:
         """End the tracker and remove what lies about."""
         self.forget(None)
         self._end_tracker()
+        self._told.close()
         staging, self._staging = self._staging, None
         if staging is not None:
             staging.discard()

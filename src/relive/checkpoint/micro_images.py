@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Container, Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -120,7 +121,7 @@ class MicroBase:
         }
         self._ghosts = BaseGhosts(self._small, self._nameless([one.seen for one in self._processes]))
         self._connections = BaseConnections(
-            [OpenDescriptors(one.seen, one.descriptors()) for one in self._processes], self._files(), streams
+            [OpenDescriptors(one.seen, one.descriptors()) for one in self._processes], self._files, streams
         )
 
     def _refuse_unfollowed(self, images: Path) -> None:
@@ -167,7 +168,9 @@ class MicroBase:
             for number, facts in one.ghosts.items()
         }
 
+    @cached_property
     def _files(self) -> list[pb.FileEntry]:
+        """As in the base; nobody changes them."""
         bodies = messages("files.img", self._small["files.img"])
         return [decode("files.img", body, pb.FileEntry) for body in bodies]
 
@@ -203,14 +206,21 @@ class MicroBase:
         return image_like(self._small[name], entries)
 
     def _placed_files(self, positions: Mapping[int, tuple[int, int]]) -> list[pb.FileEntry]:
-        """The base's, with the positions and sizes of regular ones as of now."""
-        entries = self._files()
-        for entry in entries:
-            if entry.id in positions and entry.HasField("reg"):
-                entry.reg.pos, size = positions[entry.id]
-                if entry.reg.HasField("size"):
-                    entry.reg.size = size
-        return entries
+        """The base's, with the positions and sizes of regular ones as of now; what epoll instances watch may be changed in them."""
+        placed = []
+        for entry in self._files:
+            is_regular = entry.HasField("reg") and entry.id in positions
+            if is_regular or entry.HasField("epfd"):
+                own = pb.FileEntry()
+                own.CopyFrom(entry)
+                if is_regular:
+                    own.reg.pos, size = positions[own.id]
+                    if own.reg.HasField("size"):
+                        own.reg.size = size
+                placed.append(own)
+            else:
+                placed.append(entry)
+        return placed
 
     def _clocks(self, record: MicroRecord) -> bytes:
         clocks = decode(_CLOCKS, messages(_CLOCKS, self._small[_CLOCKS])[0], pb.TimensEntry)

@@ -319,8 +319,7 @@ class RecordedThread:
     xstate: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class CopiedRun:
+class CopiedRun(NamedTuple):
     """Pages ``first`` to ``end`` that were to be copied; ``offset`` [bytes] into the file, None where they could not be read."""
 
     first: int

@@ -1,0 +1,41 @@
+"""Files in memory that have names in a directory: what another process writes for this one to read at once reaches no disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+__all__ = ["MemoryFiles"]
+
+_KEPT_MOST = 4 << 20  # [bytes] of a file; more is given back when it has been read
+
+
+class MemoryFiles:
+    """Each is there from when it was made until ``close``; its name is a link to it, good for all processes that see this one."""
+
+    def __init__(self) -> None:
+        self._files: dict[Path, int] = {}
+
+    def make(self, path: Path) -> None:
+        """Have a file under this name; raises OSError. Doing it twice is no error."""
+        if path not in self._files:
+            file = os.memfd_create(path.name)
+            try:
+                path.symlink_to(f"/proc/{os.getpid()}/fd/{file}")
+            except BaseException:
+                os.close(file)
+                raise
+            self._files[path] = file
+
+    def give_back(self) -> None:
+        """Nobody needs what is in them."""
+        for file in self._files.values():
+            if os.fstat(file).st_size > _KEPT_MOST:
+                os.ftruncate(file, 0)
+
+    def close(self) -> None:
+        """Let go of them; who has one open may use it on."""
+        while self._files:
+            path, file = self._files.popitem()
+            path.unlink(missing_ok=True)
+            os.close(file)
