@@ -342,17 +342,21 @@ static bool hear(void)
  *
  * The kernel counts packets in the header of the block that it fills, and notes there when it began that block (net/packet/af_packet.c:
  * prb_fill_curr_block, prb_open_block). Its timer hands a block over BLOCK_MS later, or later still where nobody lets it run: a host whose
- * processors are busy, or belong to others. So the time alone says nothing. */
+ * processors are busy, or belong to others. So the time alone says nothing. A packet has its time a little before it is in the block, and so
+ * before the block that begins with it. Where the clock was set back, what was known before is forgotten. */
 static uint64_t until_when(uint64_t looked)
 {
+	static uint64_t latest;
 	struct tpacket_hdr_v1 *head = &block(progress->ready)->hdr.bh1;
-	uint64_t until = looked - LATEST_MS * 1000000ull, begun;
+	uint64_t until = looked, begun, known = looked < latest ? 0 : progress->until;
 
+	latest = looked;
 	if (progress->ready - progress->released < BLOCKS && __atomic_load_n(&head->num_pkts, __ATOMIC_ACQUIRE) > 0) {
 		begun = head->ts_first_pkt.ts_sec * 1000000000ull + head->ts_first_pkt.ts_nsec;
 		until = begun < until ? begun : until;
 	}
-	return until > progress->until ? until : progress->until;
+	until -= LATEST_MS * 1000000ull;
+	return until > known ? until : known;
 }
 
 static void run(int sock)

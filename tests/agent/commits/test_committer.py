@@ -82,3 +82,34 @@ def test_without_a_tracer_that_was_killed_it_is_taken_all_the_same(tmp_path):
         assert made.tracer is None
 
     asyncio.run(take())
+
+
+class Recorder:
+    """Is reached when it was looked for so many times; None: never."""
+
+    def __init__(self, after: int | None) -> None:
+        self.looks, self._after = 0, after
+
+    @property
+    def link(self) -> Any:
+        self.looks += 1
+        return SimpleNamespace(is_open=True) if self._after is not None and self.looks > self._after else None
+
+
+@pytest.mark.parametrize(
+    ("after", "trigger"), [(5, Trigger.MANUAL), (None, Trigger.MANUAL), (None, Trigger.TIMER)]
+)
+def test_the_first_commit_waits_for_the_recorder_once(tmp_path, monkeypatch, after, trigger):
+    monkeypatch.setattr("relive.agent.commits.committer._BEGINS_WITHIN", 0.05)
+
+    async def take() -> None:
+        made, recorder = committer(tmp_path, Tracer(lives=True)), Recorder(after)
+        made.beside, made.proxy = 80, recorder  # type: ignore[assignment]
+        await made.capture(trigger)
+        assert recorder.looks > (5 if trigger is Trigger.MANUAL else 0)
+        assert made.is_recording is (after is not None)
+        before = recorder.looks
+        await made.capture(trigger)
+        assert recorder.looks <= before + 2
+
+    asyncio.run(take())

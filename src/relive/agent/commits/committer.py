@@ -69,6 +69,7 @@ class Committer:
         self.border: ProcessSupervisor | None = None
         self.border_has_begun: Callable[[], Awaitable[None]] | None = None
         self.beside: int | None = None
+        self._has_awaited_recorder = False
         self.pace: CommitPace | None = None
 
     async def commit(self, trigger: Trigger, name: str | None = None) -> StoredCommit:
@@ -169,11 +170,17 @@ class Committer:
     async def _recording_begun(self) -> None:
         """Wait for a while until requests are recorded: the first commit of a service may be asked for sooner.
 
-        Without that it has no place among the requests. Commits by the clock begin later, and those of a failure do not wait.
+        Without that it has no place among the requests. Commits by the clock begin later, and those of a failure do not wait. A
+        recorder that does not come is waited for once.
         """
+        if self._has_awaited_recorder or self.beside is None:
+            return
         until = time.monotonic() + _BEGINS_WITHIN
-        while self.beside is not None and not self.is_recording and time.monotonic() < until:
+        while not self.is_recording and time.monotonic() < until:
             await asyncio.sleep(_PENDING_POLL)
+        self._has_awaited_recorder = True
+        if not self.is_recording:
+            self._log.warning("a commit has no place among the requests: they are not recorded yet")
 
     def _inward_gate(self, loop: asyncio.AbstractEventLoop) -> RequestGate:
         link = self._link(self.proxy)

@@ -231,6 +231,8 @@ class PacketRecorder:
         Raises:
             TimeoutError: there are too many.
         """
+        if self._recorded_until > time.time_ns():  # the clock was set back
+            self._recorded_until = 0
         async with asyncio.timeout(limit):
             while self._recorded_until < at:
                 self._spool.look_now()
