@@ -65,11 +65,13 @@ class StoreCheck:
     def _lost(self, store: Store) -> list[str]:
         """Commits told durable that are not listed, though older ones are: they have not made room for newer ones.
 
-        An incident, such as the end of a service that CRIU took along, keeps the commit before it beyond its time.
+        An incident, such as the end of a service that CRIU took along, keeps the commit before it beyond its time,
+        and the last start of the service its first commit.
         """
-        commits = store.log(self.name)
-        pinned = Incidents(self.settings.incidents).pinned()
-        oldest = min((commit.taken_wall_ns for commit in commits if commit.id not in pinned), default=0)
+        commits = store.log(self.name)  # the newest first
+        kept = Incidents(self.settings.incidents).pinned()
+        kept |= {[one.id for one in commits if one.life == commits[0].life][-1]} if commits else set()
+        oldest = min((commit.taken_wall_ns for commit in commits if commit.id not in kept), default=0)
         listed = {commit.id for commit in commits}
         return [
             name
