@@ -38,7 +38,7 @@ from relive.recording.events import EventKind
 from relive.recording.grpc import grpc_status
 from relive.replay.cause import Cause, as_far_as_recorded, find_cause, is_same_line, missing_words
 from relive.replay.difference import first_difference, is_equal, short
-from relive.replay.placeholders import begins_same_text, is_same_text
+from relive.replay.placeholders import begins_same_text, has_placeholder, is_same_text
 from relive.replay.sequence import first_differing_event, is_call
 from relive.replay.usual_log import NOTHING_USUAL, UsualLog
 
@@ -242,7 +242,7 @@ def _bodies(recorded: Outcome, replayed: Outcome, ignore: Collection[str]) -> st
     if is_same_text(recorded.body, replayed.body):
         return None
     if recorded.body_cut or replayed.body_cut:
-        return None if _begin_alike(recorded, replayed) else "the kept part of the body differs"
+        return _cut_bodies(recorded, replayed)
     paths = {item.removeprefix("body:") for item in ignore if item.startswith("body:")}
     try:
         one, other = json.loads(recorded.body), json.loads(replayed.body)
@@ -252,14 +252,28 @@ def _bodies(recorded: Outcome, replayed: Outcome, ignore: Collection[str]) -> st
     return None if found is None else f"body {found}"
 
 
+def _cut_bodies(recorded: Outcome, replayed: Outcome) -> str | None:
+    """As far as both are kept, and how long they were."""
+    if not _begin_alike(recorded, replayed):
+        return "the kept part of the body differs"
+    one, other = (len(_bytes(outcome)) + outcome.body_cut for outcome in (recorded, replayed))
+    # What the recorder in the service gives back has placeholders of another length; of chunks the recording has the frames, too.
+    is_exact = not has_placeholder(_bytes(replayed)) and not any(
+        name == "transfer-encoding" for name, _ in recorded.headers
+    )
+    return f"body: {one} bytes were recorded, {other} came" if is_exact and one != other else None
+
+
+def _bytes(outcome: Outcome) -> bytes:
+    return base64.b64decode(outcome.body) if outcome.body_is_base64 else outcome.body.encode()
+
+
 def _begin_alike(recorded: Outcome, replayed: Outcome) -> bool:
     """As far as both are kept."""
     if recorded.body_is_base64 or replayed.body_is_base64:
-        one, other = (
-            base64.b64decode(outcome.body) if outcome.body_is_base64 else outcome.body.encode()
-            for outcome in (recorded, replayed)
-        )
-        return one.startswith(other) or other.startswith(one)
+        one, other = _bytes(recorded), _bytes(replayed)
+        is_shorter = len(one) <= len(other)
+        return other.startswith(one) if is_shorter else one.startswith(other) and replayed.body_cut > 0
     kept = recorded.body[: len(replayed.body)] if replayed.body_cut else recorded.body
     return begins_same_text(kept, replayed.body)
 
