@@ -74,23 +74,21 @@ static bool scan_with(struct run_list *list, const struct mapping *range, struct
 {
 	long found;
 
+	if (list->count == RUNS_MOST)
+		return refuse("its memory is in too many pieces");
 	scan.size = sizeof scan;
 	scan.start = range->start;
 	scan.end = range->end;
-	do {
-		if (list->count == RUNS_MOST)
-			return refuse("its memory is in too many pieces");
-		scan.vec = (uint64_t)(list->at + list->count);
-		scan.vec_len = RUNS_MOST - list->count;
-		found = ioctl(process.pagemap, SCAN, &scan);
-		if (found < 0)
-			return refuse("its memory cannot be scanned: %s", strerror(errno));
-		list->count += (size_t)found;
-		/* With more regions than the kernel collects at a time it stops early; the end may also not be reached (6.18). */
-		if (scan.walk_end <= scan.start && !found)
-			break;
-		scan.start = scan.walk_end;
-	} while (scan.start < scan.end);
+	scan.vec = (uint64_t)(list->at + list->count);
+	scan.vec_len = RUNS_MOST - list->count;
+	found = ioctl(process.pagemap, SCAN, &scan);
+	if (found < 0)
+		return refuse("its memory cannot be scanned: %s", strerror(errno));
+	/* It stops early only where there is no room for more. `walk_end` does not tell: with more regions than the kernel collects at a time
+	 * it may stay behind though all were told (6.18), and who went on from there would be told some of them twice. */
+	if ((uint64_t)found == scan.vec_len)
+		return refuse("its memory is in too many pieces");
+	list->count += (size_t)found;
 	return true;
 }
 

@@ -457,3 +457,19 @@ def test_what_is_longer_than_is_read_is_not_taken_for_unchanged(told: Told, taki
         assert not taking.commit(told.pid)
     assert any("longer" in said for said in taking.reasons)
     assert told.ask("count") == "1"
+
+
+@pytest.fixture(scope="module")
+def scans(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    native, made = PROGRAMS.parent.parent / "native", tmp_path_factory.mktemp("programs") / "scans_pieces"
+    rooms = [*(native / "micro").glob("*.c"), *(native / "tracker").glob("*.c")]
+    flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-ffunction-sections", "-Wl,--gc-sections"]
+    subprocess.run(["gcc", *flags, "-o", made, PROGRAMS / "scans_pieces.c", *rooms], check=True)
+    return made
+
+
+@pytest.mark.parametrize("pieces", [1, 511, 512, 513, 600, 3000])
+def test_memory_in_many_pieces_is_found_once_and_in_order(scans: Path, pieces: int) -> None:
+    """Also where there are more than the kernel collects at a time."""
+    said = subprocess.run([scans, str(pieces)], check=True, capture_output=True, text=True).stdout
+    assert said.split() == [str(pieces), "0"]
