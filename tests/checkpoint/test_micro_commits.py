@@ -429,6 +429,7 @@ def test_a_full_disk_is_said_and_nothing_is_built_on_what_was_not_written(
 ) -> None:
     taking.base(told.pid)
     told.ask("objects")
+    told.ask("much")
     add = PagePool.add_changed
 
     def fail(*_words: Any) -> None:
@@ -437,6 +438,9 @@ def test_a_full_disk_is_said_and_nothing_is_built_on_what_was_not_written(
     monkeypatch.setattr(PagePool, "add_changed", fail)
     with pytest.raises(DiskFull):
         taking.take(told.pid)
+    kept = [path.stat().st_size for path in taking.micro._told._files]
+    assert kept
+    assert max(kept) <= 4 << 20, "what had changed stays in memory"
     monkeypatch.setattr(PagePool, "add_changed", add)
     assert not taking.commit(told.pid)
     taking.follow(told, "count")

@@ -137,6 +137,7 @@ DOES = {
     "thread": thread,
     "guard": lambda: advise(private(), 0, 2 * mmap.PAGESIZE, GUARD_INSTALL),
     "not to children": lambda: private().madvise(mmap.MADV_DONTFORK),
+    "much": lambda: private(8 << 20),
     "shared": lambda: kept.append(mmap.mmap(-1, 1 << 16)),
     "memory file": lambda: os.memfd_create("trap"),
     "descriptor": lambda: os.open("/dev/null", os.O_RDONLY),

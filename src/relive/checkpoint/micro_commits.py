@@ -225,6 +225,7 @@ class MicroCommits:
         if self._under_way is not None:
             self._end_tracker()
         self._base = self._under_way = None
+        self._told.give_back()
 
     def _end_tracker(self) -> None:
         tracker, self._tracker = self._tracker, None
