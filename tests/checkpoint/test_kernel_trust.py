@@ -10,13 +10,20 @@ import struct
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Never
 
 import pytest
 
 from relive.checkpoint.criu import CriuTools
 from relive.checkpoint.kernel_trust import KernelTrust
 from relive.checkpoint.micro_tracker import KernelDistrusted
+from relive.checkpoint.suspect_captures import SuspectCaptures
+from relive.cli.show_cmd import describe_commit
 from relive.config import load_settings
+from relive.errors import RestoreFailed
+from relive.operations.commits import show_commit
+from relive.sandbox.restore_request import RestoreRequest
+from relive.sandbox.restoring import restore
 
 from .test_micro_commits import PROGRAMS, Taking, Told, kernel_says
 from .test_micro_unchanged import Changing, Tracking
@@ -149,11 +156,16 @@ def test_a_kernel_that_misled_is_not_believed_any_more(told: Told, taking: Takin
     mislead("file", "f_flags", "f_mode")
     trust = KernelTrust(taking.settings.home)
     taking.base(told.pid)
+    taking.captures.clear()
     taking.follow(told, "nothing")
     assert trust.lost() is None
+    believed = taking.captures[-1]
     told.ask("flags of a file")
     taking.reasons.clear()
     assert not taking.commit(told.pid)
+    suspects = SuspectCaptures(taking.settings.home)
+    assert suspects.holds(believed)
+    assert not suspects.holds(taking.captures[-1]), "it is a full one"
     assert taking.reasons
     assert "objects do not tell" in taking.reasons[0]
     assert trust.lost() == taking.reasons[0]
@@ -179,3 +191,30 @@ def test_what_cannot_be_read_is_no_reason_to_believe(tmp_path: Path) -> None:
     trust = KernelTrust(tmp_path)
     trust.path.write_text("{")
     assert str(trust.path) in str(trust.lost())
+
+
+def test_a_commit_that_may_be_wrong_is_not_restored(told: Told, taking: Taking) -> None:
+    """It is said where it is shown, and stays so when the kernel is believed again; others are not touched."""
+    suspects = SuspectCaptures(taking.settings.home)
+    wrong, right = (taking.take(told.pid).store(taking.store, []) for _ in range(2))
+    suspects.add([wrong.capture])
+    assert [show_commit(taking.settings, one.id).suspect for one in (wrong, right)] == [True, False]
+    assert "Suspect:" in describe_commit(show_commit(taking.settings, wrong.id))
+
+    class Reached(Exception):
+        pass
+
+    def make_root(*_: object) -> Never:
+        raise Reached
+
+    with pytest.raises(RestoreFailed, match="not restored") as refused:
+        restore(taking.settings, taking.store, wrong.id, RestoreRequest(), make_root)
+    assert str(suspects.path) in str(refused.value.remedy)
+    with pytest.raises(Reached):
+        restore(taking.settings, taking.store, right.id, RestoreRequest(), make_root)
+
+
+def test_suspects_are_added_to_those_before(tmp_path: Path) -> None:
+    SuspectCaptures(tmp_path).add(["a", "b"])
+    SuspectCaptures(tmp_path).add(["c"])
+    assert [SuspectCaptures(tmp_path).holds(one) for one in "abcd"] == [True, True, True, False]

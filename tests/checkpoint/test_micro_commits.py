@@ -26,6 +26,7 @@ from relive.checkpoint.dumped import Capture
 from relive.checkpoint.kernel_trust import KernelTrust
 from relive.checkpoint.micro_commits import MicroCommits
 from relive.checkpoint.micro_tracker import MicroTracker
+from relive.checkpoint.suspect_captures import SuspectCaptures
 from relive.checkpoint.target import process_target
 from relive.checkpoint.watchdog import Watchdog
 from relive.config import load_settings
@@ -99,6 +100,7 @@ class Taking:
 
     Attributes:
         reasons: of all commits that were refused.
+        captures: names of all that were taken.
         waits: each commit waits for us in its pause, whatever is known of files; else memory is read when it is over.
     """
 
@@ -106,13 +108,14 @@ class Taking:
         self.settings = load_settings(home=home, tools=load_settings().tools_path, micro=True)
         self.store = Store(self.settings.store)
         tools = CriuTools(self.settings.tools_path)
-        self.micro = MicroCommits(tools, self.store, KernelTrust(home))
+        self.micro = MicroCommits(tools, self.store, KernelTrust(home), SuspectCaptures(home))
         self._watchdog = Watchdog(tools.watchdog)
         self.frozen: dict[int, Pages] = {}
         self.before: Mapping[
             str, PooledPages
         ] = {}  # of the commit before, whose hashes the next one's go on from
         self.reasons: list[str] = []
+        self.captures: list[str] = []
         self.waits = True
         refused = MicroCommits._refused
 
@@ -148,6 +151,7 @@ class Taking:
         """Take one, which has to hold all memory as it was; whether it was taken on top of another."""
         self.micro.reason = "a full commit"
         taken = self.take(pid)
+        self.captures.append(taken.name)
         if taken.held is not None:
             self.write_out(taken.held, taken.staging.images)
         if self.micro.reason is None and not self.waits:

@@ -287,7 +287,7 @@ class _Dump:
             return False
         self._taken = taken.taken
         self._pause_us = taken.pause_ns // 1000
-        self._held = micro.images_of(taken, files)
+        self._held = micro.images_of(taken, files, self._name)
         self._files = taken.connections.files
         self._written_pages = taken.copied_pages
         return True

@@ -13,6 +13,7 @@ built upon.
 
 from __future__ import annotations
 
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ from relive.checkpoint.kernel_trust import KernelTrust
 from relive.checkpoint.memory_files import MemoryFiles
 from relive.checkpoint.micro_record import FullCommitNeeded, MicroRecord, NotNow, read_record, read_seen
 from relive.checkpoint.micro_tracker import KernelDistrusted, MicroTracker, TrackerDied
+from relive.checkpoint.suspect_captures import SuspectCaptures
 from relive.checkpoint.target import Target
 from relive.errors import ReliveError
 from relive.kernel import procfs
@@ -39,6 +41,10 @@ if TYPE_CHECKING:
 __all__ = ["MicroCommits"]
 
 _PATIENCE_MOST = 64  # full commits without a try, of a process that can never be tracked
+_COMPARED = "all, to compare"  # of ``native/micro/audit.c``: what was told of a process is what was asked
+_UNCOMPARED_MOST = (
+    1024  # names kept of each process; of commits in which something was believed it is 255 at most
+)
 
 
 class MicroCommits:
@@ -46,6 +52,7 @@ class MicroCommits:
 
     Args:
         trust: whether what the kernel's objects tell is believed; lost where it is found to be wrong.
+        suspects: gets the commits since the last comparison then.
 
     Attributes:
         reason: why the last commit was not taken on top of another; None: it was.
@@ -54,8 +61,10 @@ class MicroCommits:
         has_lost_tracker: the tracker died in the middle of the last one, and may have left connections in repair mode.
     """
 
-    def __init__(self, tools: CriuTools, store: Store, trust: KernelTrust) -> None:
-        self._tools, self._trust = tools, trust
+    def __init__(self, tools: CriuTools, store: Store, trust: KernelTrust, suspects: SuspectCaptures) -> None:
+        self._tools, self._trust, self._suspects = tools, trust, suspects
+        self._uncompared: dict[int, deque[str]] = {}  # by place in the tree: captures since a comparison
+        self._compared: list[bool] = []  # by place in the tree, in the commit under way
         self._staging: Staging | None = None
         self._store = store
         self._tracker: MicroTracker | None = None
@@ -164,6 +173,7 @@ class MicroCommits:
             records = [read_record(path) for path in self._tracker.files(self._directory / "record")]
             if not self.waits and expected is not None and expected.descriptors is not None:
                 _check_descriptors(expected.descriptors, records[0])
+            self._compared = [_COMPARED in record.seen.asked for record in records]
             return base.decide(records, Path(f"/proc/{target.root}/root"))
         except (FullCommitNeeded, ReliveError, ValueError, KeyError, StopIteration) as refusal:
             self._refused(refusal)
@@ -178,14 +188,15 @@ class MicroCommits:
         assert self._under_way is not None
         return self._under_way.files_of(commit)
 
-    def images_of(self, commit: MicroCommit, files: HeldImages) -> HeldImages:
-        """All images, from which the next commit goes on.
+    def images_of(self, commit: MicroCommit, files: HeldImages, capture: str) -> HeldImages:
+        """All images, from which the next commit goes on; ``capture``: what the manifest will call it.
 
         Raises:
             OSError: the disk is full.
         """
         assert self._under_way is not None
         base, self._under_way = self._under_way, None
+        self._note_uncompared(capture)
         images = base.images_of(commit, files)
         self._told.give_back()
         self._base = base
@@ -193,6 +204,14 @@ class MicroCommits:
         self.reason = None
         self._log.info("taken on top of the one before", pages=commit.copied_pages, waited=self.waits)
         return images
+
+    def _note_uncompared(self, capture: str) -> None:
+        for place, is_compared in enumerate(self._compared):
+            names = self._uncompared.setdefault(place, deque(maxlen=_UNCOMPARED_MOST))
+            if is_compared:
+                names.clear()  # and this one holds what was asked
+            else:
+                names.append(capture)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -208,12 +227,24 @@ class MicroCommits:
         self._end_tracker()
 
     def _distrust(self, reason: str) -> None:
+        suspects = sorted({name for names in self._uncompared.values() for name in names})
         self._log.error(
             "the kernel's objects are not believed any more: micro-commits ask for everything from now on, and those since the last"
-            " comparison, up to 256, may hold what had changed",
+            " comparison may hold what had changed: they are not restored",
             reason=reason,
             file=str(self._trust.path),
+            suspect=len(suspects),
+            suspects=str(self._suspects.path),
         )
+        try:
+            self._suspects.add(suspects)
+            self._uncompared.clear()
+        except OSError as error:
+            self._log.error(
+                "which commits may be wrong cannot be kept: they would be restored",
+                error=str(error),
+                captures=suspects,
+            )
         try:
             self._trust.lose(reason)
         except OSError as error:

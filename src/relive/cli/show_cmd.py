@@ -100,6 +100,7 @@ def describe_commit(manifest: CommitDetail) -> str:
     target = manifest.target
     lines = [
         f"commit {manifest.id}",
+        *["Suspect:  it may hold what had changed when it was taken, and is not restored"] * manifest.suspect,
         f"Target:   {target.name} ({' '.join(target.command)})",
         f"Taken:    {when(manifest.taken_wall_ns)}{_on(manifest)}, trigger {manifest.trigger.value}",
         *_container(manifest.container),

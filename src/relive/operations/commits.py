@@ -6,6 +6,7 @@ from dataclasses import fields
 
 from pydantic import Field
 
+from relive.checkpoint.suspect_captures import SuspectCaptures
 from relive.config import Settings
 from relive.errors import UsageError
 from relive.incidents.incidents import Incidents
@@ -62,6 +63,7 @@ class CommitDetail(Manifest):
     bytes: int
     new_bytes: int
     tags: list[str] = Field(default=[])
+    suspect: bool = Field(default=False, description="It may be wrong, and is not restored")
 
 
 class CommitsParams(Params):
@@ -110,13 +112,15 @@ def show_commit(settings: Settings, ref: str) -> CommitDetail:
     store = Store(settings.store)
     found = store.resolve(ref)
     stored = store.get(found)
+    manifest = store.manifest(found)
     return CommitDetail(
-        **dict(store.manifest(found)),
+        **dict(manifest),
         id=found,
         durable_us=stored.durable_us,
         bytes=stored.bytes,
         new_bytes=stored.new_bytes,
         tags=tags_of(store).get(found, []),
+        suspect=SuspectCaptures(settings.home).holds(manifest.capture),
     )
 
 

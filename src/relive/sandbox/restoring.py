@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from relive.checkpoint.criu import CriuTools
+from relive.checkpoint.suspect_captures import SuspectCaptures
 from relive.config import Settings
 from relive.errors import (
     PermissionMissing,
@@ -60,6 +61,7 @@ def restore(
     Raises:
         RefUnknown, ObjectMissing, ObjectCorrupt: the store cannot give the commit.
         ImageUnavailable, RestoreUnsupported: the commit is of a container whose image is not here, or that shared too much.
+        RestoreFailed: the commit may be wrong (``checkpoint.suspect_captures``).
         RestoreFailed, RestoreTimedOut, SealBroken, MemoryLost: the branch did not come to life; nothing is left of it.
         PermissionMissing: the caller is not root.
         DiskFull: no space for the branch's files.
@@ -69,6 +71,7 @@ def restore(
         raise PermissionMissing(
             "restoring needs root", cause=f"this is uid {os.geteuid()}", remedy="run it with sudo"
         )
+    _refuse_suspect(SuspectCaptures(settings.home), store, commit)
     if request.template is None:  # else that was done for the branch of which the template was made
         CriuTools(settings.tools_path).check()
     if request.lazily:
@@ -84,6 +87,23 @@ def restore(
     else:
         ownership.let_live()
     return branch
+
+
+def _refuse_suspect(suspects: SuspectCaptures, store: Store, commit: CommitId) -> None:
+    if not suspects.is_any():
+        return
+    capture = store.manifest(commit).capture
+    try:
+        if not suspects.holds(capture):
+            return
+        cause = "what was read in the kernel's objects was found to be wrong after it was taken: it may hold what had changed"
+    except OSError as error:
+        cause = f"whether it may be wrong cannot be read: {error}"
+    raise RestoreFailed(
+        f"{commit[:10]} is not restored",
+        cause=cause,
+        remedy=f"use an older or a later commit; to restore this one all the same, take {capture} out of {suspects.path}",
+    )
 
 
 def _restore_claimed(

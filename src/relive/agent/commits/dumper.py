@@ -10,6 +10,7 @@ from relive.checkpoint.dump import Aside, capture
 from relive.checkpoint.kernel_trust import KernelTrust
 from relive.checkpoint.micro_commits import MicroCommits
 from relive.checkpoint.request_gate import RequestGate
+from relive.checkpoint.suspect_captures import SuspectCaptures
 from relive.checkpoint.target import StoppedBy, Target
 from relive.checkpoint.watchdog import Watchdog
 from relive.config import Settings
@@ -91,8 +92,8 @@ class CriuDumper:
         self._tools.check()
         self._store = Store(settings.store)
         self._watchdog = Watchdog(self._tools.watchdog)
-        trust = KernelTrust(settings.home)
-        self._micro = MicroCommits(self._tools, self._store, trust) if settings.micro else None
+        trust, suspects = KernelTrust(settings.home), SuspectCaptures(settings.home)
+        self._micro = MicroCommits(self._tools, self._store, trust, suspects) if settings.micro else None
         self.advance = Advance()
 
     def dump(
