@@ -31,6 +31,7 @@ from relive.checkpoint.criu import CriuTools
 from relive.checkpoint.dump import capture
 from relive.checkpoint.kernel_trust import KernelTrust
 from relive.checkpoint.micro_commits import MicroCommits
+from relive.checkpoint.suspect_captures import SuspectCaptures
 from relive.checkpoint.target import process_target
 from relive.checkpoint.watchdog import Watchdog
 from relive.config import load_settings
@@ -119,7 +120,7 @@ def measure(megabytes: int, requests: int, kept: int, threads: int, home: Path) 
     parents: list[CommitId] = []
     clients: list[socket.socket] = []
     store = Store(settings.store)
-    micro = MicroCommits(tools, store, KernelTrust(home))
+    micro = MicroCommits(tools, store, KernelTrust(home), SuspectCaptures(home))
     try:
         wait_for(port)
         clients = [socket.create_connection(("127.0.0.1", beside)) for _ in range(kept)]
