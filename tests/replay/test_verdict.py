@@ -492,6 +492,12 @@ def test_the_kept_parts_of_cut_bodies_are_still_compared():
     assert compare(recorded, answered(body="aaa<secret:0123abcd>")).kind is SAME, "as long as nobody knows"
 
 
+@pytest.mark.parametrize(("cut", "kind"), [(0, DIVERGED), (4, DIVERGED), (5, SAME), (6, DIVERGED)])
+def test_cut_bodies_of_which_the_same_was_kept_are_told_apart_by_their_length(cut, kind):
+    assert compare(answered(body="aaa", body_cut=5), answered(body="aaa", body_cut=cut)).kind is kind
+    assert compare(answered(body="aaa", body_cut=cut), answered(body="aaa", body_cut=5)).kind is kind
+
+
 @pytest.mark.parametrize(
     ("replayed", "kind"),
     [(b"a\xff" + b"b" * 9, SAME), (b"a\xfe" + b"b" * 9, DIVERGED), (b"a\xffb", DIVERGED), (b"", DIVERGED)],

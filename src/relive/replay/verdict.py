@@ -239,10 +239,10 @@ def outcome_words(outcome: Outcome) -> str:
 
 
 def _bodies(recorded: Outcome, replayed: Outcome, ignore: Collection[str]) -> str | None:
-    if is_same_text(recorded.body, replayed.body):
-        return None
     if recorded.body_cut or replayed.body_cut:
         return _cut_bodies(recorded, replayed)
+    if is_same_text(recorded.body, replayed.body):
+        return None
     paths = {item.removeprefix("body:") for item in ignore if item.startswith("body:")}
     try:
         one, other = json.loads(recorded.body), json.loads(replayed.body)
