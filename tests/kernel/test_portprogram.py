@@ -6,17 +6,21 @@ import ctypes
 import os
 import struct
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from proxies.packet_bytes import ip4, ip6, tcp
+from relive.kernel import portprogram
+from relive.kernel.bpf import make_map
 from relive.kernel.portprogram import BEGINNING, load_port_program
 
 PORT, CLIENT, LIMIT, ALL = 8000, 40000, 65536, 0x40000
 FIN, SYN, ACK = 1, 2, 16
 HEADS = {4: 20 + 32, 6: 40 + 32}
 LONG = 1 << 20
-_TEST_RUN = 10
+_LOOK_UP, _UPDATE, _NEXT_KEY, _TEST_RUN = 1, 2, 4, 10
+_READ_AT = 28  # in what is known of a connection: its length has been read
 _WHOLE_SEGMENT = 60000
 
 
@@ -84,6 +88,16 @@ class Filter:
             taken.append(self.goes_on(size))
             whole -= size
         return taken
+
+
+def map_call(
+    command: int, descriptor: int, key: ctypes.Array[ctypes.c_char] | None, value: ctypes.Array[ctypes.c_char]
+) -> None:
+    at = 0 if key is None else ctypes.addressof(key)
+    said = struct.pack("=IIQQQ", descriptor, 0, at, ctypes.addressof(value), 0)
+    attributes = ctypes.create_string_buffer(said, 128)
+    if ctypes.CDLL(None, use_errno=True).syscall(321, command, attributes, len(attributes)) < 0:
+        raise OSError(ctypes.get_errno(), "bpf")
 
 
 def bpf_run(attributes: ctypes.Array[ctypes.c_char]) -> None:
@@ -234,6 +248,33 @@ def test_another_connection_of_the_same_ends_begins_anew(one: Filter) -> None:
     one.rest(4 * _WHOLE_SEGMENT)
     assert one.asks(b"", SYN) == ALL
     assert set(one.rest(LONG - 4 * _WHOLE_SEGMENT)) == {ALL}
+
+
+def test_a_length_is_not_taken_for_that_of_the_next_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """GIVEN a long answer, and the head of another; WHEN a segment comes while its length is read; THEN it is whole."""
+    maps: list[int] = []
+
+    def made(*said: Any) -> int:
+        descriptor = make_map(*said)
+        maps.append(os.dup(descriptor))
+        return descriptor
+
+    monkeypatch.setattr(portprogram, "make_map", made)
+    one = Filter()
+    one.asks()
+    one.tells(head())
+    assert one.rest(LONG) == one.cut(len(head()))
+    one.asks()
+    one.tells(head(LIMIT))
+    key, known = ctypes.create_string_buffer(40), ctypes.create_string_buffer(2048)
+    map_call(_NEXT_KEY, maps[0], None, key)
+    map_call(_LOOK_UP, maps[0], key, known)
+    assert struct.unpack_from("=I", known, _READ_AT)[0] == 0
+    struct.pack_into("=I", known, _READ_AT, 1)
+    map_call(_UPDATE, maps[0], key, known)
+    assert set(one.rest(LIMIT)) == {ALL}
+    for descriptor in (one.program, *maps):
+        os.close(descriptor)
 
 
 def test_connections_are_told_apart(one: Filter) -> None:

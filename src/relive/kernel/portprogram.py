@@ -276,6 +276,9 @@ def _begin_answer() -> list[Step | str]:
         *_number(1, _SEGMENT + 4, 32),
         (0x63, 7, 1, _SEQ, 0),
         (0x7A, 7, 0, _PLACE, 0),
+        (0x7A, 7, 0, _WHOLE, 0),  # before any other processor takes it for that of this answer
+        (0x62, 7, 0, _LENGTH_AT, 0),
+        (0x62, 7, 0, _END_AT, 0),
         (0x62, 7, 0, _READ, 0),
         (0x62, 7, 0, _BEGUN, 1),
     ]
@@ -327,14 +330,14 @@ def _take_beginning() -> list[Step | str]:
 
 
 def _read_length(limit: int) -> list[Step | str]:
-    """Once an answer: ``_WHOLE``, 0 where it is not long, or the head does not say it in the one way that is read here."""
+    """Once an answer: ``_WHOLE``, 0 where it is not long, or the head does not say it in the one way that is read here.
+
+    Two processors may be here at once: whichever meets what the other has found so far leaves ``_WHOLE`` as it is, or puts the
+    same there. Until it is there, what comes is taken as a whole.
+    """
     return [
         (0x61, 1, 7, _READ, 0),
         (0x55, 1, 0, "is read", 0),
-        (0x62, 7, 0, _READ, 1),
-        (0x7A, 7, 0, _WHOLE, 0),
-        (0x62, 7, 0, _LENGTH_AT, 0),
-        (0x62, 7, 0, _END_AT, 0),
         (0x7B, 10, 8, _DATA_AT, 0),
         (0x7B, 10, 9, _DATA_BYTES, 0),
         *_look_through_head(),
@@ -346,6 +349,7 @@ def _read_length(limit: int) -> list[Step | str]:
         (0x25, 1, 0, "has length", _LENGTH_MOST_AT),
         *_read_digits(limit),
         "has length",
+        (0x62, 7, 0, _READ, 1),
         (0x79, 8, 10, _DATA_AT, 0),
         (0x79, 9, 10, _DATA_BYTES, 0),
     ]
