@@ -198,8 +198,11 @@ def test_a_connection_that_goes_on_is_asked_once(
     tracking_connection.commit()
     before = tracking_connection.commit().seen
     for word in ("asked and answered", "asked and answered again"):
-        changing_connection.change(word)
-        seen = tracking_connection.commit().seen
+        for _ in range(5):  # on a busy machine the last bytes may not be acknowledged by then
+            changing_connection.change(word)
+            seen = tracking_connection.commit().seen
+            if not of_sockets(seen):
+                break
         assert len(seen.streams) == 2
         assert not of_sockets(seen)
         assert numbers(seen) != numbers(before)
