@@ -8,13 +8,14 @@ from collections.abc import Sequence
 
 from relive.kernel import libc
 
-__all__ = ["Step", "assemble", "attach", "bpf", "load", "make_map"]
+__all__ = ["Step", "assemble", "attach", "bpf", "copied_bytes", "load", "make_map"]
 
 Step = tuple[int, int, int, int | str, int]
 """Operation, destination, source, offset or label, value (linux/bpf.h, ``struct bpf_insn``)."""
 
 _BPF = 321
 _MAP_CREATE, _PROG_LOAD, _LINK_CREATE = 0, 5, 28
+_COPY = 26  # bpf_skb_load_bytes
 _ATTRIBUTES = 128  # [bytes] of union bpf_attr that the calls here can need
 
 
@@ -32,6 +33,24 @@ def assemble(steps: Sequence[Step | str]) -> bytes:
         jump = places[offset] - at - 1 if isinstance(offset, str) else offset
         code += struct.pack("=BBhi", operation, source << 4 | to, jump, value)
     return code
+
+
+def copied_bytes(at: Step, size: int, to: int, otherwise: str) -> list[Step | str]:
+    """Copy ``size`` bytes of the packet to ``to`` in the frame (bpf_skb_load_bytes); register 6 holds the packet.
+
+    Args:
+        at: puts their place into register 2.
+        otherwise: the label that is gone to where the packet has not so many.
+    """
+    return [
+        (0xBF, 1, 6, 0, 0),
+        at,
+        (0xBF, 3, 10, 0, 0),
+        (0x07, 3, 0, 0, to),
+        (0xB7, 4, 0, 0, size),
+        (0x85, 0, 0, 0, _COPY),
+        (0x55, 0, 0, otherwise, 0),
+    ]
 
 
 def load(code: bytes, kind: int, attachment: int) -> int:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import struct
 
-from relive.kernel.bpf import Step, assemble, load, make_map
+from relive.kernel.bpf import Step, assemble, copied_bytes, load, make_map
 
 __all__ = ["BEGINNING", "load_port_program"]
 
@@ -132,19 +132,6 @@ def _is_once() -> list[Step | str]:
     ]
 
 
-def _copy(at: Step, size: int, to: int) -> list[Step | str]:
-    """Bytes of the packet into the frame; ``at`` puts their place into register 2."""
-    return [
-        (0xBF, 1, 6, 0, 0),
-        at,
-        (0xBF, 3, 10, 0, 0),
-        (0x07, 3, 0, 0, to),
-        (0xB7, 4, 0, 0, size),
-        (0x85, 0, 0, 0, _COPY),
-        (0x55, 0, 0, "drop", 0),
-    ]
-
-
 def _number(to: int, at: int, bits: int) -> list[Step | str]:
     """A number in network order out of the frame."""
     return [(0x69 if bits == 16 else 0x61, to, 10, at, 0), (0xDC, to, 0, 0, bits)]
@@ -156,7 +143,7 @@ def _read_heads() -> list[Step | str]:
         (0x61, 1, 6, _PROTOCOL, 0),
         (0x15, 1, 0, "four", _IPV4),
         (0x55, 1, 0, "drop", _IPV6),
-        *_copy((0xB7, 2, 0, 0, 0), 40, _IP),
+        *copied_bytes((0xB7, 2, 0, 0, 0), 40, _IP, "drop"),
         (0x71, 1, 10, _IP + 6, 0),
         (0x55, 1, 0, "drop", _TCP),
         *_number(9, _IP + 4, 16),
@@ -165,7 +152,7 @@ def _read_heads() -> list[Step | str]:
         (0x07, 9, 0, 0, 40),
         (0x05, 0, 0, "segment", 0),
         "four",
-        *_copy((0xB7, 2, 0, 0, 0), 20, _IP),
+        *copied_bytes((0xB7, 2, 0, 0, 0), 20, _IP, "drop"),
         (0x71, 1, 10, _IP + 9, 0),
         (0x55, 1, 0, "drop", _TCP),
         *_number(1, _IP + 6, 16),
@@ -178,7 +165,7 @@ def _read_heads() -> list[Step | str]:
         "large",  # than IP's head can say
         (0x61, 9, 6, _LENGTH, 0),
         "segment",
-        *_copy((0xBF, 2, 8, 0, 0), 20, _SEGMENT),
+        *copied_bytes((0xBF, 2, 8, 0, 0), 20, _SEGMENT, "drop"),
         (0x71, 1, 10, _SEGMENT + 12, 0),
         (0x77, 1, 0, 0, 4),
         (0x67, 1, 0, 0, 2),

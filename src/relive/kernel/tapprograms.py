@@ -10,7 +10,7 @@ import os
 import socket
 from typing import NamedTuple
 
-from relive.kernel.bpf import Step
+from relive.kernel.bpf import Step, copied_bytes
 
 __all__ = ["KEPT_BYTES", "NOTES_BYTES", "RING_BYTES", "TapMaps", "on_closing", "on_packet"]
 
@@ -102,23 +102,10 @@ def _begin(kind: str) -> list[Step | str]:
     ]
 
 
-def _bytes_at(at: Step, size: int, to: int) -> list[Step | str]:
-    """Copy bytes of the packet into the frame; ``at`` puts their place into register 2."""
-    return [
-        (0xBF, 1, 6, 0, 0),
-        at,
-        (0xBF, 3, 10, 0, 0),
-        (0x07, 3, 0, 0, to),
-        (0xB7, 4, 0, 0, size),
-        (0x85, 0, 0, 0, _COPY),
-        (0x55, 0, 0, "pass", 0),
-    ]
-
-
 def _find_head() -> list[Step | str]:
     """What is behind IP's head; behind extension headers only that of packets of more than 64 KiB (RFC 2675)."""
     return [
-        *_bytes_at((0xB7, 2, 0, 0, 0), 12, _HEADER),
+        *copied_bytes((0xB7, 2, 0, 0, 0), 12, _HEADER, "pass"),
         (0x71, 1, 10, _HEADER, 0),
         (0xBF, 8, 1, 0, 0),
         (0x77, 1, 0, 0, 4),
@@ -136,7 +123,7 @@ def _find_head() -> list[Step | str]:
         (0x1D, 1, 2, "head", 0),
         (0x55, 1, 0, "pass", 0),
         (0xB7, 8, 0, 0, 48),
-        *_bytes_at((0xB7, 2, 0, 0, 40), 2, _HEADER),
+        *copied_bytes((0xB7, 2, 0, 0, 40), 2, _HEADER, "pass"),
         (0x69, 1, 10, _HEADER, 0),
         (0x55, 1, 0, "pass", int(socket.IPPROTO_TCP)),  # and no more than 8 bytes of them
         "head",
@@ -145,7 +132,7 @@ def _find_head() -> list[Step | str]:
 
 def _look_at_segment() -> list[Step | str]:
     return [
-        *_bytes_at((0xBF, 2, 8, 0, 0), 20, _HEADER),
+        *copied_bytes((0xBF, 2, 8, 0, 0), 20, _HEADER, "pass"),
         *_put_number(_HEADER + 4, _SEQUENCE),
         *_put_number(_HEADER + 8, _ACKED),
         (0x71, 1, 10, _HEADER + 13, 0),
@@ -293,7 +280,7 @@ def _look_at_datagram(*, leaves: bool) -> list[Step | str]:
     first, second = (_OWN, _PEER) if leaves else (_PEER, _OWN)
     return [
         (0x62, 10, 0, _FRAME + _KIND, _KINDS["question" if leaves else "answer"]),
-        *_bytes_at((0xBF, 2, 8, 0, 0), 8, _HEADER),
+        *copied_bytes((0xBF, 2, 8, 0, 0), 8, _HEADER, "pass"),
         (0x69, 1, 10, _HEADER + peer, 0),
         (0xDC, 1, 0, 0, 16),
         (0x55, 1, 0, "pass", _NAMES),
@@ -305,12 +292,12 @@ def _look_at_datagram(*, leaves: bool) -> list[Step | str]:
         *_count_bytes(),
         (0x61, 1, 10, _FRAME + _VERSION, 0),
         (0x15, 1, 0, "datagram of four", 4),
-        *_bytes_at((0xB7, 2, 0, 0, 8), 16, _FRAME + first),
-        *_bytes_at((0xB7, 2, 0, 0, 24), 16, _FRAME + second),
+        *copied_bytes((0xB7, 2, 0, 0, 8), 16, _FRAME + first, "pass"),
+        *copied_bytes((0xB7, 2, 0, 0, 24), 16, _FRAME + second, "pass"),
         (0x05, 0, 0, "whose", 0),
         "datagram of four",
-        *_bytes_at((0xB7, 2, 0, 0, 12), 4, _FRAME + first),
-        *_bytes_at((0xB7, 2, 0, 0, 16), 4, _FRAME + second),
+        *copied_bytes((0xB7, 2, 0, 0, 12), 4, _FRAME + first, "pass"),
+        *copied_bytes((0xB7, 2, 0, 0, 16), 4, _FRAME + second, "pass"),
         "whose",
         (0xBF, 1, 6, 0, 0),
         (0x85, 0, 0, 0, _COOKIE),
@@ -453,14 +440,14 @@ def _put_tuple() -> list[Step | str]:
         (0x4F, 7, 1, 0, 0),
         (0x61, 1, 10, _FRAME + _VERSION, 0),
         (0x15, 1, 0, "tuple of four", 4),
-        *_bytes_at((0xB7, 2, 0, 0, 24), 16, _TUPLE),
-        *_bytes_at((0xB7, 2, 0, 0, 8), 16, _TUPLE + 16),
+        *copied_bytes((0xB7, 2, 0, 0, 24), 16, _TUPLE, "pass"),
+        *copied_bytes((0xB7, 2, 0, 0, 8), 16, _TUPLE + 16, "pass"),
         (0x63, 10, 7, _TUPLE + 32, 0),
         (0xB7, 3, 0, 0, 36),
         (0x05, 0, 0, "has tuple", 0),
         "tuple of four",
-        *_bytes_at((0xB7, 2, 0, 0, 16), 4, _TUPLE),
-        *_bytes_at((0xB7, 2, 0, 0, 12), 4, _TUPLE + 4),
+        *copied_bytes((0xB7, 2, 0, 0, 16), 4, _TUPLE, "pass"),
+        *copied_bytes((0xB7, 2, 0, 0, 12), 4, _TUPLE + 4, "pass"),
         (0x63, 10, 7, _TUPLE + 8, 0),
         (0xB7, 3, 0, 0, 12),
         "has tuple",
