@@ -135,6 +135,9 @@ def test_memory_is_that_of_a_whole_restore_and_shared(
     assert len({Path(path).parent.name for path in moved}) < 2, moved
     wanted, *found = looked_at
     assert len(wanted) == 2 and found == [wanted, wanted]
+    for one in (whole, *shared):
+        for group in one.facts.groups:
+            assert str(one.facts.root) in Path(group, "cgroup.procs").read_text().split(), group
     for one in shared:
         assert one.is_alive and one.seal().is_intact
         assert own_memory(one.facts.root) < own_memory(whole.facts.root) / 2
