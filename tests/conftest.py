@@ -19,7 +19,7 @@ from hypothesis import settings
 
 from real.harness import Relive
 from relive.checkpoint.criu_errors import UNKNOWN_NOTED_IN
-from support import measured
+from support import measured, own_descriptors
 from support.forker import Forker
 from support.payments import Payments, payments_home
 from support.syncless import wait_for_no_disk
@@ -93,6 +93,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(measured)
+    config.pluginmanager.register(own_descriptors)
     if _is_worker(config):
         return
     descriptor, name = tempfile.mkstemp(prefix="relive-unknown-")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import resource
@@ -70,14 +71,15 @@ def other_ways(directory: Path) -> Iterator[None]:
 def test_a_fork_is_as_what_is_executed(server: OwnServer, tmp_path: Path):
     server.fork().wait(60)  # the server is there, and has what this process hands down now
     with (tmp_path / "handed").open("w") as handed, other_ways(tmp_path):
-        numbers = [handed.fileno(), os.dup2(handed.fileno(), 150)]
+        far = fcntl.fcntl(handed, fcntl.F_DUPFD, 150)
+        numbers = [handed.fileno(), far]
         try:
             forked = account(server, tmp_path / "out", may_fork=True, handed=numbers)
             executed = account(server, tmp_path / "out", may_fork=False, handed=numbers)
         finally:
-            os.close(150)
+            os.close(far)
     assert executed["environment"]["SECRET"] == SECRET
-    assert executed["descriptors"]["150"] == str(tmp_path / "handed")
+    assert executed["descriptors"][str(far)] == str(tmp_path / "handed")
     assert executed["attributes"]["umask"] == "0027"
     for name, value in executed.items():
         assert forked[name] == value, name
