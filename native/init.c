@@ -65,6 +65,7 @@
  *              message. GROUP: a directory of a control group
  *   e NUMBER... \0 WORD\0... \0 VARIABLE\0...   execute a program in the PID namespace and in the cgroup namespace of process 1, with this
  *              environment, and with the descriptors that come with the message under those numbers
+ * Of GROUPs, WORDs and VARIABLEs there are at most 64 each; with more the order is refused with E2BIG.
  * It ends when the other side does.
  */
 #define _GNU_SOURCE /* asprintf */

@@ -106,13 +106,16 @@ static void close_rights(struct order *order)
 		close(order->rights[--order->count]);
 }
 
-/* The words of a text, each with a null byte behind it, up to an empty one or the end; returns what follows. */
+/* The words of a text, each with a null byte behind it, up to an empty one or the end; returns what follows; NULL: they are too many. */
 static char *words(char *at, const char *end, char **found)
 {
 	int count = 0;
 
-	for (; at < end && *at && count < WORDS_MOST; at += strlen(at) + 1)
+	for (; at < end && *at; at += strlen(at) + 1) {
+		if (count == WORDS_MOST)
+			return NULL;
 		found[count++] = at;
+	}
 	found[count] = NULL;
 	return at + 1;
 }
@@ -162,6 +165,8 @@ static void execute(const struct order *order, const int *numbers, char **comman
 		execve(command[0], command, environment);
 		failure = errno;
 	}
+	if (kept < 0)
+		kept = failed;
 	_exit(write(kept, &failure, sizeof failure) == sizeof failure ? 127 : 126);
 }
 
@@ -172,7 +177,8 @@ static int begin(struct order *order, int *orders, int own)
 
 	if (first != NONE || order->count != 1)
 		return -EINVAL;
-	words(order->text + 1, order->text + order->length, groups);
+	if (!words(order->text + 1, order->text + order->length, groups))
+		return -E2BIG;
 	for (char **one = groups; *one; one++)
 		join(*one);
 	if (unshare(CLONE_NEWPID) < 0)
@@ -195,7 +201,7 @@ static int begin(struct order *order, int *orders, int own)
 /* Returns the pid of what was started, with what stood in the way of its program in `*failure`; or -errno. */
 static int start(struct order *order, int *failure)
 {
-	char *command[WORDS_MOST + 1], *environment[WORDS_MOST + 1], *at = order->text + 1, *end = order->text + order->length;
+	char *command[WORDS_MOST + 1], *environment[WORDS_MOST + 1], *at = order->text + 1, *end = order->text + order->length, *rest;
 	int numbers[RIGHTS_MOST], told[2], count = 0;
 	pid_t pid;
 
@@ -204,8 +210,12 @@ static int start(struct order *order, int *failure)
 		if (after == at)
 			break;
 	}
-	words(words(at + 1, end, command), end, environment);
-	if (first == NONE || count != order->count || !command[0])
+	if (first == NONE || count != order->count || *at)
+		return -EINVAL;
+	rest = words(at + 1, end, command);
+	if (!rest || !words(rest, end, environment))
+		return -E2BIG;
+	if (!command[0])
 		return -EINVAL;
 	if (pipe2(told, O_CLOEXEC) < 0)
 		return -errno;

@@ -126,6 +126,22 @@ def test_a_program_that_cannot_be_executed_is_an_error_and_leaves_nothing() -> N
         assert run(first, "echo fine") == ["fine"]
 
 
+def test_no_word_or_variable_is_left_out() -> None:
+    """GIVEN as many as are allowed; THEN the program has them all; WHEN there is one more, THEN nothing is started."""
+    most = {f"V{number}": "v" for number in range(64)}
+    shell = ["/bin/sh", "-c", "[ $# = 60 ] && [ $V0$V63 = vv ]", *map(str, range(61))]  # the first is $0
+    with started() as first:
+        assert first.execute(shell, most, []).wait(60) == 0
+        for command, environment in ((shell, most | {"V64": "v"}), ([*shell, "60"], most)):
+            with pytest.raises(OSError) as found:
+                first.execute(command, environment, [])
+            assert found.value.errno == errno.E2BIG
+        assert run(first, "echo fine") == ["fine"]
+    with pytest.raises(OSError) as found:
+        FirstProcess(INIT, [Path("/nonexistent")] * 65)
+    assert found.value.errno == errno.E2BIG
+
+
 def _is_dead(pid: int) -> bool:
     stat = procfs.read_stat(pid)
     return stat is not None and stat.state in "ZX"
@@ -161,6 +177,14 @@ def test_they_start_where_clone3_is_refused(groups: Groups, monkeypatch: pytest.
     assert succeeds_in_a_child(work)
 
 
+def _refuses_what_has_no_number_left(first: FirstProcess) -> None:
+    for child in set(procfs.children_of(os.getpid())) - {first.pid}:  # its helper
+        resource.prlimit(child, resource.RLIMIT_NOFILE, (64, 64))
+    with pytest.raises(OSError) as found:
+        first.execute(["/bin/true"], {}, [63]).wait(60)  # one that is not reaped would hold process 1
+    assert found.value.errno == errno.EINVAL
+
+
 def test_a_descriptor_may_have_the_last_number_that_is_allowed() -> None:
     def work() -> None:
         os.closerange(3, 1 << 16)  # whatever other tests have open
@@ -169,6 +193,7 @@ def test_a_descriptor_may_have_the_last_number_that_is_allowed() -> None:
             os.dup2(0, 63)
             shell = ["/bin/sh", "-c", "[ $(ulimit -n) = 64 ] && [ -e /proc/self/fd/63 ]"]
             assert first.execute(shell, {"PATH": "/bin"}, [63]).wait(60) == 0
+            _refuses_what_has_no_number_left(first)
 
     assert succeeds_in_a_child(work)
 
