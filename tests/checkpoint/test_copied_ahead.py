@@ -6,6 +6,7 @@ import contextlib
 import os
 import random
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -51,6 +52,18 @@ IDLE = """
 import sys
 held = bytearray(16 << 20)
 held[:] = bytes(range(1, 251)) * (len(held) // 250 + 1)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+IN_PIECES = """
+import mmap, sys
+pieces = int(sys.argv[1])
+held = mmap.mmap(-1, 2 * pieces * mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+held.madvise(mmap.MADV_NOHUGEPAGE)
+for piece in range(pieces):
+    held[2 * piece * mmap.PAGESIZE] = 1
 print("ready", flush=True)
 sys.stdin.read()
 """
@@ -387,6 +400,22 @@ def test_what_writes_past_the_page_tables_is_not_copied_ahead(
     taken = taking.take(pid)
     assert len(pages_of(taken.staging.images, pid)) > 4096
     taken.discard()
+
+
+def test_memory_in_many_pieces_is_copied_once(start: Start, tmp_path: Path) -> None:
+    """In more than the kernel, or the tracker, collects at a time; behind their end what it found tells from where to go on."""
+    pieces = 3000
+    pid = start(sys.executable, "-c", IN_PIECES, str(pieces))
+    words = [CriuTools(load_settings().tools_path).tracker, tmp_path, "0", str(pid)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as tracker:
+        assert tracker.stdout is not None
+        said = [tracker.stdout.readline() for _ in range(3)]
+        tracker.communicate()
+    assert said == [b"tracked %d\n" % pid, b"begun\n", b"ready\n"]
+    runs = struct.iter_unpack("<QQ", (tmp_path / f"{pid}.runs").read_bytes())
+    single = [begin for begin, end in runs if end - begin == PAGE]
+    assert len(single) >= pieces
+    assert len(set(single)) == len(single)
 
 
 def test_without_the_program_all_is_dumped(
