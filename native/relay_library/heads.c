@@ -273,18 +273,20 @@ int64_t chunks_take(struct chunks *chunks, const uint8_t *data, size_t size, int
             continue;
         }
         uint8_t c = data[at++];
-        int before = chunks->state, what = framing_byte(chunks, c);
-        *why = why_broken(before);
-        if (what < 0)
-            return -1;
+        int before = chunks->state, what = chunks->broken ? 0 : framing_byte(chunks, c);
         if (++chunks->line > LINE_MOST) {
             *why = "a line of the chunk framing is too long";
             return -1;
         }
-        if (before >= TRAILER && what == 0 && ++chunks->trailers > TRAILERS_MOST)
+        if (what < 0)
+            chunks->broken = why_broken(before);
+        if (c != '\n')
+            continue;
+        if (before >= TRAILER && what == 0 && (chunks->trailers += chunks->line) > TRAILERS_MOST)
+            chunks->broken = why_broken(before);
+        if ((*why = chunks->broken))
             return -1;
-        if (c == '\n')
-            chunks->line = 0;
+        chunks->line = 0;
         if (what == 1) {
             *is_over = 1;
             return (int64_t)at;

@@ -36,6 +36,7 @@ struct chunks {
     int digits;
     uint64_t left;
     uint64_t line, trailers; /* bytes so far */
+    const char *broken; /* how the line breaks the rules; said at its end, as Python does, which reads lines */
 };
 
 void chunks_begin(struct chunks *chunks);

@@ -24,7 +24,7 @@ from .packet_bytes import ip4, packet, tcp
 from .packet_scene import GET, OK, ROUND, Scene
 
 SOURCE = Path(__file__).parents[2] / "native"
-SEEDS = int(os.environ.get("SIGHTS_SEEDS", "150"))
+SEEDS = [*range(int(os.environ.get("SIGHTS_SEEDS", "150"))), 1981]  # the last: a chunk too long, in pieces
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_both_write_the_same(scenes: list[Scene]) -> None:
     WHEN C follows them as far as it goes, or Python from the start
     THEN the recordings are equal to the byte, and agents hear the same.
     """
-    for seed in range(SEEDS):
+    for seed in SEEDS:
         for scene in scenes:
             play(scene, seed, connections=1)
         by_c, by_python = (scene.written() for scene in scenes)
