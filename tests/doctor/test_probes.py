@@ -292,10 +292,19 @@ def test_calls_are_copied_or_the_cause_is_said(
     assert finding.outcome is ProbeOutcome.FAILS and "no control groups of version 2" in str(finding.cause)
 
 
+def _refused(*_: object) -> int:
+    raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+
 def test_packets_are_taken_or_the_cause_is_said(
-    try_one: TryOne, tools: Path, settings: Settings, tmp_path: Path
+    try_one: TryOne, tools: Path, settings: Settings, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     assert try_one("packets of a port").outcome is ProbeOutcome.WORKS
+    with monkeypatch.context() as refused:
+        refused.setattr("relive.kernel.portprogram.load", _refused)
+        finding = try_one("packets of a port")
+    assert finding.outcome is ProbeOutcome.LIMITED and "long answers as a whole" in finding.found
+    assert "Operation not permitted" in str(finding.cause) and "CAP_BPF" in str(finding.remedy)
     own = tmp_path / "tools"
     own.mkdir()
     elsewhere = settings.model_copy(update={"tools": own})
