@@ -17,7 +17,9 @@ import pytest
 from relive.config import load_settings
 from relive.forkserver.starting import start_module
 from relive.proxies.ingress.options import RELAY
-from relive.recording import Event, EventKind, Exchange, Exchanges, Recording
+from relive.recording.events import Event, EventKind
+from relive.recording.exchanges import Exchange, Exchanges
+from relive.recording.reader import Recording
 from support.waiting import eventually
 
 TIMEOUT_SECONDS = 10.0

@@ -14,7 +14,10 @@ from relive.proxies.ingress._segments import ACK, FIN, SYN, Ends, Segment
 from relive.proxies.ingress._sightings import ConnectionTable
 from relive.proxies.ingress._sights import Sights
 from relive.proxies.ingress.options import RELAY, ProxyOptions
-from relive.recording import Event, EventKind, Exchange, Exchanges, Recording, layout
+from relive.recording import layout
+from relive.recording.events import Event, EventKind
+from relive.recording.exchanges import Exchange, Exchanges
+from relive.recording.reader import Recording
 
 __all__ = ["FAILED", "GET", "HOME", "OK", "ROUND", "Scene", "Talk"]
 

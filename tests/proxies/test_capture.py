@@ -22,7 +22,9 @@ from relive.forkserver.starting import start_module
 from relive.kernel import procfs
 from relive.kernel.portprogram import BEGINNING
 from relive.proxies.ingress.options import CAPTURE, RELAY
-from relive.recording import Event, EventKind, Exchange, Exchanges, Recording
+from relive.recording.events import Event, EventKind
+from relive.recording.exchanges import Exchange, Exchanges
+from relive.recording.reader import Recording
 from support.waiting import eventually
 
 from .conftest import GET, OK, TIMEOUT_SECONDS, Agent, PlayedService, Wire

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from relive.recording import EventKind
+from relive.recording.events import EventKind
 
 from .conftest import GET, OK, TIMEOUT_SECONDS, PlayedService, RunningProxy, Wire
 

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from relive.proxies import gate as _gate
-from relive.recording import EventKind, Recording, RecordingWriter
+from relive.recording.events import EventKind
+from relive.recording.reader import Recording
+from relive.recording.writer import RecordingWriter
 
 
 class Keeper:

@@ -14,7 +14,7 @@ from hyperframe.frame import HeadersFrame
 
 from relive.proxies.ingress import _http2_streams
 from relive.proxies.ingress._segments import ACK, FIN
-from relive.recording import EventKind
+from relive.recording.events import EventKind
 from relive.recording.grpc import GrpcStatus
 from relive.recording.http2 import parse_head
 

@@ -10,7 +10,9 @@ import pytest
 
 from relive.proxies.ingress._segments import ACK, FIN, RST
 from relive.proxies.ingress._sightings import read_crossed
-from relive.recording import EventKind, Exchanges, Recording
+from relive.recording.events import EventKind
+from relive.recording.exchanges import Exchanges
+from relive.recording.reader import Recording
 
 from .packet_scene import FAILED, GET, OK, Scene, Talk
 

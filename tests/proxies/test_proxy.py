@@ -13,7 +13,8 @@ import pytest
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 
-from relive.recording import EventKind, ExchangeEnd
+from relive.recording.events import EventKind
+from relive.recording.exchanges import ExchangeEnd
 from relive.recording.grpc import GrpcStatus
 
 from .conftest import GET, OK, TIMEOUT_SECONDS, PlayedService, RunningProxy, Wire

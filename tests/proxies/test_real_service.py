@@ -13,7 +13,9 @@ import httpx
 import pytest
 import websockets
 
-from relive.recording import EventKind, ExchangeEnd, Exchanges, Recording
+from relive.recording.events import EventKind
+from relive.recording.exchanges import ExchangeEnd, Exchanges
+from relive.recording.reader import Recording
 
 from .conftest import RunningProxy
 

@@ -12,7 +12,7 @@ import pytest
 
 from relive.config import load_settings
 from relive.proxies.ingress.options import RELAY
-from relive.recording import Event, EventKind
+from relive.recording.events import Event, EventKind
 
 from .conftest import PlayedService, RunningProxy, Wire
 

@@ -17,7 +17,7 @@ import pytest
 from relive.proxies.ingress._segments import ACK, FIN, RST, SYN, Segment
 from relive.proxies.ingress._sights import Verdict
 from relive.proxies.ingress.options import RELAY
-from relive.recording import EventKind
+from relive.recording.events import EventKind
 
 from .hostile_packets import BODY_LIMIT, play, read_damaged
 from .packet_bytes import ip4, packet, tcp

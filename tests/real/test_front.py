@@ -13,7 +13,8 @@ import pytest
 
 from relive.kernel import procfs
 from relive.proxies.ingress.options import RELAY
-from relive.recording import EventKind, Recording
+from relive.recording.events import EventKind
+from relive.recording.reader import Recording
 from support.ports import free_port
 from support.waiting import eventually
 

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from relive.kernel.namespaces import in_network_of
-from relive.recording import Exchanges, Recording
+from relive.recording.exchanges import Exchanges
+from relive.recording.reader import Recording
 from support.ports import free_port
 from support.waiting import eventually
 

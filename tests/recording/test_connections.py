@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from relive.recording import EventKind, Recording, RecordingWriter
 from relive.recording.connections import Connections, TurnKind, connections_in
+from relive.recording.events import EventKind
+from relive.recording.reader import Recording
+from relive.recording.writer import RecordingWriter
 
 K = EventKind
 

@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from relive.errors import RecordingError, RequestTruncated, RequestUnknown
-from relive.recording import EventKind, ExchangeEnd, Exchanges, Recording, RecordingWriter
+from relive.recording.events import EventKind
+from relive.recording.exchanges import ExchangeEnd, Exchanges
+from relive.recording.reader import Recording
+from relive.recording.writer import RecordingWriter
 
 K = EventKind
 

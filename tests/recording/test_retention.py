@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from relive.recording import EventKind, Recording, RecordingWriter
+from relive.recording.events import EventKind
+from relive.recording.reader import Recording
 from relive.recording.retention import RecordingSegment, excess, pin, pinned_ranges
+from relive.recording.writer import RecordingWriter
 
 
 def segments(*sizes: int) -> list[RecordingSegment]:

@@ -17,7 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relive.errors import RecordingCorrupt, RecordingError
-from relive.recording import Event, EventKind, Recording, RecordingWriter, layout
+from relive.recording import layout
+from relive.recording.events import Event, EventKind
+from relive.recording.reader import Recording
+from relive.recording.writer import RecordingWriter
 
 NOTE = EventKind.NOTE
 ANYTHING = st.recursive(
@@ -67,7 +70,8 @@ def test_what_is_written_is_read_again(events: list[tuple[EventKind, bytes, dict
 def test_flushed_events_survive_kill_9(tmp_path: Path):
     """The writer is killed while it writes: every seq that the head file tells can be read."""
     program = (
-        "import sys; from pathlib import Path; from relive.recording import *\n"
+        "import sys; from pathlib import Path\n"
+        "from relive.recording.events import EventKind; from relive.recording.writer import RecordingWriter\n"
         "w = RecordingWriter(Path(sys.argv[1]), segment_bytes=50_000)\n"
         "while True:\n w.append(EventKind.NOTE, 1, w.next_request(), b'x' * 500); w.flush()"
     )

@@ -12,8 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from relive.recording import EventKind, ExchangeEnd, Recording, RecordingWriter
 from relive.recording.connections import connections_in
+from relive.recording.events import EventKind
+from relive.recording.exchanges import ExchangeEnd
+from relive.recording.reader import Recording
+from relive.recording.writer import RecordingWriter
 from relive.replay import conversations
 from relive.replay.conversations import Conversed, conversed_words
 from relive.replay.plan import Pace, ReplayPlan

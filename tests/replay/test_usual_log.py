@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from relive.model.outcome import End, Outcome
-from relive.recording import EventKind, Recording, RecordingWriter
+from relive.recording.events import EventKind
+from relive.recording.reader import Recording
+from relive.recording.writer import RecordingWriter
 from relive.replay.cause import find_cause
 from relive.replay.usual_log import UsualLog, plain_line, usual_log
 

@@ -11,8 +11,8 @@ import typer
 
 from relive.agent.capsule.lives import find_capsule
 from relive.agent.capsule.supervision import read_supervision
-from relive.agent.failures.sightings import shell_status
 from relive.config import load_settings
+from relive.kernel.wait_status import shell_status
 from relive.operations.foreground import Foreground, end_like
 from relive.operations.respawning import tend_capsules
 

@@ -9,7 +9,8 @@ import typer
 from relive.config import load_settings
 from relive.errors import UsageError
 from relive.forkserver.successor import Successor, succeed
-from relive.operations.branches import find_living, inside_environment
+from relive.operations.branch_states import find_living
+from relive.operations.branches import inside_environment
 
 __all__ = ["exec_"]
 

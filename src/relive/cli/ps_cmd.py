@@ -10,7 +10,7 @@ from relive.cli.health_cmd import in_words
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
 from relive.model.quantities import age
-from relive.operations.branches import BranchState, branch_states
+from relive.operations.branch_states import BranchState, branch_states
 from relive.operations.targets import RunningTarget, list_targets
 
 __all__ = ["ps"]

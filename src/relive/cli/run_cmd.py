@@ -10,10 +10,10 @@ from pathlib import Path
 import typer
 
 from relive.agent.capsule.supervision import read_supervision
-from relive.agent.failures.sightings import shell_status
 from relive.cli.params_options import from_params
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
+from relive.kernel.wait_status import shell_status
 from relive.operations.foreground import end_like
 from relive.operations.foreground_run import ForegroundParams, check_supervision, run_in_foreground
 from relive.operations.running import run as run_detached

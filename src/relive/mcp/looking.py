@@ -13,13 +13,8 @@ from relive.check.report import CheckReport
 from relive.config import Settings
 from relive.mcp.stories import Frames, Story, TimelinePage, frames_of, story_of, timeline_of
 from relive.mcp.tools import make_tool
-from relive.operations.branches import (
-    BranchState,
-    LogPart,
-    LogStream,
-    branch_states,
-    log_part,
-)
+from relive.operations.branch_states import BranchState, branch_states
+from relive.operations.branches import LogPart, LogStream, log_part
 from relive.operations.checking import CHECK, CheckParams
 from relive.operations.commits import CommitDetail, CommitPage, CommitsParams, page_of_commits, show_commit
 from relive.operations.incident_detail import show_incident

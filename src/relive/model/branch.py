@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from relive.model.commit import CommitId
+from relive.model.commit_id import CommitId
 from relive.model.text import NativeText
 from relive.model.value import Value
 

@@ -6,7 +6,7 @@ Times: ``*_ns`` are nanoseconds; wall clock since the epoch, monotonic as CLOCK_
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, NewType, Self
+from typing import Annotated, Any, Self
 
 from pydantic import (
     ConfigDict,
@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from relive.model.commit_id import CommitId
 from relive.model.text import NativeText
 from relive.model.value import Value
 
@@ -47,7 +48,6 @@ __all__ = [
 CONTAINER_VERSION = 3  # of older commits of containers; older ones of all else have 2, or 1
 MANIFEST_VERSION = 4  # since then manifests name a listing instead of holding every file
 
-CommitId = NewType("CommitId", str)  # 64 hexadecimal digits; made by the store only
 
 # Checked when a manifest is read, since an object's name becomes a path: a manifest may come from elsewhere.
 ObjectName = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]

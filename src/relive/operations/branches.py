@@ -16,32 +16,27 @@ from pydantic import Field
 
 from relive.agent.capsule.lives import all_lives
 from relive.agent.capsule.stopping import STOP_LIMIT, StopResult, stop_service
-from relive.agent.failures.sightings import shell_status
 from relive.config import Settings
-from relive.errors import BranchUnknown, DiskFilled, RecordingCorrupt, RestoreFailed, TargetUnknown
+from relive.errors import BranchUnknown, RecordingCorrupt, RestoreFailed, TargetUnknown
 from relive.incidents.report.masking import Mask, mask_for
 from relive.kernel.pidfds import has_ended
 from relive.kernel.plainfile import open_plain
-from relive.model.branch import BranchFacts
+from relive.operations.branch_states import find_living
 from relive.operations.operation import Effect, Faces, Operation, Params, Result, Tool
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
-from relive.sandbox.branch import Branch, find_branch, list_branches, sweep
+from relive.sandbox.branch import Branch, find_branch, list_branches
 from relive.watching.launch import end_watch
 from relive.watching.life import all_watches, find_watch
 
 __all__ = [
     "EXEC",
-    "BranchState",
     "ExecParams",
     "Executed",
     "LogPart",
     "LogStream",
     "Stopped",
-    "branch_state",
-    "branch_states",
     "execute",
-    "find_living",
     "inside_environment",
     "log_part",
     "log_streams",
@@ -53,64 +48,6 @@ __all__ = [
 _LEARNED_MOST = 64 << 20  # [bytes] of a file that is read twice
 _LINE_MOST = 1 << 20  # [bytes] longer lines are masked piece by piece
 _MOST_LOG = 1 << 16  # [bytes] of a part
-
-
-class BranchState(Result):
-    """A branch as it is now.
-
-    Attributes:
-        state: in words; memory: percent of it that is there, of a branch restored lazily.
-    """
-
-    facts: BranchFacts
-    is_alive: bool
-    state: str
-    memory: int | None
-
-
-def branch_states(settings: Settings, *, ended: bool = False) -> list[BranchState]:
-    """The branches of this host, oldest first; with those that have ended where wanted, but for what a killed command left."""
-    sweep(settings)
-    return [_as_it_is(branch) for branch in list_branches(settings) if ended or branch.is_alive]
-
-
-def branch_state(settings: Settings, branch: str) -> BranchState:
-    """One branch, also one that has ended; raises BranchUnknown."""
-    return _as_it_is(find_branch(settings, branch))
-
-
-def _as_it_is(branch: Branch) -> BranchState:
-    return BranchState(
-        facts=branch.facts,
-        is_alive=branch.is_alive,
-        state=_state(branch),
-        memory=branch.memory.percent if branch.memory is not None else None,
-    )
-
-
-def _state(branch: Branch) -> str:
-    status, memory = branch.wait_status, branch.memory
-    cut_short = branch.cut_short
-    if cut_short is not None:
-        filled = isinstance(cut_short, DiskFilled)
-        return "ended (the disk was filling up)" if filled else "ended (its memory was not all there)"
-    if status is not None:
-        return f"ended ({shell_status(status)})"
-    if not branch.is_alive:
-        return "ended"
-    if memory is not None and not memory.is_complete:
-        return f"running, {memory.percent} % of its memory is there"
-    return "running, its stubs have ended" if branch.stubs_ended else "running"
-
-
-def find_living(settings: Settings, branch: str) -> Branch:
-    """The running branch of an id or a unique beginning of one; raises BranchUnknown."""
-    found = find_branch(settings, branch)
-    if not found.is_alive:
-        raise BranchUnknown(
-            f"the branch {found.facts.id} has ended", remedy="`relive logs` still shows what it said"
-        )
-    return found
 
 
 class ExecParams(Params):

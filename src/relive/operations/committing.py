@@ -22,7 +22,7 @@ from relive.errors import AgentUnreachable, KeyMissing, TargetUnknown, UsageErro
 from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId, Trigger
 from relive.model.text import is_number
-from relive.operations.branches import find_living
+from relive.operations.branch_states import find_living
 from relive.operations.commits import Commit, tags_of
 from relive.operations.operation import Effect, Face, Faces, Only, Operation, Params, Tool
 from relive.operations.progress import Progress

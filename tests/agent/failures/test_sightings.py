@@ -16,8 +16,6 @@ from relive.agent.failures.sightings import (
     is_due_to_stop,
     memory_sighting,
     sender_of,
-    shell_status,
-    signal_name,
     took_along,
     worker_end_sighting,
 )
@@ -33,16 +31,6 @@ MESSAGE = {
     "log_begin": 12,
     "seconds": 30.2,
 }
-
-
-@pytest.mark.parametrize(("status", "shown"), [(0, 0), (3 << 8, 3), (11, 139), (6 | 0x80, 134), (9, 137)])
-def test_a_wait_status_is_shown_as_a_shell_does(status, shown):
-    assert shell_status(status) == shown
-
-
-def test_a_signal_has_a_name_or_a_number():
-    assert signal_name(11) == "SIGSEGV"
-    assert signal_name(40) == "signal 40"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,9 @@ from pathlib import Path
 from relive.incidents.report.masking import Mask
 from relive.incidents.report.messages import last_messages
 from relive.model.incident import FailureKind, Sighting
-from relive.recording import EventKind, Recording, RecordingWriter
+from relive.recording.events import EventKind
+from relive.recording.reader import Recording
+from relive.recording.writer import RecordingWriter
 
 NOW = 10**18
 

@@ -8,10 +8,10 @@ import time
 from enum import StrEnum
 
 from relive.agent.capsule.lives import Capsule
-from relive.agent.failures.sightings import shell_status
 from relive.errors import CapsuleStartFailed, NotReady
 from relive.kernel.pidfds import has_ended, open_process
 from relive.kernel.sockdiag import listening_ports
+from relive.kernel.wait_status import shell_status
 from relive.model.capsule import CaptureWay
 
 __all__ = ["RUN_FOR", "Ready", "await_ready", "listens"]

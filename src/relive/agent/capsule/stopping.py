@@ -19,10 +19,10 @@ from enum import Enum, auto
 from relive.agent.capsule.agent_process import agent_lives
 from relive.agent.capsule.lives import Capsule
 from relive.agent.control.client import ask_agent
-from relive.agent.failures.sightings import signal_name
 from relive.errors import CapsuleError, ReliveError
 from relive.kernel import procfs
 from relive.kernel.pidfds import has_ended, open_member, open_process, send_signal
+from relive.kernel.wait_status import signal_name
 
 __all__ = ["STOP_LIMIT", "StopResult", "signal_all", "stop_service"]
 

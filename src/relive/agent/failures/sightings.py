@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
+from relive.kernel.wait_status import shell_status, signal_name
 from relive.model.incident import FailureKind, Sighting
 from relive.recording.grpc import GrpcStatus
 
@@ -24,7 +25,6 @@ __all__ = [
     "loop_sighting",
     "memory_sighting",
     "sender_of",
-    "shell_status",
     "took_along",
     "unseen_end_sighting",
     "worker_end_sighting",
@@ -34,20 +34,6 @@ __all__ = [
 _ASKED_FOR = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 _SENT_BY = {"SI_USER": "kill", "SI_QUEUE": "sigqueue", "SI_TKILL": "tgkill, raise or abort"}
 _STOP_COUNTS = 90.0  # [s] what systemd gives a service to end
-
-
-def shell_status(wait_status: int) -> int:
-    """A raw wait status as a shell shows it: the exit code, or 128 and the signal's number."""
-    code = os.waitstatus_to_exitcode(wait_status)
-    return code if code >= 0 else 128 - code
-
-
-def signal_name(number: int) -> str:
-    """SIGSEGV for 11; the number itself where it has no name."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _request_words(message: dict[str, Any]) -> str:

@@ -32,7 +32,6 @@ from relive.agent.failures.sightings import (
     hang_sighting,
     is_due_to_stop,
     sender_of,
-    shell_status,
     took_along,
     worker_end_sighting,
 )
@@ -41,6 +40,7 @@ from relive.config import Settings
 from relive.errors import CapsuleError, RecordingError, ReliveError
 from relive.kernel import procfs
 from relive.kernel.return_addresses import callers_of
+from relive.kernel.wait_status import shell_status
 from relive.model.commit import CommitId, Trigger
 from relive.model.incident import FailureKind, Incident, Sighting
 from relive.recording.exchanges import ExchangeEnd, Exchanges

@@ -11,13 +11,8 @@ from relive.dashboard.look import chip, escape
 from relive.dashboard.refusals import home, telling
 from relive.dashboard.working import show_jobs
 from relive.model.quantities import age, duration
-from relive.operations.branches import (
-    BranchState,
-    LogStream,
-    branch_states,
-    log_part,
-    stop,
-)
+from relive.operations.branch_states import BranchState, branch_states
+from relive.operations.branches import LogStream, log_part, stop
 from relive.operations.progress import Silent
 from relive.operations.rolling_back import ROLLBACK, RollbackParams
 

@@ -9,19 +9,8 @@ from pydantic import Field
 
 from relive.errors import UsageError
 from relive.model.capsule import parse_address
-from relive.operations.branches import (
-    EXEC,
-    BranchState,
-    ExecParams,
-    Executed,
-    LogPart,
-    LogStream,
-    Stopped,
-    branch_state,
-    branch_states,
-    log_part,
-    stop,
-)
+from relive.operations.branch_states import BranchState, branch_state, branch_states
+from relive.operations.branches import EXEC, ExecParams, Executed, LogPart, LogStream, Stopped, log_part, stop
 from relive.operations.operation import Params
 from relive.operations.progress import Silent
 from relive.operations.restoring import RESTORE, RestoreParams
