@@ -414,26 +414,37 @@ static pid_t fork_into(int group)
 	return pid < 0 ? fork() : pid;
 }
 
-/* Returns true in the new process. */
+/* Returns true in the new process. Whoever ordered learns its pid once it is in its groups: else he would move it there. */
 static bool fork_one(struct order *order, char **arguments)
 {
 	pid_t pid = -1;
+	int joined[2];
 
 	if (order->rights_count != order->count + KEPT || !order->count) {
 		errno = EINVAL;
 	} else if (child_count == MOST_CHILDREN) {
 		errno = EAGAIN;
-	} else if (!setns(order->rights[FIRST], CLONE_NEWPID)) {
+	} else if (!setns(order->rights[FIRST], CLONE_NEWPID) && !pipe2(joined, O_CLOEXEC)) {
 		int group = unified_group(order), failure;
+		char nothing;
 
 		pid = fork_into(group);
 		failure = errno;
+		if (pid)
+			close(joined[1]);
+		/* It ends when the new process closes its own, or is killed. */
+		if (pid > 0)
+			while (read(joined[0], &nothing, 1) < 0 && errno == EINTR)
+				;
+		if (pid)
+			close(joined[0]);
 		if (group >= 0)
 			close(group);
 		errno = failure;
 	}
 	if (!pid) {
 		join_groups(order);
+		close(joined[1]);
 		become(order, arguments);
 		return true;
 	}
