@@ -28,8 +28,8 @@ from relive.incidents.checksums import decode_incident
 from relive.incidents.query import IncidentOrder, IncidentQuery, find_numbers
 from relive.model.commit import CommitId
 from relive.model.failure import ErrorPackage, read_package
+from relive.model.failure_stack import stack_of_failure
 from relive.model.incident import Incident
-from relive.model.stack import find_stack
 from relive.store.atomic_io import QUICK_NS, SHARE, state_of
 from relive.store.journal_mode import write_ahead
 from relive.store.lock import StoreLock
@@ -358,7 +358,7 @@ def _exception(incident: Incident, package: Path | None) -> str:
     if package is not None:
         with suppress(OSError, RecordingCorrupt):
             return _in_short(read_package(package.read_bytes()))
-    stack = find_stack(incident.log_tail)
+    stack = stack_of_failure(incident.sighting, incident.log_tail)
     return stack.exception if stack is not None else ""
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from relive.kernel.plainfile import open_plain
+from relive.model.failure_stack import leaves_no_stack
 from relive.model.incident import FailureKind, Sighting
 from relive.model.outcome import End, Fault, Outcome
 from relive.model.stack import last_stack
@@ -104,7 +105,7 @@ def recorded_outcome(
             worker=sighting.kind is FailureKind.EXIT and sighting.worker,
             log=log,
             log_after=list(after),
-            stack=last_stack(log),
+            stack=None if leaves_no_stack(sighting.signal) else last_stack(log),
         )
     if exchange is None:
         return Outcome(end=End.NO_ANSWER, log=log, stack=last_stack(log))
@@ -135,13 +136,14 @@ def replayed_answer(answer: ReceivedAnswer, log: list[str]) -> Outcome:
 def died_outcome(wait_status: int | None, log: list[str], seconds: float) -> Outcome:
     """The outcome of a branch whose service was judged as a whole; ``wait_status`` None: it lives."""
     code = os.waitstatus_to_exitcode(wait_status) if wait_status is not None else None
+    number = -code if code is not None and code < 0 else None
     return Outcome(
         end=End.NOTHING if code is None else End.DIED,
-        signal=-code if code is not None and code < 0 else None,
+        signal=number,
         exit_status=None if code is None else code if code >= 0 else 128 - code,
         seconds=seconds,
         log=log,
-        stack=last_stack(log),
+        stack=None if leaves_no_stack(number) else last_stack(log),
     )
 
 
@@ -149,7 +151,13 @@ def with_memory_used_up(outcome: Outcome) -> Outcome:
     """The outcome of a branch in which the kernel killed a process for want of memory, whether or not the service's first one."""
     number = int(signal.SIGKILL)
     return outcome.model_copy(
-        update={"end": End.DIED, "signal": number, "exit_status": 128 + number, "out_of_memory": True}
+        update={
+            "end": End.DIED,
+            "signal": number,
+            "exit_status": 128 + number,
+            "out_of_memory": True,
+            "stack": None,
+        }
     )
 
 
@@ -161,5 +169,11 @@ def with_worker_exit(outcome: Outcome, status: int) -> Outcome:
 def with_fault(outcome: Outcome, fault: Fault) -> Outcome:
     """The outcome of a branch in which a process got a fatal signal, whether or not the service's first one."""
     return outcome.model_copy(
-        update={"end": End.DIED, "signal": fault.signal, "exit_status": 128 + fault.signal, "fault": fault}
+        update={
+            "end": End.DIED,
+            "signal": fault.signal,
+            "exit_status": 128 + fault.signal,
+            "fault": fault,
+            "stack": None if leaves_no_stack(fault.signal) else outcome.stack,
+        }
     )

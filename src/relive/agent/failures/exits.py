@@ -23,7 +23,6 @@ from relive.agent.commits.commit_writer import CommitWriter
 from relive.agent.commits.committer import Committer, RateLimit
 from relive.agent.commits.dumper import DumpedCommit
 from relive.agent.failures.exceptions import ExceptionWatch
-from relive.agent.failures.last_words import exception_at_end
 from relive.agent.failures.sightings import exit_sighting, worker_exit_sighting
 from relive.checkpoint.target import StoppedBy
 from relive.config import Settings
@@ -31,6 +30,7 @@ from relive.errors import ReliveError
 from relive.kernel import procfs
 from relive.kernel.unixpath import near
 from relive.model.commit import CommitId, Trigger
+from relive.model.failure_stack import stack_at_end
 from relive.model.incident import Sighting
 from relive.replay.outcomes import read_log
 
@@ -277,9 +277,10 @@ class ExitWatch:
         log = self._capsule.paths.logs[-1]
         try:
             end = log.stat().st_size if end is None else end
-            return exception_at_end(read_log(log, max(0, end - _LAST_WORDS), end))
+            stack = stack_at_end(read_log(log, max(0, end - _LAST_WORDS), end))
         except OSError:
             return None
+        return stack.exception if stack is not None else None
 
     def _outside(self, process: int) -> int | None:
         tree = procfs.tree_of(self._capsule.facts.init)

@@ -33,9 +33,9 @@ from relive.model.capsule import CapsuleFacts, CaptureWay, EgressWay, LifePaths
 from relive.model.commit import CommitId, Connection
 from relive.model.dependency import Dependency
 from relive.model.failure import ErrorPackage, read_package
+from relive.model.failure_stack import stack_of_failure
 from relive.model.incident import FailureKind, Incident
 from relive.model.outcome import Stack
-from relive.model.stack import find_stack
 from relive.model.value import Value
 from relive.protocols.dependencies import unrecorded
 from relive.recording.events import Event, EventKind
@@ -139,7 +139,7 @@ def exception_of(settings: Settings, incident: Incident) -> str:
     if package is not None:
         kind = package.type.rpartition(".")[2]
         return f"{kind}: {package.text}" if package.text else kind
-    stack = find_stack(incident.log_tail)
+    stack = stack_of_failure(incident.sighting, incident.log_tail)
     return stack.exception if stack is not None else ""
 
 
@@ -164,7 +164,7 @@ def account_of(settings: Settings, incident: Incident) -> Account:
     account = Account(
         incident=masked_incident(incident, mask),
         package=_masked_package(package, mask),
-        stack=find_stack([mask.sentence(line) for line in incident.log_tail]),
+        stack=stack_of_failure(incident.sighting, [mask.sentence(line) for line in incident.log_tail]),
         timeline=timeline,
         printed=printed_during(LifePaths(directory), exchange, incident, mask),
         messages=_messages(directory / "recording", incident, mask, notes),

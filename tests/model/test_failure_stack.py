@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from relive.model.failure_stack import stack_at_end, stack_of_failure
+from relive.model.incident import FailureKind, Sighting
+
+NODE = """/srv/shop.js:3
+  throw new TypeError("no plan");
+  ^
+
+TypeError: no plan
+    at process.<anonymous> (/srv/shop.js:3:9)
+    at process.emit (node:events:517:28)
+"""
+AT_END = [*NODE.splitlines(), "", "Node.js v18.20.4"]
+LONG_AGO = [*NODE.splitlines(), "served", "served", "stopping"]
+
+
+def named(kind: FailureKind, lines: list[str], **fields: object) -> str | None:
+    sighting = Sighting(kind=kind, fingerprint="f", summary="s", seen_wall_ns=1, **fields)
+    stack = stack_of_failure(sighting, lines)
+    return stack.exception if stack is not None else None
+
+
+def test_the_stack_that_node_leaves_is_at_the_end() -> None:
+    stack = stack_at_end(AT_END)
+    assert stack is not None
+    assert stack.exception == "TypeError: no plan"
+
+
+@pytest.mark.parametrize("lines", [[], ["ready"], LONG_AGO])
+def test_what_may_have_been_caught_is_not_at_the_end(lines: list[str]) -> None:
+    assert stack_at_end(lines) is None
+
+
+def test_an_end_without_a_request_is_not_explained_by_what_was_printed_long_ago() -> None:
+    assert named(FailureKind.EXIT, LONG_AGO, exit_status=3) is None
+    assert named(FailureKind.EXIT, AT_END, exit_status=1) == "TypeError: no plan"
+    assert named(FailureKind.EXIT, LONG_AGO, exit_status=3, starting=True) == "TypeError: no plan"
+    assert named(FailureKind.EXIT, LONG_AGO, exit_status=3, log_begin=0) == "TypeError: no plan"
+
+
+def test_a_process_that_is_killed_in_the_middle_of_a_call_prints_no_stack_of_it() -> None:
+    """Its worker may have printed one for the request before, in the same millisecond."""
+    assert named(FailureKind.SIGNAL, AT_END, signal=signal.SIGSEGV, log_begin=0) is None
+    assert named(FailureKind.MEMORY, AT_END, log_begin=0) is None
+    assert named(FailureKind.SIGNAL, AT_END, signal=signal.SIGABRT, log_begin=0) == "TypeError: no plan"
