@@ -16,7 +16,7 @@ ReliveError
 │   ├── StoreVersionUnknown, ObjectMissing, ObjectCorrupt, StoreBusy, KeyMissing, KeyWrong, SignatureInvalid
 │   ├── AuditBroken
 ├── RecordingError        the recording cannot answer: 8
-│   ├── RecordingCorrupt, ReplayDiverged, RequestUnknown, RequestTruncated, PackageMissing
+│   ├── RecordingCorrupt, ReplayDiverged, RequestUnknown, RequestTruncated, PackageMissing, TlsRefused
 ├── CapsuleError          a capsule did not start or its agent does not answer: 9
 │   ├── CapsuleExists, CapsuleStartFailed, CapsuleVersionUnknown, NotReady, AgentUnreachable
 ├── ExchangeError         a commit could not be sent or fetched: 11
@@ -116,6 +116,7 @@ __all__ = [
     "TaskLost",
     "TaskUnknown",
     "TasksFull",
+    "TlsRefused",
     "TokenUnknown",
     "TooManyRequests",
     "ToolMissing",
@@ -491,6 +492,12 @@ class PackageMissing(RecordingError):
     """The incident has no error package, and no failing answer whose recording is here: nothing to begin a fresh process with."""
 
     code = "package-missing"
+
+
+class TlsRefused(RecordingError):
+    """The service ends TLS itself, and speaks with no client that has what Relive has, such as no certificate of its own."""
+
+    code = "tls-refused"
 
 
 class CapsuleError(ReliveError):

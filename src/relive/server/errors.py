@@ -57,6 +57,7 @@ STATUSES: Final[Mapping[str, int]] = {
     "recording-error": 500,
     "request-unknown": 404,
     "request-truncated": 409,
+    "tls-refused": 409,
     "package-missing": 409,
     "capsule-error": 500,
     "capsule-exists": 409,

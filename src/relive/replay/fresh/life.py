@@ -43,6 +43,9 @@ _SETTLE = 1.0  # [s] after the answer, for the end of its handler
 _SETTLE_LATE = 5.0  # [s] the same, where what failed had not been the handler
 _LOG_LINES = 40
 _NOTED = 5
+_WITHIN_TLS = (
+    "the service ends TLS itself: the request was sent within TLS, and its certificate was not checked"
+)
 
 
 def last_lines(place: SandboxDirectory) -> list[str]:
@@ -62,6 +65,7 @@ class FreshLife:
     tell: Callable[[str], None]
     ready: float | None = None
     code: Sequence[Mapping] = ()
+    is_encrypted: bool = False
 
     def live(self) -> Attempt:
         """Live it. The attempt has no number yet."""
@@ -98,12 +102,11 @@ class FreshLife:
 
     def _send(self, request: SentRequest, port: int) -> Came:
         address = self.plan.start.address
-        log = self.sandbox.place.log("stderr")
-        log_from = log.stat().st_size
         self.watch.own(port)
         case = self.plan.case
         limit = hang_limit(case.hung_seconds) if case.hung_seconds is not None else self.options.limit
         sent = send(self.sandbox, self.drain, request, (address, port), limit, case.ended)
+        self.is_encrypted = sent.is_encrypted
         number = self.plan.case.judged if self.plan.case.started is not None else None
         # What a thread or a task dies of may come after the answer.
         package = self.plan.case.package
@@ -123,7 +126,9 @@ class FreshLife:
             is_answered=not sent.how,
             is_taken=sent.is_taken,
             missed=self._missed(),
-            outcome=self._with_missing(self._outcome(sent, read_log(log, log_from))),
+            outcome=self._with_missing(
+                self._outcome(sent, read_log(self.sandbox.place.log("stderr"), sent.log_from))
+            ),
         )
 
     def _with_missing(self, outcome: Outcome) -> Outcome:
@@ -251,10 +256,11 @@ class FreshLife:
     def _notes(self) -> list[str]:
         """What had no recorded answer, was answered from elsewhere, or was lost."""
         misses = misses_of(self.drain.events)
-        notes = [miss_words(miss) for miss in misses if miss.policy != "pass"][:_NOTED]
+        notes = [_WITHIN_TLS] if self.is_encrypted else []
+        notes += [miss_words(miss) for miss in misses if miss.policy != "pass"][:_NOTED]
         early = [miss for miss in misses if miss.policy == "pass"]
         notes += [f"{miss_words(miss)}; it found a sealed network" for miss in early[:_NOTED]]
-        left = len(misses) - len(notes)
+        left = len(misses) - len(notes) + self.is_encrypted
         if left > 0:
             notes.append(f"{left} more calls had no recorded answer")
         borrowed = [

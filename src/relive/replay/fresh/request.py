@@ -17,6 +17,7 @@ __all__ = ["SentRequest", "request_for"]
 
 PLACEHOLDER = re.compile(r"<secret:[0-9a-f]{8}>")
 _MADE_ANEW = frozenset({"content-length", "transfer-encoding", "expect"})
+_HOST = re.compile(rb"(?i)\r\nhost:[ \t]*([a-z0-9.-]{1,253})(?::\d+)?[ \t]*\r\n")
 _WORD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
 _LINE = re.compile(r"[^\x00-\x20\x7f]{1,65536}")
 _VALUE = re.compile(r"[^\x00\r\n]{0,65536}")
@@ -27,12 +28,21 @@ class SentRequest:
     """Attributes:
     data: head and body.
     notes: what of it is not as it was.
+    may_be_encrypted: nobody saw it on its way, which may be because the service ends TLS itself.
     """
 
     method: str
     target: str
     data: bytes
     notes: list[str]
+    may_be_encrypted: bool = False
+
+    @property
+    def host(self) -> str:
+        """The name that it asks for; empty: an address, or none."""
+        found = _HOST.search(self.data)
+        name = found[1].decode("latin-1") if found else ""
+        return "" if name.replace(".", "").isdigit() else name
 
     @property
     def words(self) -> str:
@@ -87,7 +97,7 @@ def _made_again(method: str, target: str, pairs: object, body: bytes) -> SentReq
     if hidden or PLACEHOLDER.search(target) or PLACEHOLDER.search(body.decode("latin-1")):
         where = f" in its headers {', '.join(hidden)}" if hidden else ""
         notes.append(f"placeholders stand for secrets in the request{where}")
-    return SentRequest(method, target, data, notes)
+    return SentRequest(method, target, data, notes, may_be_encrypted=True)
 
 
 def _pairs(given: object) -> Iterable[tuple[str, str]]:

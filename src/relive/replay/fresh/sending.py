@@ -10,13 +10,16 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from relive.errors import TlsRefused
 from relive.kernel import procfs
 from relive.kernel.namespaces import in_network
 from relive.kernel.procfs import Mapping
 from relive.model.outcome import End, Fault, Outcome
+from relive.recording.events import EventKind
 from relive.replay.connection import connection_over, speaks_http2
 from relive.replay.deaths import Deaths, Watched
 from relive.replay.fresh.request import SentRequest
+from relive.replay.fresh.tls_line import TlsLine
 from relive.replay.received import ReceivedAnswer
 from relive.replay.ring_collector import BranchDrain
 from relive.sandbox.fresh_process import FreshProcess
@@ -43,6 +46,8 @@ class Sent:
         is_taken: the service took the connection.
         fault: the first fatal signal; code: where the code of its process lay.
         worker_exit: how a process that is not the service's first one ended with a failure; None: none did.
+        is_encrypted: the service ends TLS itself, so it was sent within that.
+        log_from: bytes that the service's standard error had before it was sent.
     """
 
     answer: ReceivedAnswer = field(default_factory=ReceivedAnswer)
@@ -51,6 +56,8 @@ class Sent:
     fault: Fault | None = None
     code: Sequence[Mapping] = ()
     worker_exit: int | None = None
+    is_encrypted: bool = False
+    log_from: int = 0
 
 
 def send(
@@ -67,6 +74,9 @@ def send(
         to: the address on which it listens, None: that of loopback; and the port.
         limit: seconds for the answer.
         recorded: how it had ended; of a death the processes are watched, and their end is waited for.
+
+    Raises:
+        TlsRefused: the service ends TLS itself, and wants more of a client than can be had.
     """
     sent = Sent()
     asyncio.run(_send(sandbox, drain, request, to, limit, recorded, sent))
@@ -93,7 +103,7 @@ async def _send(
     deaths = await Deaths.watch(watched, recorded) if recorded is not None and ends else None
     try:
         try:
-            await _exchange(sandbox, drain, request, to, limit, sent.answer)
+            await _exchange(sandbox, drain, request, to, limit, sent)
             if sent.answer.end is not End.ANSWERED:
                 sent.how = "the connection broke before the answer was whole"
         except TimeoutError:
@@ -131,16 +141,58 @@ async def _exchange(
     request: SentRequest,
     to: tuple[str | None, int],
     limit: float,
-    answer: ReceivedAnswer,
+    sent: Sent,
 ) -> None:
     async with asyncio.timeout(limit):
         looking = asyncio.create_task(drain.run())
-        connection = connection_over(await _connect(sandbox, *to), is_http2=speaks_http2(request.data))
         try:
-            await connection.exchange(request.data, [request.method.encode("latin-1")], answer)
+            handled = _handled(drain)
+            sent.log_from = _log_size(sandbox)
+            await _ask(await _connect(sandbox, *to), request, sent.answer)
+            if request.may_be_encrypted and _handled(drain) == handled:
+                await _ask_within_tls(sandbox, request, to, sent)
         finally:
-            connection.close()
             looking.cancel()
+
+
+def _handled(drain: BranchDrain) -> int:
+    """How many requests have reached the service's code by now."""
+    drain.drain()
+    return sum(event.kind is EventKind.HANDLING_STARTED for event in drain.events)
+
+
+def _log_size(sandbox: FreshProcess) -> int:
+    return sandbox.place.log("stderr").stat().st_size
+
+
+async def _ask(sock: socket.socket, request: SentRequest, answer: ReceivedAnswer) -> None:
+    connection = connection_over(sock, is_http2=speaks_http2(request.data))
+    try:
+        await connection.exchange(request.data, [request.method.encode("latin-1")], answer)
+    finally:
+        connection.close()
+
+
+async def _ask_within_tls(
+    sandbox: FreshProcess, request: SentRequest, to: tuple[str | None, int], sent: Sent
+) -> None:
+    """The service has turned away what came without TLS: where it speaks that, what follows counts."""
+    line, log_from = None, _log_size(sandbox)
+    with contextlib.suppress(OSError):  # it takes no connection any more: what was seen counts
+        line = await TlsLine.over(await _connect(sandbox, *to), request.host)
+    if line is None:
+        return
+    try:
+        sent.answer, sent.is_encrypted, sent.log_from = ReceivedAnswer(), True, log_from
+        await _ask(line.sock, request, sent.answer)
+    finally:
+        await line.close()
+    if line.refusal is not None and sent.answer.status is None:
+        raise TlsRefused(
+            "the request cannot be sent again: the service ends TLS itself, and wants none with this client",
+            cause=f"it says {line.refusal}; Relive has no certificate of a client",
+            remedy="name a command after -- that starts the service without TLS, or without asking for a client's certificate",
+        )
 
 
 async def _connect(sandbox: FreshProcess, known: str | None, port: int) -> socket.socket:
