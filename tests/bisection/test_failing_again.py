@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from relive.bisection.failing_again import judged_verdict
+from relive.bisection.failing_again import judged_verdict, with_the_request_alone
 from relive.bisection.judgement import Judgement
+from relive.model.commit import CommitId
 from relive.model.outcome import End, InsideEvent, Miss, Outcome, Verdict, VerdictKind
+from relive.recording.exchanges import Exchange
+from relive.replay.plan import Hangup, ReplayPlan, ReplayStep
+from relive.replay.replay_input import ReplayInput
+from store.builders import make_manifest
 
 GOOD, BAD, SKIPPED, FAILED = Judgement
 _FAILED = Outcome(end=End.ANSWERED, status=500, events=[])
@@ -55,3 +60,27 @@ def test_a_failure_for_which_others_were_asked_anew_says_nothing_of_the_commit()
     assert judged_verdict(Verdict(kind=VerdictKind.REPRODUCED), came, came).judgement is BAD
     passed = came.model_copy(update={"status": 200})
     assert judged_verdict(Verdict(kind=VerdictKind.NOT_REPRODUCED), passed, _FAILED).judgement is GOOD
+
+
+def test_clients_of_what_the_commit_holds_half_served_go_away_as_they_had():
+    """A worker that waits for its client to close takes no other request, and another one has other values."""
+
+    def step(number: int, continues: bool, answer: bytes) -> ReplayStep:
+        head = b"GET / HTTP/1.1\r\n\r\n"
+        exchange = Exchange(number, number + 20, head, number, number, number, local_port=5000 + number)
+        exchange.answer_head = b"HTTP/1.1 500 No\r\n%s\r\n" % answer
+        return ReplayStep(exchange, continues, 5, frozenset())
+
+    steps = [
+        step(1, True, b"Connection: x, Close\r\n"),
+        step(2, True, b"Connection: keep-alive\r\n"),
+        step(3, False, b"Connection: close\r\n"),
+        step(4, False, b"Connection: close\r\n"),
+    ]
+    case = ReplayInput(
+        *("shop", 1, CommitId("0" * 64), make_manifest(), ReplayPlan(steps, 4, 9), _FAILED, {}, 1.0),
+        exchange=steps[3].exchange,
+    )
+    alone = with_the_request_alone(case).plan
+    assert [one.exchange.number for one in alone.steps] == [1, 2, 4]
+    assert alone.hangups == [Hangup(21, 5001, 0, frozenset({1}))]

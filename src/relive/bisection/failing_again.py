@@ -20,7 +20,7 @@ from relive.model.commit import CommitId
 from relive.model.incident import Incident
 from relive.model.outcome import Outcome, Verdict, VerdictKind, verdict_words
 from relive.recording.connections import Connections, TurnKind
-from relive.replay.plan import Pace, ReplayPlan
+from relive.replay.plan import Hangup, Pace, ReplayPlan, ReplayStep
 from relive.replay.replay import ReplayOptions, replay
 from relive.replay.replay_input import FailingRequest, ReplayInput, case_of_incident
 from relive.replay.sequence import event_words, first_new_call, miss_words
@@ -84,10 +84,23 @@ def with_the_request_alone(case: ReplayInput) -> ReplayInput:
         until_ns=0,
         left_out=plan.left_out,
         answered=plan.answered,
+        hangups=[_hangup(step) for step in kept if step.continues and _was_last(step)],
     )
     numbers = {step.exchange.number for step in kept}
     earlier = {one: outcome for one, outcome in case.earlier.items() if one in numbers}
     return dataclasses.replace(case, plan=alone, earlier=earlier)
+
+
+def _was_last(step: ReplayStep) -> bool:
+    """Its answer was the last on its connection, which the client then closed."""
+    said = [value.lower() for name, value in step.exchange.answer_headers if name == b"connection"]
+    return any(b"close" in [one.strip() for one in value.split(b",")] for value in said)
+
+
+def _hangup(step: ReplayStep) -> Hangup:
+    # A server with one worker for one connection may wait for it, and takes no other meanwhile: gunicorn up to two seconds.
+    exchange = step.exchange
+    return Hangup(exchange.connection, exchange.local_port, 0, frozenset({exchange.number}))
 
 
 def last_conversation(case: ReplayInput) -> Connections | None:
