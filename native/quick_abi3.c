@@ -11,9 +11,10 @@
 // No function of the C library is named with its version (it is linked without one), so the library can be loaded where another one is.
 //
 // The parts: text.h and values.h write JSON, checker.h says which texts are clean, lanes.h who runs, ring.h and event.h write; calls.c, queries.c,
-// logs.c and handling.c have the events, readings.h, environment.h, sqlite.h and audit.h what takes the place of functions of Python.
+// logs.c and handling.c have the events, asgi.h, readings.h, environment.h, sqlite.h and audit.h what takes the place of functions of Python.
 #include "quick_abi3/python.h"
 
+#include "quick_abi3/asgi.h"
 #include "quick_abi3/audit.h"
 #include "quick_abi3/checker.h"
 #include "quick_abi3/environment.h"
@@ -40,10 +41,18 @@ static void *running_interpreter(void) {
 
 int is_own_interpreter(void) { return own_interpreter != NULL && running_interpreter() == own_interpreter; }
 
+int put_method(PyObject *class, PyMethodDef *definition) {
+    PyObject *method = PyDescr_NewMethod((PyTypeObject *)class, definition);
+    int result = method != NULL ? PyObject_SetAttrString(class, definition->ml_name, method) : -1;
+    Py_XDECREF(method);
+    return result;
+}
+
 // is_own() -> bool: this interpreter may use the module. Another one of the process is given a copy of it without ``PyInit__quick``.
 static PyObject *module_is_own(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) { return PyBool_FromLong(is_own_interpreter()); }
 
 static PyMethodDef module_methods[] = {
+    {"asgi", module_asgi, METH_VARARGS, NULL},
     {"clock", module_clock, METH_VARARGS, NULL},
     {"crc32", module_crc32, METH_O, NULL},
     {"environment", module_environment, METH_VARARGS, NULL},
@@ -70,7 +79,7 @@ PyMODINIT_FUNC PyInit__quick(void) {
     prepare_readings();
     NAMES_OF_PYTHON(MAKE_NAME)
     PyObject *module = PyModule_Create(&definition), *draw = make_draw_type();
-    if (module == NULL || draw == NULL || make_quick_type() == NULL || make_checker_type() == NULL || PyErr_Occurred()) return NULL;
+    if (module == NULL || draw == NULL || make_quick_type() == NULL || make_checker_type() == NULL || make_asgi_types() < 0 || PyErr_Occurred()) return NULL;
     Py_INCREF(checker_type);
     Py_INCREF(quick_type);
     if (PyModule_AddObject(module, "Quick", (PyObject *)quick_type) < 0 || PyModule_AddObject(module, "Checker", checker_type) < 0 ||

@@ -130,14 +130,16 @@ static PyObject *parts_of_scope(PyObject *scope) {
 
 // What servers/handling.py and recorder.py have of requests, see ``module_requests``.
 static struct {
-    PyObject *handling, *recorder, *describe, *write;
+    PyObject *handling, *recorder, *describe, *write, *before_end;
 } requests;
 
+PyObject *the_recorder(void) { return requests.recorder; }
+
 PyObject *module_requests(PyObject *Py_UNUSED(module), PyObject *given) {
-    PyObject *parts[4];
-    if (!PyArg_ParseTuple(given, "O!OOO", &PyType_Type, &parts[0], &parts[1], &parts[2], &parts[3])) return NULL;
-    PyObject **places[] = {&requests.handling, &requests.recorder, &requests.describe, &requests.write};
-    for (int i = 0; i < 4; i++) {
+    PyObject *parts[5];
+    if (!PyArg_ParseTuple(given, "O!OOOO!", &PyType_Type, &parts[0], &parts[1], &parts[2], &parts[3], &PyList_Type, &parts[4])) return NULL;
+    PyObject **places[] = {&requests.handling, &requests.recorder, &requests.describe, &requests.write, &requests.before_end};
+    for (int i = 0; i < 5; i++) {
         Py_INCREF(parts[i]);
         *places[i] = parts[i];
     }
@@ -259,4 +261,71 @@ PyObject *quick_ended(PyObject *object, PyObject *const *given, Py_ssize_t count
     }
     Py_XDECREF(checker);
     return result != NULL ? result : not_plain(NULL);
+}
+
+void forget_answer(Answer *answer) {
+    Py_CLEAR(answer->status);
+    Py_CLEAR(answer->headers);
+    Py_CLEAR(answer->body);
+}
+
+int hand_over(PyObject *handling, Answer *answer) {
+    PyObject *parts[] = {answer->status, answer->headers, answer->body}, *names[] = {name_status, name_raw_headers, name_sole};
+    int result = 0;
+    for (int i = 0; i < 3 && result == 0; i++)
+        if (parts[i] != NULL) result = PyObject_SetAttr(handling, names[i], parts[i]);
+    forget_answer(answer);
+    return result;
+}
+
+// Whether nothing was told to the handling itself: all of that lies in its dictionary.
+static int knows_nothing(PyObject *handling) {
+    PyObject *told = PyObject_GetAttr(handling, name_dict);
+    int result = told != NULL && Py_TYPE(told) == &PyDict_Type && PyDict_Size(told) == 0;
+    Py_XDECREF(told);
+    return result;
+}
+
+// The functions of ``before_end`` whose dictionaries know of any request.
+static int report_end(PyObject *number) {
+    for (Py_ssize_t i = 0; i < PyList_Size(requests.before_end); i++) {
+        PyObject *pair = PyList_GetItem(requests.before_end, i), *known = PyTuple_GetItem(pair, 0), *done;
+        if (known == NULL) return -1;
+        if (PyDict_Size(known) == 0) continue;
+        if ((done = PyObject_CallFunctionObjArgs(PyTuple_GetItem(pair, 1), number, NULL)) == NULL) return -1;
+        Py_DECREF(done);
+    }
+    return 0;
+}
+
+// 1: it was told; 0: it is not plain; -1: an error is to be passed on.
+static int end_plainly(Quick *writer, PyObject *handling, const Answer *answer) {
+    if (answer->status == NULL || answer->headers == NULL || !knows_nothing(handling)) return 0;
+    PyObject *began = PyObject_GetAttr(handling, name_began), *number = PyObject_GetAttr(handling, name_number);
+    PyObject *token = PyObject_GetAttr(handling, name_token), *body = answer->body, *seq = NULL;
+    if (body != NULL) Py_INCREF(body);
+    else body = PyBytes_FromStringAndSize(NULL, 0);
+    if (began != NULL && number != NULL && token != NULL && token != Py_None && body != NULL && report_end(number) == 0) {
+        PyObject *given[] = {began, answer->status, answer->headers, body, number};
+        seq = quick_ended((PyObject *)writer, given, 5);
+    }
+    int result = seq == NULL ? (is_to_be_passed_on() ? -1 : 0) : seq != Py_None;
+    if (result == 1 && PyObject_SetAttr(handling, name_token, Py_None) == 0 && end_request(token) < 0) result = is_to_be_passed_on() ? -1 : 1;
+    if (result >= 0) PyErr_Clear();
+    PyObject *held[] = {began, number, token, body, seq};
+    for (int i = 0; i < 5; i++) Py_XDECREF(held[i]);
+    return result;
+}
+
+int end_handling(PyObject *handling, Answer *answer) {
+    Quick *writer = writer_of(requests.recorder);
+    int result = writer != NULL ? end_plainly(writer, handling, answer) : 0;
+    Py_XDECREF((PyObject *)writer);
+    if (result == 0 && hand_over(handling, answer) == 0) {
+        PyObject *done = PyObject_CallMethodObjArgs(handling, name_ended, NULL);
+        result = done != NULL;
+        Py_XDECREF(done);
+    }
+    forget_answer(answer);
+    return result == 1 ? 0 : -1;
 }

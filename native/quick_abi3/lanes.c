@@ -120,6 +120,27 @@ int are_lanes_found_here(void) { return lanes.are_found_here; }
 
 PyObject *begin_request(PyObject *request) { return PyContextVar_Set(lanes.request, request); }
 
+int end_request(PyObject *token) {
+    int result = -1;
+    if (PyContextVar_Reset != NULL) {
+        result = PyContextVar_Reset(lanes.request, token);
+    } else {
+        PyObject *done = PyObject_CallMethod(lanes.request, "reset", "O", token);
+        if (done != NULL) result = 0;
+        Py_XDECREF(done);
+    }
+    if (result == 0 || !PyErr_ExceptionMatches(PyExc_ValueError)) return result;
+    PyErr_Clear();  // in another context than it was begun in
+    return 0;
+}
+
+int works_for_a_request(const Quick *self) {
+    PyObject *request = get(lanes.request);
+    int is_one = request != NULL && request != self->outside;
+    Py_XDECREF(request);
+    return is_one;
+}
+
 PyObject *new_count(void) {
     static PyObject *one;
     if (one == NULL) one = PyLong_FromLong(1);

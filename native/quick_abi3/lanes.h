@@ -15,6 +15,12 @@ int are_lanes_found_here(void);
 // ``begin`` of context.py: the token, which ends it.
 PyObject *begin_request(PyObject *request);
 
+// ``end`` of context.py; -1 with an error.
+int end_request(PyObject *token);
+
+// Whether the running code works for one.
+int works_for_a_request(const Quick *self);
+
 // itertools.count(1)
 PyObject *new_count(void);
 

@@ -17,6 +17,7 @@ typedef PyObject *(*Fast)(PyObject *, PyObject *const *, Py_ssize_t);
 // Not part of it at all, but the same since 3.7.1. Weak: where it should be gone one day, the variable's method is called.
 extern int PyContextVar_Get(PyObject *, PyObject *, PyObject **) __attribute__((weak));
 extern PyObject *PyContextVar_Set(PyObject *, PyObject *) __attribute__((weak));
+extern int PyContextVar_Reset(PyObject *, PyObject *) __attribute__((weak));
 extern const char *PyUnicode_AsUTF8AndSize(PyObject *, Py_ssize_t *) __attribute__((weak));  // of the stable ABI from 3.10 on
 
 // Names by which attributes and modules are asked for, made once.
@@ -61,9 +62,25 @@ extern const char *PyUnicode_AsUTF8AndSize(PyObject *, Py_ssize_t *) __attribute
     NAME(dict, "__dict__")                                                                                                                \
     NAME(running_loop, "__asyncio_running_event_loop__")                                                                                  \
     NAME(quick, "quick")                                                                                                                  \
-    NAME(rows, "_relive_rows")
+    NAME(rows, "_relive_rows")                                                                                                            \
+    NAME(type, "type")                                                                                                                    \
+    NAME(body, "body")                                                                                                                    \
+    NAME(status, "status")                                                                                                                \
+    NAME(raw_headers, "raw_headers")                                                                                                      \
+    NAME(sole, "_sole")                                                                                                                   \
+    NAME(routed, "routed")                                                                                                                \
+    NAME(ended, "ended")                                                                                                                  \
+    NAME(wrapped, "__wrapped__")                                                                                                          \
+    NAME(await, "__await__")                                                                                                              \
+    NAME(get, "__get__")                                                                                                                  \
+    NAME(send, "send")                                                                                                                    \
+    NAME(throw, "throw")                                                                                                                  \
+    NAME(close, "close")
 #define DECLARE_NAME(which, said) extern PyObject *name_##which;
 NAMES_OF_PYTHON(DECLARE_NAME)
 
 // Whether this interpreter is the one of the process to which all that is kept here belongs: objects of another may be gone at any time.
 int is_own_interpreter(void);
+
+// Give a class a method in C, under the definition's name; -1 with an error.
+int put_method(PyObject *class, PyMethodDef *definition);

@@ -152,13 +152,6 @@ static PyMethodDef of_cursor[] = {{"execute", cursor_execute, METH_VARARGS, NULL
                                   {"fetchall", cursor_fetchall, METH_NOARGS, NULL}};
 static PyMethodDef of_connection = {"execute", connection_execute, METH_VARARGS, NULL};
 
-static int put_method(PyObject *class, PyMethodDef *definition) {
-    PyObject *method = PyDescr_NewMethod((PyTypeObject *)class, definition);
-    int result = method != NULL ? PyObject_SetAttrString(class, definition->ml_name, method) : -1;
-    Py_XDECREF(method);
-    return result;
-}
-
 // sqlite(recorder, cursor, connection, execute, fetchone, fetchall, make_cursor, execute_told, answered, failed, fetched, fetched_all) -> bool
 PyObject *module_sqlite(PyObject *Py_UNUSED(module), PyObject *given) {
     PyObject **places[] = {&sqlite.recorder, &sqlite.cursor,      &sqlite.connection,   &sqlite.execute,  &sqlite.fetchone, &sqlite.fetchall,

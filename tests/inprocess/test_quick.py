@@ -31,7 +31,10 @@ from relive_recorder.servers import asgi, handling
 sys.path.remove(str(INPROCESS))
 
 native = quick.load()
-native.requests(handling.Handling, recorder, asgi._describe_arrived, handling.write_start)
+native.requests(
+    handling.Handling, recorder, asgi._describe_arrived, handling.write_start, handling.before_end
+)
+native.asgi(asgi.RecordedAsgi, asgi._received, asgi._note_sent, asgi._awaited, asgi._failed)
 context.in_c(native)
 assert native is not None, f"run make setup: {quick.why_not}"
 
@@ -414,6 +417,63 @@ def _begin_and_end(scope):
     return begun
 
 
+MESSAGES = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from(["http.response.start", "http.response.body", "http.request", "other", 5]),
+        "status": st.sampled_from([200, 1 << 70, "404", True, None]),
+        "headers": st.lists(st.tuples(PATHS | HEADERS, PATHS | HEADERS), max_size=2)
+        | st.sampled_from([(), 5]),
+        "body": PATHS | st.sampled_from([b"", None, bytearray(b"a"), "text", b"x" * 5000]),
+        "more_body": st.booleans(),
+    },
+)
+
+
+@settings(max_examples=100)
+@example([{"type": "http.response.start", "status": 200, "headers": []}], [], False)
+@given(st.lists(MESSAGES, max_size=4), st.lists(MESSAGES, max_size=2), st.booleans())
+def test_messages_of_an_application_are_told_the_same(benches, sent, received, is_failing):
+    """GIVEN messages as an application may send and receive them, in whatever order
+    WHEN it does so for a request, with the part in C and without
+    THEN the same is recorded, and the server has the same messages.
+    """
+    told = []
+    for bench in benches():
+        taken = []
+
+        async def send(message, taken=taken):
+            taken.append(message)
+
+        async def receive(messages=[*received]):  # noqa: B006 - one for each
+            return messages.pop() if messages else {"type": "http.disconnect"}
+
+        async def app(_scope, receive, send):
+            for _ in range(len(received)):
+                await receive()
+            for message in sent:
+                await send(message)
+            if is_failing:
+                raise GeneratorExit
+
+        scope = {"type": "http", "raw_path": b"/a", "query_string": b"", "method": "GET", "headers": []}
+        with bench:
+            recorder.requests = 0
+            ended = contextvars.copy_context().run(_outcome_of, asgi.RecordedAsgi(app)(scope, receive, send))
+            is_off = recorder._ring is None
+        records = [(re.sub('"ns":[0-9]+', "", text), data) for text, data in bench.records()]
+        told.append((ended, is_off, taken, records))
+    assert told[0] == told[1]
+
+
+def _outcome_of(steps):
+    try:
+        steps.send(None)
+    except (StopIteration, GeneratorExit) as ended:
+        return type(ended)
+    raise AssertionError("it has to wait")
+
+
 @settings(max_examples=50)
 @example("a\ud800", ("orders", "WARNING", "/a.py", 7), True, None)
 @example("plain", ("orders", "WARNING", "/\\ä.py", 7), True, None)
@@ -571,7 +631,8 @@ def test_after_it_is_forgotten_nothing_is_written(benches):
 
 
 SAME = """
-import asyncio, json, logging, os, sqlite3, sys, threading, time
+import asyncio, gc, json, logging, os, sqlite3, sys, threading, time, warnings
+warnings.simplefilter("ignore")  # of coroutines that are never awaited
 sys.path.insert(0, os.path.dirname(__file__))
 from relive_recorder.recorder import recorder
 from relive_recorder.servers import asgi, wsgi
@@ -620,6 +681,71 @@ async def ask(path, *headers):
     print(sent)
 for path, headers in (("/1", [(b"host", b"h")]), ("/2", [(b"cookie", b"a=b; c=dddddddd")]), ("/1?token=abcdef123", [])):
     asyncio.run(ask(path, *headers))
+class Pause:
+    def __await__(self):
+        return (yield "paused")
+async def odd(scope, receive, send):
+    path, start = scope["path"], {"type": "http.response.start", "status": 201, "headers": [[b"a", b"b"]]}
+    if path == "/pieces":
+        await send(start)
+    for body in (b"one", b"", bytearray(b"two"), b"three") if path in ("/pieces", "/early") else ():
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+    if path == "/late":
+        await send({"type": "http.response.start", "status": 204})
+        await send({"type": "http.response.body"})
+        await send(start)
+    if path == "/strange":
+        await send({"type": "http.response.push"})
+        await send(type("Own", (dict,), {})(start))
+    if path == "/nested":
+        await asgi.RecordedAsgi(odd)({"type": "http", "path": "/pieces"}, receive, send)
+    while path == "/pauses":
+        print(path, await Pause())
+    return "nobody's business"
+class Made:
+    def __init__(self, *given):
+        self.given = given
+    def __await__(self):
+        return odd(*self.given).__await__()
+async def receive():
+    return {"type": "http.disconnect"}
+async def send(message):
+    time.monotonic_ns()
+def steps(path, app=odd, kind="http"):
+    scope = {"type": kind, "method": "GET", "path": path, "raw_path": path.encode(), "query_string": b"", "headers": []}
+    return asgi.RecordedAsgi(app)(scope, receive, send)
+def tried(function, *given):
+    try:
+        print(function.__name__, function(*given))
+    except BaseException as raised:
+        print(function.__name__, repr(raised))
+for path in ("/pieces", "/early", "/late", "/strange", "/nested"):
+    for app in (odd, Made):
+        print(path, asyncio.run(asyncio.wait_for(steps(path, app), 60)))
+for app in (lambda *_: None, lambda *_: 1 / 0, lambda: None):
+    tried(steps("/", app).send, None)
+asyncio.run(steps("/", kind="lifespan"))
+asyncio.run(steps("/", kind="websocket"))
+for ending in ("throw", "throw_before", "close", "close_before", "lost", "lost_before"):
+    one = steps("/pauses")
+    assert hasattr(one, "__await__") and one.cr_await is None
+    if not ending.endswith("before"):
+        tried(one.send, None)
+        tried(one.send, "given")
+        print(one.cr_await is not None)
+    if ending.startswith("throw"):
+        tried(one.throw, ValueError("thrown"))
+    elif ending.startswith("close"):
+        tried(one.close)
+        tried(one.close)
+    else:
+        ring = [one]
+        ring.append(ring)
+        del one, ring
+        gc.collect()
+        continue
+    tried(one.send, None)
+asyncio.run(asyncio.wait_for(steps("/"), 60))
 def shop(environ, start):
     start("200 OK", [("A", "b")])
     return [b"text", b"more"]

@@ -41,13 +41,12 @@ def tasks():
 
 
 def coroutine_frames(task):
-    """[(coroutine, frame)] of a task, the outermost first."""
+    """[(coroutine, frame)] of a task, the outermost first; the recorder's, which is in C, has no frame."""
     found, one = [], task.get_coro()
     while one is not None and len(found) < 100:
         frame = getattr(one, "cr_frame", None) or getattr(one, "gi_frame", None)
-        if frame is None:
-            break
-        found.append((one, frame))
+        if frame is not None:
+            found.append((one, frame))
         one = getattr(one, "cr_await", None) or getattr(one, "gi_yieldfrom", None)
     return found
 

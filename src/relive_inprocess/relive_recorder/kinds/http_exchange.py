@@ -299,7 +299,7 @@ def report_unread(request: int) -> None:
             attempt(exchange.ended, False)
 
 
-before_end.append(report_unread)
+before_end.append((_unread, report_unread))
 
 
 def was_cancelled(kept: KeptAnswer) -> bool:

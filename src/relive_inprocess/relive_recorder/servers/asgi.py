@@ -10,7 +10,7 @@ from relive_recorder import context, quick
 from relive_recorder.guard import attempt
 from relive_recorder.imports import when_imported
 from relive_recorder.recorder import recorder
-from relive_recorder.servers.handling import Handling, begin, describe, write_start
+from relive_recorder.servers.handling import Handling, before_end, begin, describe, write_start
 
 __all__ = ["install"]
 
@@ -23,7 +23,8 @@ Send = Callable[[Dict[str, Any]], Awaitable[None]]
 def install() -> None:
     """uvicorn (also as gunicorn's worker), hypercorn, daphne, gunicorn; Starlette and FastAPI under any other server."""
     if quick.module is not None:
-        quick.module.requests(Handling, recorder, _describe_arrived, write_start)
+        quick.module.requests(Handling, recorder, _describe_arrived, write_start, before_end)
+        quick.module.asgi(RecordedAsgi, _received, _note_sent, _awaited, _failed)
     when_imported("uvicorn.config", _uvicorn)
     when_imported("hypercorn.app_wrappers", _hypercorn)
     when_imported("daphne.server", _daphne)
@@ -181,33 +182,54 @@ class _Watch:
         self._receive = receive
         self._send = send
 
-    async def receive(self) -> Dict[str, Any]:
-        message = await self._receive()
-        kind = message.get("type")
-        if kind == "http.request":
-            body = message.get("body")
-            if body or self._handling.has_body:  # of an empty one nothing is told
-                attempt(self._received, body or b"", not message.get("more_body", False))
-        elif kind == "websocket.receive":
-            attempt(self._handling.count, "messages_in")
-        return message
-
-    def _received(self, body: bytes, is_last: bool) -> None:
-        self._handling.received(bytes(body), is_last=is_last)
+    def receive(self) -> Awaitable[Dict[str, Any]]:
+        return _received(self._handling, self._receive)
 
     def send(self, message: Dict[str, Any]) -> Awaitable[None]:
         """No coroutine of its own, but the server's: one less for each message."""
-        try:
-            kind = message.get("type")
-            if kind == "http.response.body":
-                body = message.get("body")
-                if body:
-                    self._handling.sent(bytes(body))
-            elif kind == "http.response.start":
-                self._handling.status = int(message["status"])
-                self._handling.raw_headers = tuple(message.get("headers", ()))
-            elif kind == "websocket.send":
-                self._handling.count("messages_out")
-        except Exception as fault:
-            recorder.switch_off(fault)
+        _note_sent(self._handling, message)
         return self._send(message)
+
+
+async def _received(handling: Handling, receive: Receive) -> Dict[str, Any]:
+    message = await receive()
+    kind = message.get("type")
+    if kind == "http.request":
+        body = message.get("body")
+        if body or handling.has_body:  # of an empty one nothing is told
+            attempt(_note_body, handling, body or b"", not message.get("more_body", False))
+    elif kind == "websocket.receive":
+        attempt(handling.count, "messages_in")
+    return message
+
+
+def _note_body(handling: Handling, body: Any, is_last: bool) -> None:
+    handling.received(bytes(body), is_last=is_last)
+
+
+def _note_sent(handling: Handling, message: Dict[str, Any]) -> None:
+    try:
+        kind = message.get("type")
+        if kind == "http.response.body":
+            body = message.get("body")
+            if body:
+                handling.sent(bytes(body))
+        elif kind == "http.response.start":
+            handling.status = int(message["status"])
+            handling.raw_headers = tuple(message.get("headers", ()))
+        elif kind == "websocket.send":
+            handling.count("messages_out")
+    except Exception as fault:
+        recorder.switch_off(fault)
+
+
+# -- what the part in C asks for
+
+
+async def _awaited(made: Awaitable[Any]) -> None:
+    """Of what an application returned that is no coroutine of Python's."""
+    await made
+
+
+def _failed(handling: Handling, error: BaseException) -> None:
+    attempt(handling.failed, error)

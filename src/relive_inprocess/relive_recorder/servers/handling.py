@@ -28,8 +28,9 @@ _quoted = json.encoder.encode_basestring_ascii
 _REMEMBERED = 2048  # [characters] as JSON; more headers than that are not remembered
 
 
-# (the request's number): called before the event of its end is written.
-before_end: List[Callable[[int], None]] = []
+# (what is known of requests, by their numbers; called with the number of one that ends, before the event of its end is written,
+# unless nothing is known of any).
+before_end: List[Tuple[Dict[int, Any], Callable[[int], None]]] = []
 
 
 def scrubbed(headers: Iterable[Tuple[str, str]]) -> Pairs:
@@ -103,8 +104,9 @@ class Handling(context.Request):
         routed: a mapping that will have ``path_params`` once a router has found its way (an ASGI scope); or None.
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_began", "_token")
-    # What most requests never set; each that ``__init__`` sets is set for all of them.
+    # What all requests set. ``_token`` is None once it has ended.
+    __slots__ = ("__dict__", "__weakref__", "_began", "_token", "routed")
+    # What most requests never set: of those the dictionary is empty, by which the part in C knows them.
     status: Optional[int] = None
     headers: Sequence[Sequence[str]] = ()
     raw_headers: Optional[Tuple[Any, ...]] = None
@@ -112,9 +114,7 @@ class Handling(context.Request):
     _answer: Optional[bodies.CountedBody] = None
     _sole = b""  # the answer as long as it is in one piece
     _encoded_body = 0
-    _ended = False
     _error: Optional[Dict[str, str]] = None
-    routed: Any = None
     _more: Optional[Dict[str, Any]] = None
 
     def __init__(self, number: int, about: Union[Dict[str, Any], Tuple[Any, ...]]) -> None:
@@ -123,6 +123,7 @@ class Handling(context.Request):
         self.lanes = itertools.count(1)
         self.store = {}
         self._began = _mono()
+        self.routed: Any = None
         self._token: Optional["Token[context.Request]"] = context.begin(self)
 
     @property
@@ -203,13 +204,14 @@ class Handling(context.Request):
 
     def ended(self) -> None:
         """The answer is whole, or will never be. The first call counts."""
-        if self._ended:
+        token, self._token = self._token, None
+        if token is None:
             return
-        self._ended = True
         if self._body is not None:
             attempt(self._record_body)
-        for report in before_end:
-            report(self.number)
+        for known, report in before_end:
+            if known:
+                report(self.number)
         quick = recorder.quick
         if (
             quick is None
@@ -219,9 +221,7 @@ class Handling(context.Request):
             or quick.ended(self._began, self.status, self.raw_headers, self._sole, self.number) is None
         ):
             attempt(self._record_end)
-        token, self._token = self._token, None
-        if token is not None:
-            context.end(token)
+        context.end(token)
 
     def _record_end(self) -> None:
         fields: Dict[str, Any] = {"ns": _mono() - self._began}
