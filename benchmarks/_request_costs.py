@@ -1,4 +1,4 @@
-"""Microseconds of processor time of a FastAPI request without a server, as JSON: run by recorder.py, a process for each way.
+"""Microseconds of processor time of a request of FastAPI or Flask without a server, as JSON; run by recorder.py.
 
 Each request reads the clock, draws a random number and asks SQLite for one row; or it does nothing.
 """
@@ -6,6 +6,7 @@ Each request reads the clock, draws a random number and asks SQLite for one row;
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import random
@@ -15,6 +16,7 @@ import time
 from typing import Any
 
 from fastapi import FastAPI
+from flask import Flask
 
 _REQUESTS = 300
 _RUNS = 9
@@ -54,15 +56,24 @@ async def nothing(order: int) -> dict[str, int]:
     return {"order": order}
 
 
-def _application() -> Any:
+flask = Flask(__name__)
+
+
+@flask.get("/flask/<int:order>")
+def in_flask(order: int) -> dict[str, Any]:
+    return _work(order)
+
+
+def _applications() -> tuple[Any, Any]:
     if "relive_recorder" not in sys.modules:
-        return app
+        return app, flask
     from relive_recorder.servers.asgi import RecordedAsgi  # type: ignore[import-not-found]  # noqa: PLC0415
+    from relive_recorder.servers.wsgi import RecordedWsgi  # type: ignore[import-not-found]  # noqa: PLC0415
 
-    return RecordedAsgi(app)
+    return RecordedAsgi(app), RecordedWsgi(flask)
 
 
-application = _application()
+application, wsgi_application = _applications()
 
 
 async def _receive() -> dict[str, Any]:
@@ -98,6 +109,47 @@ async def _several(path: str) -> None:
         await loop.create_task(_ask(path))  # as a server does it
 
 
+def _start(_status: str, _headers: Any, _error: Any = None) -> None:
+    pass
+
+
+def _ask_flask(path: str) -> None:
+    environ = {
+        "wsgi.errors": sys.stderr,
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": "http",
+        "wsgi.input": io.BytesIO(),
+        "wsgi.multithread": True,
+        "REQUEST_METHOD": "GET",
+        "QUERY_STRING": "",
+        "RAW_URI": path,
+        "PATH_INFO": path,
+        "SCRIPT_NAME": "",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "SERVER_NAME": "127.0.0.1",
+        "SERVER_PORT": "8000",
+        "REMOTE_ADDR": "127.0.0.1",
+        "REMOTE_PORT": "5",
+        "HTTP_HOST": "127.0.0.1:8000",
+        "HTTP_USER_AGENT": "wrk/4.1",
+        "HTTP_ACCEPT": "*/*",
+    }
+    answer = wsgi_application(environ, _start)
+    for _ in answer:
+        pass
+    answer.close()
+
+
+def _least_of_flask(path: str) -> float:
+    least = float("inf")
+    for _ in range(_RUNS):
+        began = time.process_time_ns()
+        for _ in range(_REQUESTS):
+            _ask_flask(path)
+        least = min(least, (time.process_time_ns() - began) / _REQUESTS / 1e3)
+    return least
+
+
 def _least(path: str) -> float:
     least = float("inf")
     with asyncio.Runner() as runner:
@@ -108,4 +160,5 @@ def _least(path: str) -> float:
     return least
 
 
-print(json.dumps({name: _least(f"/{name}/1") for name in ("def", "async", "nothing")}))
+found = {name: _least(f"/{name}/1") for name in ("def", "async", "nothing")}
+print(json.dumps(found | {"flask": _least_of_flask("/flask/1")}))

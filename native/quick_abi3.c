@@ -11,7 +11,7 @@
 // No function of the C library is named with its version (it is linked without one), so the library can be loaded where another one is.
 //
 // The parts: text.h and values.h write JSON, checker.h says which texts are clean, lanes.h who runs, ring.h and event.h write; calls.c, queries.c,
-// logs.c and handling.c have the events, asgi.h, readings.h, environment.h, sqlite.h and audit.h what takes the place of functions of Python.
+// logs.c and handling.c have the events, asgi.h, wsgi.h, readings.h, environment.h, sqlite.h and audit.h what takes the place of functions of Python.
 #include "quick_abi3/python.h"
 
 #include "quick_abi3/asgi.h"
@@ -25,6 +25,7 @@
 #include "quick_abi3/ring.h"
 #include "quick_abi3/sqlite.h"
 #include "quick_abi3/text.h"
+#include "quick_abi3/wsgi.h"
 
 #define DEFINE_NAME(which, said) PyObject *name_##which;
 NAMES_OF_PYTHON(DEFINE_NAME)
@@ -48,6 +49,16 @@ int put_method(PyObject *class, PyMethodDef *definition) {
     return result;
 }
 
+PyObject *itself(PyObject *object) { return kept(object); }
+
+void let_go(PyObject *object, inquiry clear) {
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
+    clear(object);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+    Py_DECREF(type);
+}
+
 // is_own() -> bool: this interpreter may use the module. Another one of the process is given a copy of it without ``PyInit__quick``.
 static PyObject *module_is_own(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) { return PyBool_FromLong(is_own_interpreter()); }
 
@@ -64,6 +75,7 @@ static PyMethodDef module_methods[] = {
     {"listen", module_listen, METH_O, NULL},
     {"requests", module_requests, METH_VARARGS, NULL},
     {"sqlite", module_sqlite, METH_VARARGS, NULL},
+    {"wsgi", module_wsgi, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL}};
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_quick", NULL, -1, module_methods, NULL, NULL, NULL, NULL};
 
@@ -79,7 +91,7 @@ PyMODINIT_FUNC PyInit__quick(void) {
     prepare_readings();
     NAMES_OF_PYTHON(MAKE_NAME)
     PyObject *module = PyModule_Create(&definition), *draw = make_draw_type();
-    if (module == NULL || draw == NULL || make_quick_type() == NULL || make_checker_type() == NULL || make_asgi_types() < 0 || PyErr_Occurred()) return NULL;
+    if (module == NULL || draw == NULL || make_quick_type() == NULL || make_checker_type() == NULL || make_asgi_types() < 0 || make_wsgi_types() < 0 || PyErr_Occurred()) return NULL;
     Py_INCREF(checker_type);
     Py_INCREF(quick_type);
     if (PyModule_AddObject(module, "Quick", (PyObject *)quick_type) < 0 || PyModule_AddObject(module, "Checker", checker_type) < 0 ||

@@ -13,8 +13,8 @@ enum { AM_SEND = 81 };                                                          
 extern PyTypeObject PyCoro_Type __attribute__((weak));
 
 static struct {
-    PyObject *slow;                              // what ``__call__`` was
-    PyObject *received, *sent, *awaited, *failed;  // functions in Python, see servers/asgi.py
+    PyObject *slow;                       // what ``__call__`` was
+    PyObject *received, *sent, *awaited;  // functions in Python, see servers/asgi.py
 } asgi;
 
 static PyTypeObject *watch_type, *answering_type;
@@ -48,15 +48,7 @@ static int watch_clear(PyObject *object) {
     return 0;
 }
 
-static void gone(PyObject *object, inquiry clear) {
-    PyTypeObject *type = Py_TYPE(object);
-    PyObject_GC_UnTrack(object);
-    clear(object);
-    ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
-    Py_DECREF(type);
-}
-
-static void watch_gone(PyObject *object) { gone(object, watch_clear); }
+static void watch_gone(PyObject *object) { let_go(object, watch_clear); }
 
 static int is_said(PyObject *text, const char *said) {
     return text != NULL && Py_TYPE(text) == &PyUnicode_Type && !PyUnicode_CompareWithASCIIString(text, said);
@@ -72,8 +64,7 @@ static int keep(Answer *answer, PyObject *message) {
         if (Py_TYPE(body) != &PyBytes_Type) return 0;
         if (!PyBytes_Size(body)) return 1;
         if (answer->body != NULL) return 0;
-        Py_INCREF(body);
-        answer->body = body;
+        answer->body = kept(body);
         return 1;
     }
     if (!is_said(kind, "http.response.start") || answer->status != NULL) return 0;
@@ -81,8 +72,7 @@ static int keep(Answer *answer, PyObject *message) {
     if (status == NULL || Py_TYPE(status) != &PyLong_Type || headers == NULL ||
         (Py_TYPE(headers) != &PyList_Type && Py_TYPE(headers) != &PyTuple_Type))
         return 0;
-    Py_INCREF(status);
-    answer->status = status;
+    answer->status = kept(status);
     return (answer->headers = PySequence_Tuple(headers)) != NULL;
 }
 
@@ -138,41 +128,18 @@ static int answering_clear(PyObject *object) {
     return 0;
 }
 
-// The handling has ended, with an error set or without; a failure of that goes first.
+// It has ended, with an error set or without.
 static void end(Answering *self) {
-    PyObject *type, *error, *trace;
     Watch *watch = self->watch;
     Py_CLEAR(self->inner);
-    if (watch == NULL) return;
     self->watch = NULL;
-    PyErr_Fetch(&type, &error, &trace);
-    if (end_handling(watch->handling, &watch->answer) == 0) {
-        PyErr_Restore(type, error, trace);
-    } else {
-        Py_XDECREF(type);
-        Py_XDECREF(error);
-        Py_XDECREF(trace);
-    }
-    Py_DECREF(watch);
+    if (watch != NULL) end_handling(watch->handling, &watch->answer);
+    Py_XDECREF((PyObject *)watch);
 }
 
 // It ended by the error that is set.
 static void fail(Answering *self) {
-    PyObject *type, *error, *trace;
-    if (self->watch != NULL) {
-        PyErr_Fetch(&type, &error, &trace);
-        PyErr_NormalizeException(&type, &error, &trace);
-        if (trace != NULL && PyException_SetTraceback(error, trace) < 0) PyErr_Clear();
-        PyObject *told = PyObject_CallFunctionObjArgs(asgi.failed, self->watch->handling, error, NULL);
-        if (told != NULL) {
-            Py_DECREF(told);
-            PyErr_Restore(type, error, trace);
-        } else {
-            Py_XDECREF(type);
-            Py_XDECREF(error);
-            Py_XDECREF(trace);
-        }
-    }
+    if (self->watch != NULL) fail_handling(self->watch->handling);
     end(self);
 }
 
@@ -193,10 +160,8 @@ static PyObject *coroutine_of(PyObject *made) {
 static Watch *make_watch(PyObject *receive, PyObject *send) {
     Watch *watch = (Watch *)((allocfunc)PyType_GetSlot(watch_type, Py_tp_alloc))(watch_type, 0);
     if (watch == NULL) return NULL;
-    Py_INCREF(receive);
-    watch->receive = receive;
-    Py_INCREF(send);
-    watch->send = send;
+    watch->receive = kept(receive);
+    watch->send = kept(send);
     return watch;
 }
 
@@ -348,17 +313,9 @@ static void answering_finalize(PyObject *object) {
 }
 
 static void answering_gone(PyObject *object) {
-    PyTypeObject *type = Py_TYPE(object);
     PyObject_GC_UnTrack(object);
     answering_finalize(object);
-    answering_clear(object);
-    ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
-    Py_DECREF(type);
-}
-
-static PyObject *answering_self(PyObject *object) {
-    Py_INCREF(object);
-    return object;
+    let_go(object, answering_clear);
 }
 
 // What it waits for, as coroutines tell it.
@@ -379,12 +336,10 @@ static PyObject *recorded_call(PyObject *recorded, PyObject *given, PyObject *na
     }
     Answering *self = (Answering *)((allocfunc)PyType_GetSlot(answering_type, Py_tp_alloc))(answering_type, 0);
     if (self == NULL) return NULL;
-    PyObject *parts[] = {recorded, PyTuple_GetItem(given, 0), PyTuple_GetItem(given, 1), PyTuple_GetItem(given, 2)};
-    PyObject **places[] = {&self->recorded, &self->scope, &self->receive, &self->send};
-    for (int i = 0; i < 4; i++) {
-        Py_INCREF(parts[i]);
-        *places[i] = parts[i];
-    }
+    self->recorded = kept(recorded);
+    self->scope = kept(PyTuple_GetItem(given, 0));
+    self->receive = kept(PyTuple_GetItem(given, 1));
+    self->send = kept(PyTuple_GetItem(given, 2));
     self->is_new = 1;
     return (PyObject *)self;
 }
@@ -397,8 +352,8 @@ static PyMethodDef answering_methods[] = {{"send", answering_send, METH_O, NULL}
                                           {NULL, NULL, 0, NULL}};
 static PyGetSetDef answering_attributes[] = {{"cr_await", answering_awaits, NULL, NULL, NULL}, {NULL, NULL, NULL, NULL, NULL}};
 static PyType_Slot answering_slots[] = {{Py_tp_dealloc, answering_gone},     {Py_tp_traverse, answering_traverse}, {Py_tp_clear, answering_clear},
-                                        {Py_tp_finalize, answering_finalize}, {Py_tp_iter, answering_self},         {Py_tp_iternext, answering_next},
-                                        {Py_am_await, answering_self},       {Py_tp_methods, answering_methods},   {Py_tp_getset, answering_attributes},
+                                        {Py_tp_finalize, answering_finalize}, {Py_tp_iter, itself},         {Py_tp_iternext, answering_next},
+                                        {Py_am_await, itself},       {Py_tp_methods, answering_methods},   {Py_tp_getset, answering_attributes},
                                         {0, NULL},                           {0, NULL}};
 static PyType_Spec answering_spec = {"relive_recorder._quick.Answering", sizeof(Answering), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, answering_slots};
 static PyType_Slot watch_slots[] = {{Py_tp_dealloc, watch_gone}, {Py_tp_traverse, watch_traverse}, {Py_tp_clear, watch_clear}, {0, NULL}};
@@ -412,12 +367,12 @@ int make_asgi_types(void) {
 }
 
 PyObject *module_asgi(PyObject *Py_UNUSED(module), PyObject *given) {
-    PyObject *class, *parts[4];
-    if (!PyArg_ParseTuple(given, "O!OOOO", &PyType_Type, &class, &parts[0], &parts[1], &parts[2], &parts[3])) return NULL;
+    PyObject *class, *parts[3];
+    if (!PyArg_ParseTuple(given, "O!OOO", &PyType_Type, &class, &parts[0], &parts[1], &parts[2])) return NULL;
     if (asgi.slow != NULL) Py_RETURN_FALSE;
     if ((asgi.slow = PyObject_GetAttrString(class, "__call__")) == NULL) return NULL;
-    PyObject **places[] = {&asgi.received, &asgi.sent, &asgi.awaited, &asgi.failed};
-    for (int i = 0; i < 4; i++) {
+    PyObject **places[] = {&asgi.received, &asgi.sent, &asgi.awaited};
+    for (int i = 0; i < 3; i++) {
         Py_INCREF(parts[i]);
         *places[i] = parts[i];
     }

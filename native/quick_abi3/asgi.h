@@ -2,8 +2,8 @@
 #pragma once
 #include "python.h"
 
-// asgi(class, received, sent, awaited, failed) -> bool: give the class ``RecordedAsgi`` its ``__call__``; once in a process. False: it was done
-// already. What is not plain its own way does (``__call__`` as it was), and the four functions of servers/asgi.py.
+// asgi(class, received, sent, awaited) -> bool: give the class ``RecordedAsgi`` its ``__call__``; once in a process. False: it was done
+// already. What is not plain its own way does (``__call__`` as it was), and the three functions of servers/asgi.py.
 PyObject *module_asgi(PyObject *module, PyObject *given);
 
 // The types of what is made for a request; -1 with an error.

@@ -70,7 +70,7 @@ PyObject *not_plain(Text *text) {
 }
 
 Quick *writer_of(PyObject *recorder) {
-    PyObject *quick = PyObject_GetAttr(recorder, name_quick);
+    PyObject *quick = recorder != NULL ? PyObject_GetAttr(recorder, name_quick) : NULL;
     if (quick != NULL && Py_TYPE(quick) == quick_type && is_recording((Quick *)quick)) return (Quick *)quick;
     Py_XDECREF(quick);
     PyErr_Clear();

@@ -27,7 +27,7 @@ int is_to_be_passed_on(void);
 // None, after what was not plain; NULL where an error is to be passed on. ``text``: or NULL.
 PyObject *not_plain(Text *text);
 
-// A reference to the writer of ``recorder`` of recorder.py; NULL where nothing is written by it just now.
+// A reference to the writer of ``recorder`` of recorder.py (or NULL); NULL where nothing is written by it just now.
 Quick *writer_of(PyObject *recorder);
 
 // The scrubber's; NULL where there is none, perhaps with an error. Python code may run in it.

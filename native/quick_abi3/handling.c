@@ -69,28 +69,37 @@ static void put_headers_or(Text *text, PyObject *headers, Checker *checker, PyOb
     else put(text, p, (size_t)n);
 }
 
+// As ``end_event``; NULL with an error that is to be passed on, or without one.
+static PyObject *write_started(Quick *self, PyObject *const *given, Checker *checker, PyObject *headers) {
+    Text text;
+    if (BEGIN(self, &text, "handling-started", given[5]) < 0) return NULL;
+    PUT(&text, "{\"server\":");
+    put_text(&text, given[0], NULL);
+    PUT(&text, ",\"method\":");
+    put_text(&text, given[1], NULL);
+    PUT(&text, ",\"target\":");
+    put_text(&text, given[2], checker);
+    PUT(&text, ",\"peer\":");
+    put_json(&text, given[3], 0);
+    PUT(&text, ",\"headers\":");
+    put_headers_or(&text, given[4], checker, headers);
+    PUT(&text, "}");
+    return end_event(self, &text, NULL, 0);
+}
+
 // started(server, method, target, peer, headers, request): an event ``handling-started``.
 PyObject *quick_started(PyObject *object, PyObject *const *given, Py_ssize_t count) {
     Quick *self = (Quick *)object;
-    Text text;
-    PyObject *result = NULL;
+    PyObject *result = NULL, *headers;
     if (count != 6 || !is_recording(self)) Py_RETURN_NONE;
     for (int i = 0; i < 3; i++)
         if (Py_TYPE(given[i]) != &PyUnicode_Type) Py_RETURN_NONE;
     PyObject *checker = checker_of(self);
-    if (checker != NULL && BEGIN(self, &text, "handling-started", given[5]) == 0) {
-        PUT(&text, "{\"server\":");
-        put_text(&text, given[0], NULL);
-        PUT(&text, ",\"method\":");
-        put_text(&text, given[1], NULL);
-        PUT(&text, ",\"target\":");
-        put_text(&text, given[2], (Checker *)checker);
-        PUT(&text, ",\"peer\":");
-        put_json(&text, given[3], 0);
-        PUT(&text, ",\"headers\":");
-        put_headers(&text, given[4], (Checker *)checker);
-        PUT(&text, "}");
-        result = end_event(self, &text, NULL, 0);
+    if (checker != NULL) result = write_started(self, given, (Checker *)checker, NULL);
+    if (result == Py_None && (headers = json_remembered(self, given[4])) != NULL) {
+        Py_DECREF(result);
+        result = write_started(self, given, (Checker *)checker, headers);
+        Py_DECREF(headers);
     }
     Py_XDECREF(checker);
     return result != NULL ? result : not_plain(NULL);
@@ -130,16 +139,16 @@ static PyObject *parts_of_scope(PyObject *scope) {
 
 // What servers/handling.py and recorder.py have of requests, see ``module_requests``.
 static struct {
-    PyObject *handling, *recorder, *describe, *write, *before_end;
+    PyObject *handling, *recorder, *describe, *write, *failed, *before_end;
 } requests;
 
 PyObject *the_recorder(void) { return requests.recorder; }
 
 PyObject *module_requests(PyObject *Py_UNUSED(module), PyObject *given) {
-    PyObject *parts[5];
-    if (!PyArg_ParseTuple(given, "O!OOOO!", &PyType_Type, &parts[0], &parts[1], &parts[2], &parts[3], &PyList_Type, &parts[4])) return NULL;
-    PyObject **places[] = {&requests.handling, &requests.recorder, &requests.describe, &requests.write, &requests.before_end};
-    for (int i = 0; i < 5; i++) {
+    PyObject *parts[6];
+    if (!PyArg_ParseTuple(given, "O!OOOOO!", &PyType_Type, &parts[0], &parts[1], &parts[2], &parts[3], &parts[4], &PyList_Type, &parts[5])) return NULL;
+    PyObject **places[] = {&requests.handling, &requests.recorder, &requests.describe, &requests.write, &requests.failed, &requests.before_end};
+    for (int i = 0; i < 6; i++) {
         Py_INCREF(parts[i]);
         *places[i] = parts[i];
     }
@@ -155,22 +164,27 @@ static PyObject *next_number(void) {
     return next;
 }
 
-// Handling(number, (describe, parts)), without the Python code that says the same; from then on it is that of the context. NULL with an error.
-static PyObject *begin_handling(PyObject *parts) {
+PyObject *begin_handling(PyObject *about) {
     PyTypeObject *class = (PyTypeObject *)requests.handling;
     PyObject *handling = ((allocfunc)PyType_GetSlot(class, Py_tp_alloc))(class, 0);
-    PyObject *held[] = {next_number(), PyTuple_Pack(2, requests.describe, parts), new_count(), PyDict_New(),
-                        PyLong_FromUnsignedLongLong(now(CLOCK_MONOTONIC))};
-    PyObject *names[] = {name_number, name_about, name_lanes, name_store, name_began};
-    int failed = handling == NULL;
-    for (int i = 0; i < 5; i++) {
-        failed = failed || held[i] == NULL || PyObject_SetAttr(handling, names[i], held[i]) < 0;
-        Py_XDECREF(held[i]);
+    PyObject *parts[] = {next_number(), new_count(), PyDict_New(), PyLong_FromUnsignedLongLong(now(CLOCK_MONOTONIC))};
+    PyObject *names[] = {name_number, name_lanes, name_store, name_began};
+    int failed = handling == NULL || PyObject_SetAttr(handling, name_about, about) < 0 || PyObject_SetAttr(handling, name_routed, Py_None) < 0;
+    for (int i = 0; i < 4; i++) {
+        failed = failed || parts[i] == NULL || PyObject_SetAttr(handling, names[i], parts[i]) < 0;
+        Py_XDECREF(parts[i]);
     }
     PyObject *token = failed ? NULL : begin_request(handling);
     if (token == NULL || PyObject_SetAttr(handling, name_token, token) < 0) Py_CLEAR(handling);
     Py_XDECREF(token);
     return handling;
+}
+
+int write_in_python(PyObject *handling, PyObject *headers) {
+    PyErr_Clear();
+    PyObject *written = PyObject_CallFunctionObjArgs(requests.write, handling, headers, NULL);
+    Py_XDECREF(written);
+    return written != NULL ? 0 : -1;
 }
 
 // As ``end_event``; NULL with an error that is to be passed on, or without one.
@@ -198,14 +212,10 @@ static int tell_arrived(Quick *self, PyObject *handling, PyObject *parts, Checke
         written = write_arrived(self, number, parts, checker, headers);
         Py_DECREF(headers);
     }
-    if ((written == NULL || written == Py_None) && !is_to_be_passed_on()) {
-        Py_XDECREF(written);
-        PyErr_Clear();
-        written = PyObject_CallFunctionObjArgs(requests.write, handling, PyTuple_GetItem(parts, 4), NULL);
-    }
     Py_XDECREF(number);
     Py_XDECREF(written);
-    return written != NULL ? 0 : -1;
+    if (written != NULL && written != Py_None) return 0;
+    return is_to_be_passed_on() ? -1 : write_in_python(handling, PyTuple_GetItem(parts, 4));
 }
 
 // arrived(scope) -> a handling that was begun, with its event ``handling-started``: a request over HTTP as ASGI has it.
@@ -213,9 +223,10 @@ PyObject *quick_arrived(PyObject *object, PyObject *scope) {
     Quick *self = (Quick *)object;
     if (requests.handling == NULL || !is_recording(self) || !are_lanes_found_here() || Py_TYPE(scope) != &PyDict_Type) Py_RETURN_NONE;
     PyObject *parts = parts_of_scope(scope), *checker = parts != NULL ? checker_of(self) : NULL;
-    PyObject *handling = checker != NULL ? begin_handling(parts) : NULL;
+    PyObject *about = checker != NULL ? PyTuple_Pack(2, requests.describe, parts) : NULL, *handling = about != NULL ? begin_handling(about) : NULL;
     int is_begun = handling != NULL;
     if (is_begun && tell_arrived(self, handling, parts, (Checker *)checker) < 0) Py_CLEAR(handling);
+    Py_XDECREF(about);
     Py_XDECREF(checker);
     Py_XDECREF(parts);
     return is_begun ? handling : not_plain(NULL);
@@ -317,7 +328,26 @@ static int end_plainly(Quick *writer, PyObject *handling, const Answer *answer) 
     return result;
 }
 
-int end_handling(PyObject *handling, Answer *answer) {
+static void forget_error(PyObject *type, PyObject *error, PyObject *trace) {
+    Py_XDECREF(type);
+    Py_XDECREF(error);
+    Py_XDECREF(trace);
+}
+
+void fail_handling(PyObject *handling) {
+    PyObject *type, *error, *trace;
+    PyErr_Fetch(&type, &error, &trace);
+    PyErr_NormalizeException(&type, &error, &trace);
+    if (trace != NULL && PyException_SetTraceback(error, trace) < 0) PyErr_Clear();
+    PyObject *told = PyObject_CallFunctionObjArgs(requests.failed, handling, error, NULL);
+    if (told != NULL) PyErr_Restore(type, error, trace);
+    else forget_error(type, error, trace);
+    Py_XDECREF(told);
+}
+
+void end_handling(PyObject *handling, Answer *answer) {
+    PyObject *type, *error, *trace;
+    PyErr_Fetch(&type, &error, &trace);
     Quick *writer = writer_of(requests.recorder);
     int result = writer != NULL ? end_plainly(writer, handling, answer) : 0;
     Py_XDECREF((PyObject *)writer);
@@ -327,5 +357,6 @@ int end_handling(PyObject *handling, Answer *answer) {
         Py_XDECREF(done);
     }
     forget_answer(answer);
-    return result == 1 ? 0 : -1;
+    if (result == 1) PyErr_Restore(type, error, trace);
+    else forget_error(type, error, trace);
 }

@@ -75,7 +75,15 @@ extern const char *PyUnicode_AsUTF8AndSize(PyObject *, Py_ssize_t *) __attribute
     NAME(get, "__get__")                                                                                                                  \
     NAME(send, "send")                                                                                                                    \
     NAME(throw, "throw")                                                                                                                  \
-    NAME(close, "close")
+    NAME(close, "close")                                                                                                                  \
+    NAME(remote_addr, "REMOTE_ADDR")                                                                                                      \
+    NAME(remote_port, "REMOTE_PORT")                                                                                                      \
+    NAME(content_length, "CONTENT_LENGTH")                                                                                                \
+    NAME(transfer_encoding, "HTTP_TRANSFER_ENCODING")                                                                                     \
+    NAME(raw_uri, "RAW_URI")                                                                                                              \
+    NAME(request_uri, "REQUEST_URI")                                                                                                      \
+    NAME(request_method, "REQUEST_METHOD")                                                                                                \
+    NAME(file_wrapper, "wsgi.file_wrapper")
 #define DECLARE_NAME(which, said) extern PyObject *name_##which;
 NAMES_OF_PYTHON(DECLARE_NAME)
 
@@ -84,3 +92,12 @@ int is_own_interpreter(void);
 
 // Give a class a method in C, under the definition's name; -1 with an error.
 int put_method(PyObject *class, PyMethodDef *definition);
+
+static inline PyObject *kept(PyObject *object) {
+    Py_INCREF(object);
+    return object;
+}
+
+// Slots of types: an iterator, or a coroutine, is its own; an object that the garbage collector knows is let go.
+PyObject *itself(PyObject *object);
+void let_go(PyObject *object, inquiry clear);

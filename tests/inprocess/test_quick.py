@@ -31,10 +31,8 @@ from relive_recorder.servers import asgi, handling
 sys.path.remove(str(INPROCESS))
 
 native = quick.load()
-native.requests(
-    handling.Handling, recorder, asgi._describe_arrived, handling.write_start, handling.before_end
-)
-native.asgi(asgi.RecordedAsgi, asgi._received, asgi._note_sent, asgi._awaited, asgi._failed)
+handling.handle_in_c()
+native.asgi(asgi.RecordedAsgi, asgi._received, asgi._note_sent, asgi._awaited)
 context.in_c(native)
 assert native is not None, f"run make setup: {quick.why_not}"
 
@@ -631,7 +629,7 @@ def test_after_it_is_forgotten_nothing_is_written(benches):
 
 
 SAME = """
-import asyncio, gc, json, logging, os, sqlite3, sys, threading, time, warnings
+import asyncio, gc, io, json, logging, os, sqlite3, sys, threading, time, warnings
 warnings.simplefilter("ignore")  # of coroutines that are never awaited
 sys.path.insert(0, os.path.dirname(__file__))
 from relive_recorder.recorder import recorder
@@ -751,6 +749,73 @@ def shop(environ, start):
     return [b"text", b"more"]
 environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/w", "HTTP_X_A": "b", "HTTP_COOKIE": "a=b", "REMOTE_ADDR": "h"}
 print(wsgi.RecordedWsgi(shop)(environ, lambda *_: None))
+class File:
+    def __init__(self, *_):
+        self.closed = self.seek = 0
+    def __iter__(self):
+        return iter([b"of a file"])
+class Text(str):
+    pass
+class Closing:
+    def __init__(self, pieces, error=None):
+        self.pieces, self.error, self.other = iter(pieces), error, "mine"
+    def __iter__(self):
+        time.monotonic_ns()
+        return self
+    def __next__(self):
+        return next(self.pieces)
+    def close(self):
+        print("closed")
+        if self.error:
+            raise self.error
+def raising():
+    yield b"one"
+    raise ValueError("in the middle")
+def counter(environ, start):
+    start("204 No Content", [("Set-Cookie", "id=0123456789")])
+    start("500 No", [], None)
+    return ()
+def bad(environ, start):
+    start("200 OK", [("A", "b")])
+    raise OSError("no")
+answers = {"list": [b"all"], "tuple": (b"", b"all", b"more"), "array": [bytearray(b"x")], "none": None}
+answers.update(number=5, file=File(), one=Closing([b"one"]), several=Closing([b"", b"one", b"two", b""]), empty=Closing([]))
+answers.update(unclosable=Closing([b"a"], KeyError("close")))
+answers.update(generator=(piece for piece in [b"a", b"b"]), raises=raising())
+starts = (("200 OK", [("A", "b"), ("Set-Cookie", "c=123456789")]), ("404", []),
+    (Text("201 Text"), [(Text("A"), "b")]),
+    ("2000 many", []), ("20", []), ("200 OK", (("A", "b"),)), ("200 OK", [["A", "b"]]), ("200 OK", [("A", 5)]))
+def wsgi_steps(app, environ, start=lambda *_: "write"):
+    try:
+        answer = wsgi.RecordedWsgi(app)(environ, start)
+        print(type(answer).__name__ in ("list", "tuple", "File"), getattr(answer, "other", None), hasattr(answer, "nothing"))
+        for _ in range(2):
+            print(*answer)
+        print(answer.close())
+    except Exception as error:
+        print(type(error).__name__)
+served = {"REQUEST_METHOD": "GET", "RAW_URI": "/w?token=secret123", "REMOTE_ADDR": "::1", "REMOTE_PORT": "80", "HTTP_X_A": "b"}
+served.update({"CONTENT_LENGTH": "", "CONTENT_TYPE": "", "HTTP_COOKIE": "a=b; c=ddddddddd", "HTTP_EMPTY": "", "HTTP_": "no"})
+served.update({"wsgi.file_wrapper": File, "os": "x"})
+for name, answer in answers.items():
+    def app(environ, start, answer=answer, name=name):
+        print(name, environ is served, start("200 OK", [("A", name)]), hasattr(start, "__wrapped__"), callable(start))
+        return answer
+    wsgi_steps(app, served)
+for status, headers in starts:
+    wsgi_steps(lambda environ, start: [start(status, headers) and b"x"], served)
+for app in (counter, bad, None, lambda *_: wsgi.RecordedWsgi(shop)(*_)):
+    wsgi_steps(app, served)
+for changes in ({"REMOTE_PORT": 81}, {"REMOTE_PORT": -1}, {"REMOTE_PORT": "8x"}, {"REMOTE_PORT": None}, {"REMOTE_ADDR": ""},
+                {"RAW_URI": ""}, {"REQUEST_METHOD": Text("GET")}, {"HTTP_X_A": 5},
+                {Text("HTTP_B"): "c"}, {"HTTP_" + "X" * 300: "long"}, {"HTTP_TRANSFER_ENCODING": "", "CONTENT_LENGTH": None},
+                {"wsgi.input": io.BytesIO(b"body"), "CONTENT_LENGTH": "4"}):
+    changed = {**served, **changes}
+    changed.setdefault("REQUEST_URI", "/other")
+    wsgi_steps(lambda environ, start: [start("200 OK", []) and environ.get("wsgi.input", io.BytesIO()).read()], changed)
+for number in range(300):
+    wsgi_steps(shop, {**served, "HTTP_N%d" % number: "n"})
+wsgi_steps(shop, type("Own", (dict,), {})(served))
 thread = threading.Thread(target=lambda: time.monotonic())
 thread.start(); thread.join()
 if os.fork() == 0:

@@ -10,7 +10,7 @@ from relive_recorder import context, quick
 from relive_recorder.guard import attempt
 from relive_recorder.imports import when_imported
 from relive_recorder.recorder import recorder
-from relive_recorder.servers.handling import Handling, before_end, begin, describe, write_start
+from relive_recorder.servers.handling import Handling, begin, handle_in_c, target_of
 
 __all__ = ["install"]
 
@@ -22,9 +22,8 @@ Send = Callable[[Dict[str, Any]], Awaitable[None]]
 
 def install() -> None:
     """uvicorn (also as gunicorn's worker), hypercorn, daphne, gunicorn; Starlette and FastAPI under any other server."""
-    if quick.module is not None:
-        quick.module.requests(Handling, recorder, _describe_arrived, write_start, before_end)
-        quick.module.asgi(RecordedAsgi, _received, _note_sent, _awaited, _failed)
+    if handle_in_c():
+        quick.module.asgi(RecordedAsgi, _received, _note_sent, _awaited)
     when_imported("uvicorn.config", _uvicorn)
     when_imported("hypercorn.app_wrappers", _hypercorn)
     when_imported("daphne.server", _daphne)
@@ -159,17 +158,7 @@ def _asked(scope: Scope) -> Tuple[Any, ...]:
     query = scope.get("query_string") or b""
     method = scope.get("method", "") if scope["type"] == "http" else "WEBSOCKET"
     peer = list(scope.get("client") or [])[:2]
-    return method, _target(path, query), peer, [], tuple(scope.get("headers", ()))
-
-
-def _target(path: bytes, query: bytes) -> str:
-    return (path + b"?" + query if query else path).decode("latin-1")
-
-
-def _describe_arrived(arrived: Tuple[Any, ...]) -> Dict[str, Any]:
-    """Of what the part in C has written already."""
-    path, query, method, client, headers = arrived
-    return describe("asgi", method, _target(path, query), list(client), headers)
+    return method, target_of(path, query), peer, [], tuple(scope.get("headers", ()))
 
 
 class _Watch:
@@ -223,13 +212,6 @@ def _note_sent(handling: Handling, message: Dict[str, Any]) -> None:
         recorder.switch_off(fault)
 
 
-# -- what the part in C asks for
-
-
 async def _awaited(made: Awaitable[Any]) -> None:
-    """Of what an application returned that is no coroutine of Python's."""
+    """For the part in C: of what an application returned that is no coroutine of Python's."""
     await made
-
-
-def _failed(handling: Handling, error: BaseException) -> None:
-    attempt(handling.failed, error)

@@ -12,13 +12,24 @@ import time
 from contextvars import Token
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
-from relive_recorder import bodies, context
+from relive_recorder import bodies, context, quick
 from relive_recorder.failure import waiting
 from relive_recorder.failure.moment import seen
 from relive_recorder.guard import attempt
 from relive_recorder.recorder import FREE, OFF, RECORD, REPLAY, encode, recorder
 
-__all__ = ["Handling", "Raw", "before_end", "begin", "describe", "scrubbed", "scrubbed_raw", "write_start"]
+__all__ = [
+    "Handling",
+    "Raw",
+    "before_end",
+    "begin",
+    "describe",
+    "handle_in_c",
+    "scrubbed",
+    "scrubbed_raw",
+    "target_of",
+    "write_start",
+]
 
 Pairs = List[List[str]]
 Raw = Iterable[Tuple[bytes, bytes]]
@@ -212,13 +223,13 @@ class Handling(context.Request):
         for known, report in before_end:
             if known:
                 report(self.number)
-        quick = recorder.quick
+        writer = recorder.quick
         if (
-            quick is None
+            writer is None
             or self._more is not None
             or self._error is not None
             or self._answer is not None
-            or quick.ended(self._began, self.status, self.raw_headers, self._sole, self.number) is None
+            or writer.ended(self._began, self.status, self.raw_headers, self._sole, self.number) is None
         ):
             attempt(self._record_end)
         context.end(token)
@@ -261,11 +272,11 @@ def begin(
     if mode == FREE:
         _stop_if_asked(method, target)
         return None
-    quick = recorder.quick if mode == RECORD else None
-    if quick is not None and raw_headers is not None:
+    writer = recorder.quick if mode == RECORD else None
+    if writer is not None and raw_headers is not None:
         number = recorder.next_request()
         handling = Handling(number, (describe, server, method, target, peer, raw_headers))
-        if quick.started(server, method, target, peer, raw_headers, number) is None:
+        if writer.started(server, method, target, peer, raw_headers, number) is None:
             write_start(handling, raw_headers)
         return handling
     about = describe(server, method, target, peer, raw_headers, headers)
@@ -291,6 +302,29 @@ def describe(
     pairs = headers if raw is None else scrubbed_raw(raw)[0]
     target = recorder.scrubber.text(target)
     return {"server": server, "method": method, "target": target, "peer": peer, "headers": pairs}
+
+
+def target_of(path: bytes, query: bytes) -> str:
+    """As the client sent it."""
+    return (path + b"?" + query if query else path).decode("latin-1")
+
+
+def handle_in_c() -> bool:
+    """Have the part in C, where there is one, begin and end handlings."""
+    if quick.module is None:
+        return False
+    quick.module.requests(Handling, recorder, _describe_arrived, write_start, _escaped, before_end)
+    return True
+
+
+def _describe_arrived(arrived: Tuple[Any, ...]) -> Dict[str, Any]:
+    """Of a request of ASGI that the part in C has written already."""
+    path, query, method, client, headers = arrived
+    return describe("asgi", method, target_of(path, query), list(client), headers)
+
+
+def _escaped(handling: Handling, error: BaseException) -> None:
+    attempt(handling.failed, error)
 
 
 def _about_json(about: Dict[str, Any], headers_json: str) -> str:

@@ -6,11 +6,11 @@ Flask and Django make an answer of an exception themselves: they are watched at 
 import functools
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-from relive_recorder import context
+from relive_recorder import context, quick
 from relive_recorder.guard import attempt
 from relive_recorder.imports import when_imported
 from relive_recorder.recorder import OFF, recorder
-from relive_recorder.servers.handling import Handling, begin
+from relive_recorder.servers.handling import Handling, begin, describe, handle_in_c
 
 __all__ = ["install"]
 
@@ -21,6 +21,10 @@ _LONGEST_KEYS = 2048  # [characters] together
 
 def install() -> None:
     """Wrap the application where each server keeps it (Django's runserver is wsgiref's)."""
+    if handle_in_c():
+        quick.module.wsgi(
+            RecordedWsgi, describe, _header_name, _note_input, _note_start, _note_piece, _watch_answer
+        )
     for name in ("gunicorn.workers.sync", "gunicorn.workers.gthread"):
         when_imported(name, _gunicorn)
     for name in ("gunicorn.workers.ggevent", "gunicorn.workers.geventlet"):
@@ -153,10 +157,15 @@ def _begin(environ: Environ) -> Optional[Handling]:
         target = f"{path}?{query}" if query else path
     method = environ.get("REQUEST_METHOD", "")
     handling = begin("wsgi", method, target, _peer(environ), [], _headers(environ))
-    stream = environ.get("wsgi.input")
-    if handling is not None and stream is not None and _may_have_body(environ):
-        environ["wsgi.input"] = _Input(stream, handling, environ.get("CONTENT_LENGTH"))
+    if handling is not None:
+        _note_input(environ, handling)
     return handling
+
+
+def _note_input(environ: Environ, handling: Handling) -> None:
+    stream = environ.get("wsgi.input")
+    if stream is not None and _may_have_body(environ):
+        environ["wsgi.input"] = _Input(stream, handling, environ.get("CONTENT_LENGTH"))
 
 
 def _peer(environ: Environ) -> List[Any]:
@@ -252,7 +261,7 @@ class _Start:
         self._handling = handling
 
     def __call__(self, status: Any, headers: Any, *rest: Any) -> Any:
-        attempt(_note_start, self._handling, status, headers)
+        _note_start(self._handling, status, headers)
         return self.__wrapped__(status, headers, *rest)
 
     def __getattr__(self, name: str) -> Any:
@@ -260,15 +269,23 @@ class _Start:
 
 
 def _note_start(handling: Handling, status: Any, headers: Any) -> None:
+    attempt(_keep_start, handling, status, headers)
+
+
+def _keep_start(handling: Handling, status: Any, headers: Any) -> None:
     handling.status = int(str(status).split(" ", 1)[0])
     handling.raw_headers = tuple([(str(name), str(value)) for name, value in list(headers)])
+
+
+def _note_piece(handling: Handling, piece: Any) -> None:
+    attempt(handling.sent, piece)
 
 
 def _watch_answer(handling: Handling, environ: Environ, answer: Any) -> Any:
     kind = type(answer)
     if kind is list or kind is tuple:  # all of it is there, and some servers look at its length
         for piece in answer:
-            attempt(handling.sent, piece)
+            _note_piece(handling, piece)
         handling.ended()
         return answer
     wrapper = environ.get("wsgi.file_wrapper")
@@ -303,7 +320,7 @@ class _Answer:
             attempt(self._handling.failed, error)
             self._handling.ended()
             raise
-        attempt(self._handling.sent, piece)
+        _note_piece(self._handling, piece)
         return piece
 
     def close(self) -> None:
