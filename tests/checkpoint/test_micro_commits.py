@@ -331,13 +331,13 @@ def test_what_is_not_followed_leads_to_a_full_commit(
 def test_memory_that_changes_in_every_way_is_committed_as_it_stands(
     taking: Taking, moves: Path, seed: int
 ) -> None:
-    process = Told(moves, str(seed), "6", "24", "alone")
+    process = Told(moves, str(seed), "6", "24", "alone", "rests")
     try:
         taking.base(process.pid)
         on_top = 0
         for _ in range(10 * TRIES):
             # What advice a mapping has is read after the pause. Of one that is gone by then nothing is known, and a full commit is
-            # taken; of a program that does nothing else that is so now and then, and it is tried again at once.
+            # taken; that is so where it was paused amid changes, and it is tried again at once.
             taking.micro._refusals = 0
             on_top += taking.commit(process.pid)
             if on_top == 3:

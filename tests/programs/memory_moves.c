@@ -1,11 +1,12 @@
 /* memory_moves: changes its memory in every way that a program has, without end, from several threads. Used by tests that compare
  * what was kept of it with what it is.
  *
- *   memory_moves SEED REGIONS PAGES [alone]     (says "ready" on standard output once each region was written)
+ *   memory_moves SEED REGIONS PAGES [alone [rests]]     (says "ready" on standard output once each region was written)
  *
  * Each thread has regions of its own. It writes bytes here and there, fills pages, gives them back (MADV_DONTNEED, MADV_FREE), maps
  * anew at the same address, unmaps, moves (mremap), changes rights, moves its break, changes a file's private mapping, and now and
- * then has a child that does so, too; not with "alone".
+ * then has a child that does so, too; not with "alone". With "rests" all threads rest together after each few hundred of changes: what
+ * is read of mappings after a pause is then mostly still there.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -19,9 +20,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, THREADS = 3, MOST = 64 };
+enum { PAGE = 4096, THREADS = 3, MOST = 64, BETWEEN_RESTS = 500 };
 
-static int regions, pages, is_alone;
+static int regions, pages, is_alone, rests;
 static pthread_barrier_t filled;
 
 struct mover {
@@ -130,7 +131,7 @@ static void step(struct mover *m, int has_children)
 static void *move(void *argument)
 {
 	struct mover *m = argument;
-	struct timespec nap = { 0, 1000000 };
+	struct timespec nap = { 0, 1000000 }, rest = { 0, 50000000 };
 	int own;
 
 	m->zero = open("/dev/zero", O_RDONLY | O_CLOEXEC);
@@ -149,6 +150,10 @@ static void *move(void *argument)
 		step(m, m->has_children);
 		if (n % 50 == 0)
 			nanosleep(&nap, NULL);
+		if (rests && n % BETWEEN_RESTS == 0) {
+			pthread_barrier_wait(&filled);
+			nanosleep(&rest, NULL);
+		}
 	}
 	return NULL;
 }
@@ -162,6 +167,7 @@ int main(int argc, char **argv)
 	regions = argc > 2 ? atoi(argv[2]) : 8;
 	pages = argc > 3 ? atoi(argv[3]) : 64;
 	is_alone = argc > 4;
+	rests = argc > 5;
 	if (regions > MOST)
 		return 2;
 	pthread_barrier_init(&filled, NULL, THREADS);
