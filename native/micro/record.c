@@ -72,9 +72,10 @@ static bool write_offsets(int fd)
 	return write_section(fd, XSAVE_OFFSETS, found, sizeof found);
 }
 
+/* Over what it held, and cut off behind by `end`: memory that is there already need not be found and cleared again. */
 static int make(const char *path)
 {
-	return open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	return open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 }
 
 static bool write_seen(int fd)
@@ -85,8 +86,11 @@ static bool write_seen(int fd)
 /* With errno as it was before: closing may fail, too. */
 static bool end(int fd, bool well)
 {
-	const int error = errno;
+	int error;
 
+	if (fd >= 0 && well)
+		well = !ftruncate(fd, lseek(fd, 0, SEEK_CUR));
+	error = errno;
 	if (fd < 0 || (!close(fd) && well))
 		return well;
 	if (!well)

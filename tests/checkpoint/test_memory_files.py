@@ -24,7 +24,7 @@ def test_what_another_process_writes_is_read_here_and_is_on_no_disk(tmp_path: Pa
 
 def test_much_is_given_back_and_little_is_kept(tmp_path: Path) -> None:
     files, much, little = MemoryFiles(), tmp_path / "much", tmp_path / "little"
-    for path, size in ((much, 5 << 20), (little, 1 << 20)):
+    for path, size in ((much, 17 << 20), (little, 1 << 20)):
         files.make(path)
         path.write_bytes(b"x" * size)
     files.give_back()

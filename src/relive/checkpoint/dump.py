@@ -211,7 +211,8 @@ class _Dump:
         # An empty IPC namespace costs 2 ms of pause to save; a branch gets an empty one anyway. Whether it is empty CRIU's
         # way looks before it begins; the other finds out in the pause.
         self._leaves_out_ipc = target.inside and target.kind is TargetKind.CAPSULE
-        self._watched = watched_paths(target.root) if not is_process else []
+        # Looking for them is left to a full commit where none is expected.
+        self._watched = self._find_watched() if micro is None or micro.tracker_pid is None else None
         self._root_inside = procfs.innermost_pid(target.root) or target.root
 
     def copy_ahead(self, aside: Aside) -> None:
@@ -301,8 +302,13 @@ class _Dump:
             expected.no_ipc()
         return expected
 
+    def _find_watched(self) -> list[str]:
+        return watched_paths(self._target.root) if self._target.kind is not TargetKind.PROCESS else []
+
     def run_twice(self, watch: WatchdogPeriod) -> None:
         """Run; once more if System V objects appeared meanwhile, or copies of pages are missing."""
+        if self._watched is None:
+            self._watched = self._find_watched()
         if self._micro is not None:
             self._micro.begin_base(self._target)
         self._leaves_out_ipc = self._leaves_out_ipc and not holds_ipc(self._target.root)
@@ -360,7 +366,7 @@ class _Dump:
         options.tcp_skip_in_flight = True
         options.timeout = max(1, int(self._settings.commit_limit))
         options.external.extend(self._terminals)
-        options.irmap_scan_paths.extend(self._watched)
+        options.irmap_scan_paths.extend(self._watched or [])
         if self._target.contained is not None:
             _as_runc_does(options, self._target.contained)
         return rpc.Request(type=rpc.DUMP, opts=options)

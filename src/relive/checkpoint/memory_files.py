@@ -7,7 +7,9 @@ from pathlib import Path
 
 __all__ = ["MemoryFiles"]
 
-_KEPT_MOST = 4 << 20  # [bytes] of a file; more is given back when it has been read
+# [bytes] of a file; more is given back when it has been read. Enough for two thousand pages twice, as what was copied ahead may be
+# copied again in the pause: fresh memory would cost as much as copying.
+_KEPT_MOST = 16 << 20
 
 
 class MemoryFiles:
@@ -27,10 +29,10 @@ class MemoryFiles:
                 raise
             self._files[path] = file
 
-    def give_back(self) -> None:
-        """Nobody needs what is in them."""
+    def give_back(self, kept: int = _KEPT_MOST) -> None:
+        """Nobody needs what is in them; what has no more than ``kept`` bytes keeps its memory, for what is written next."""
         for file in self._files.values():
-            if os.fstat(file).st_size > _KEPT_MOST:
+            if os.fstat(file).st_size > kept:
                 os.ftruncate(file, 0)
 
     def close(self) -> None:

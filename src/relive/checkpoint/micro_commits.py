@@ -256,7 +256,7 @@ class MicroCommits:
         if self._under_way is not None:
             self._end_tracker()
         self._base = self._under_way = None
-        self._told.give_back()
+        self._told.give_back(kept=0)
 
     def _end_tracker(self) -> None:
         tracker, self._tracker = self._tracker, None

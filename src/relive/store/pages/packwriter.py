@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import zstandard
 from blake3 import blake3
 
@@ -21,6 +23,8 @@ __all__ = ["BATCH", "THREADS", "WINDOW_MOST", "PackWriter", "as_dictionary"]
 
 THREADS = 2  # of zstd; it ends them before it returns, since the caller may fork
 BATCH = 32  # [frames] compressed or decompressed at once
+_WAITING_FIRST = 2 * FRAME_PAGES  # [pages] that there is room for at first; it doubles
+_ALONE_MOST = 1 << 20  # [bytes] of a batch that one thread compresses sooner than threads are started
 WINDOW_MOST = 27  # [log2 bytes] how far back a blob's frame may refer, its dictionary included
 _WINDOW_LEAST = 18
 _SEARCH_LEAST, _SEARCH_MOST = 17, 24  # [log2 entries] of the tables by which a dictionary is searched
@@ -28,6 +32,7 @@ _LEVEL = 3  # of zstd
 # [bytes] The strategy of that level (dfast) searches only so much of a dictionary, its end: zstd keeps 24 bits of each place there.
 _TAGGED_MOST = 1 << 24
 _ID_SIZE = 16
+_Row = TypeVar("_Row", np.uint64, np.bool_)
 _SAMPLE = 6  # one in so many frames that are compressed against a dictionary is compressed without it, too, to see what it saves
 
 
@@ -41,7 +46,7 @@ class PackWriter:
         self._seal = None if store_key is None else FrameSeal(store_key, pack_id, self._head)
         self._frames: list[PackFrame] = []
         # One buffer for all that waits: fresh memory costs as much as copying there.
-        self._waiting: Pages = np.empty((BATCH * FRAME_PAGES, WORDS), np.uint64)
+        self._waiting: Pages = np.empty((_WAITING_FIRST, WORDS), np.uint64)
         self._waiting_masks: Flags = np.empty((0, WORDS), np.bool_)
         self._waiting_pages = 0
         self._kind = FrameKind.PAGES
@@ -72,8 +77,6 @@ class PackWriter:
 
     def add_words(self, pages: Pages, mask: Flags, kind: FrameKind = FrameKind.WORDS) -> Numbers:
         """Append changed words of pages: those that ``mask`` says; returns their slots. ``kind`` is WORDS, with what pages have."""
-        if not len(self._waiting_masks):
-            self._waiting_masks = np.empty(self._waiting.shape, np.bool_)
         return self._add(pages, mask, kind)
 
     def compress_against(self, what: FrameKind, dictionary: Dictionary) -> None:
@@ -98,6 +101,7 @@ class PackWriter:
             self.end_frame()
             self._kind = kind
         first = len(self._frames) * FRAME_PAGES + self._waiting_pages
+        self._make_room(self._waiting_pages + len(pages), masks is not None)
         done = 0
         while done < len(pages):
             begin = self._waiting_pages
@@ -111,6 +115,18 @@ class PackWriter:
             if self._waiting_pages == len(self._waiting):
                 self._compress()
         return np.arange(first, first + len(pages), dtype=np.int64)
+
+    def _make_room(self, pages: int, with_masks: bool) -> None:
+        """For so many that wait, up to a batch."""
+        wanted = len(self._waiting)
+        while wanted < min(pages, BATCH * FRAME_PAGES):
+            wanted *= 2
+        if wanted > len(self._waiting):
+            self._waiting = _longer(self._waiting, self._waiting_pages, wanted)
+        if with_masks and len(self._waiting_masks) < wanted:
+            self._waiting_masks = _longer(
+                self._waiting_masks, min(self._waiting_pages, len(self._waiting_masks)), wanted
+            )
 
     def end_frame(self) -> None:
         """What is added next begins a frame; pages that are alike compress better together."""
@@ -169,8 +185,9 @@ class PackWriter:
         self._waiting_pages = 0
 
     def _compressed(self, pieces: list[bytes | bytearray | memoryview]) -> list[bytes]:
-        if len(pieces) == 1:  # starting threads would take longer
-            return [self._compressor().compress(pieces[0])]
+        if sum(map(len, pieces)) <= _ALONE_MOST:
+            compressor = self._compressor()
+            return [compressor.compress(piece) for piece in pieces]
         compressed = self._compressor().multi_compress_to_buffer(pieces, threads=THREADS)
         return [compressed[number].tobytes() for number in range(len(pieces))]
 
@@ -192,6 +209,12 @@ class PackWriter:
         self._frames.append(PackFrame(self._file.size, len(stored), raw, checksum, kind, pages))
         self._raw += raw
         self._file.write(stored)
+
+
+def _longer(rows: npt.NDArray[_Row], used: int, length: int) -> npt.NDArray[_Row]:
+    longer = np.empty((length, *rows.shape[1:]), rows.dtype)
+    longer[:used] = rows[:used]
+    return longer
 
 
 def _compress_blob(data: bytes, dictionary: bytes | None) -> bytes:

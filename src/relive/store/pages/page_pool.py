@@ -28,7 +28,8 @@ __all__ = ["PagePool", "PooledPages"]
 
 _FIRST = 256  # [pages] of the file at least
 _GROWTH = 4  # it grows by one part in so many at least, so that free slots are not looked for at each commit
-_RELEASE_AFTER = 4096  # [pages] read or written, of which so many may count as this process's memory
+_RELEASE_AFTER = 16384  # [pages] read or written, of which so many may count as this process's memory
+_MAPPED_MOST = 16 << 20  # [bytes] of a file of copied pages whose mapping is kept
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
@@ -45,6 +46,9 @@ class PagePool:
         self._free: Numbers = np.empty(0, np.int64)
         self._held: weakref.WeakSet[PooledPages] = weakref.WeakSet()
         self._used = 0
+        self._last_mapped: tuple[tuple[int, int], Bytes] | None = (
+            None  # which file that pages were copied from, and its bytes
+        )
 
     def __del__(self) -> None:
         if self._file is not None:
@@ -60,7 +64,7 @@ class PagePool:
         Raises:
             OSError: the file ends before, or the disk is full.
         """
-        return self._copied(_mapped(file, offsets), offsets)
+        return self._copied(self._mapped(file, offsets), offsets)
 
     def add_changed(self, file: int, offsets: Numbers, before: Numbers) -> Numbers:
         """As ``add``, but a page that is as the one in its slot of before stays in that; of many that are written few change.
@@ -71,7 +75,7 @@ class PagePool:
         Raises:
             OSError: as ``add``.
         """
-        copied = _mapped(file, offsets)
+        copied = self._mapped(file, offsets)
         self._used += len(offsets)
         slots, is_new = before.copy(), ~same_pages(copied, offsets, self._pages, before)
         slots[is_new] = self._copied(copied, offsets[is_new])
@@ -83,8 +87,28 @@ class PagePool:
         for begin in range(0, len(slots), WINDOW):
             some = slice(begin, begin + WINDOW)
             copy_pages(copied, offsets[some], self._pages, slots[some])
-            unmap_pages(copied)
+            if copied.size > _MAPPED_MOST:
+                unmap_pages(copied)
         return slots
+
+    def _mapped(self, file: int, offsets: Numbers) -> Bytes:
+        """The bytes of an open file, which must not become shorter; raises OSError where one of the pages is missing in it.
+
+        Of a small one the mapping is kept: mapping it anew for each commit would cost as much as comparing its pages.
+        """
+        if not len(offsets):
+            return np.empty(0, np.uint8)
+        about, end = os.fstat(file), int(offsets.max()) + PAGE
+        if end > about.st_size:
+            raise OSError(f"a copied page is missing at byte {end - PAGE}")
+        which = about.st_dev, about.st_ino
+        if self._last_mapped is not None:
+            last, mapped = self._last_mapped
+            if last == which and end <= mapped.size:
+                return mapped
+        mapped = np.frombuffer(mmap.mmap(file, about.st_size, prot=mmap.PROT_READ), np.uint8)
+        self._last_mapped = (which, mapped) if mapped.size <= _MAPPED_MOST else None
+        return mapped
 
     def hold(self, slots: Numbers) -> PooledPages:
         """Pages in their order, whose slots keep what they have as long as this is alive."""
@@ -183,13 +207,3 @@ class PooledPages:
     def release(self, _begin: int = 0, _end: int | None = None) -> None:
         """Have them count as this process's memory no more; they can be read as before."""
         self.pool.release_memory()
-
-
-def _mapped(file: int, offsets: Numbers) -> Bytes:
-    """The bytes of an open file, which must not become shorter; raises OSError where one of the pages is missing in it."""
-    if not len(offsets):
-        return np.empty(0, np.uint8)
-    size, last = os.fstat(file).st_size, int(offsets.max())
-    if last + PAGE > size:
-        raise OSError(f"a copied page is missing at byte {last}")
-    return np.frombuffer(mmap.mmap(file, size, prot=mmap.PROT_READ), np.uint8)

@@ -20,6 +20,7 @@ from relive.store.pages.size import PAGE
 __all__ = ["XorBases"]
 
 _FIRST = 64  # [pages] of the file at first; it doubles
+_RELEASE_AFTER = 2048  # [pages] added or read, of which so many may count as this process's memory
 
 
 class XorBases:
@@ -31,6 +32,7 @@ class XorBases:
         self._file: int | None = None
         self._pages: Pages = np.empty((0, WORDS), np.uint64)
         self._used = 0
+        self._touched = 0  # since the memory was released
 
     def __del__(self) -> None:
         if self._file is not None:
@@ -38,6 +40,7 @@ class XorBases:
 
     def add(self, pages: Pages) -> Numbers:
         """Append; returns their numbers. Raises OSError when the disk is full."""
+        self._touched += len(pages)
         first, self._used = self._used, self._used + len(pages)
         if self._used > len(self._pages):
             self._grow(max(_FIRST, 2 * len(self._pages), self._used))
@@ -46,11 +49,14 @@ class XorBases:
 
     def get(self, numbers: Numbers) -> Pages:
         """A copy of pages."""
+        self._touched += len(numbers)
         return self._pages[numbers]
 
     def release_memory(self) -> None:
-        """Have them count as this process's memory no more, until they are used again."""
-        unmap_pages(self._pages)
+        """Have them count as this process's memory no more, when it has become much, until they are used again."""
+        if self._touched > _RELEASE_AFTER:
+            self._touched = 0
+            unmap_pages(self._pages)
 
     def _grow(self, pages: int) -> None:
         if self._file is None:
