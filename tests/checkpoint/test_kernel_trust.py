@@ -21,7 +21,8 @@ from relive.checkpoint.suspect_captures import SuspectCaptures
 from relive.cli.show_cmd import describe_commit
 from relive.config import load_settings
 from relive.errors import RestoreFailed
-from relive.operations.commits import show_commit
+from relive.operations.commits import CommitsParams, page_of_commits, show_commit
+from relive.operations.progress import Silent
 from relive.sandbox.restore_request import RestoreRequest
 from relive.sandbox.restoring import restore
 
@@ -196,10 +197,15 @@ def test_what_cannot_be_read_is_no_reason_to_believe(tmp_path: Path) -> None:
 def test_a_commit_that_may_be_wrong_is_not_restored(told: Told, taking: Taking) -> None:
     """It is said where it is shown, and stays so when the kernel is believed again; others are not touched."""
     suspects = SuspectCaptures(taking.settings.home)
-    wrong, right = (taking.take(told.pid).store(taking.store, []) for _ in range(2))
+    right, wrong = (taking.take(told.pid).store(taking.store, []) for _ in range(2))
     suspects.add([wrong.capture])
-    assert [show_commit(taking.settings, one.id).suspect for one in (wrong, right)] == [True, False]
-    assert "Suspect:" in describe_commit(show_commit(taking.settings, wrong.id))
+    shown = [show_commit(taking.settings, one.id) for one in (wrong, right)]
+    assert [(one.suspect, one.uncompared) for one in shown] == [(True, True), (False, False)], (
+        "the second is a full one"
+    )
+    assert all(word in describe_commit(shown[0]) for word in ("Suspect:", "Compared: not"))
+    listed = page_of_commits(taking.settings, CommitsParams(), Silent()).items
+    assert {one.id: one.suspect for one in listed} == {wrong.id: True, right.id: False}
 
     class Reached(Exception):
         pass

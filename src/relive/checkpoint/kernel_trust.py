@@ -12,7 +12,7 @@ from pathlib import Path
 
 from relive.kernel.atomic_write import Durability, replace_file
 
-__all__ = ["KernelTrust"]
+__all__ = ["KernelTrust", "running_kernel"]
 
 
 class KernelTrust:
@@ -25,7 +25,7 @@ class KernelTrust:
         """Why the kernel that runs is not believed; None: it is."""
         try:
             said = json.loads(self.path.read_text())
-            is_this = said["kernel"] == _running()
+            is_this = said["kernel"] == running_kernel()
             return str(said["reason"]) if is_this else None
         except FileNotFoundError:
             return None
@@ -38,11 +38,11 @@ class KernelTrust:
         Raises:
             OSError: that cannot be kept.
         """
-        said = json.dumps({"kernel": _running(), "reason": reason}) + "\n"
+        said = json.dumps({"kernel": running_kernel(), "reason": reason}) + "\n"
         replace_file(self.path, said.encode(), durability=Durability.CONTENT, shared=True)
 
 
-def _running() -> str:
+def running_kernel() -> str:
     """As it names itself; another build of the same release is another kernel."""
     about = os.uname()
     return f"{about.release} {about.version}"

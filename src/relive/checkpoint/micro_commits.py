@@ -21,12 +21,13 @@ import structlog
 
 from relive.checkpoint.criu import CriuTools
 from relive.checkpoint.expected_files import ExpectedFiles
-from relive.checkpoint.kernel_trust import KernelTrust
+from relive.checkpoint.kernel_trust import KernelTrust, running_kernel
 from relive.checkpoint.memory_files import MemoryFiles
 from relive.checkpoint.micro_record import FullCommitNeeded, MicroRecord, NotNow, read_record, read_seen
 from relive.checkpoint.micro_tracker import KernelDistrusted, MicroTracker, TrackerDied
 from relive.checkpoint.suspect_captures import SuspectCaptures
 from relive.checkpoint.target import Target
+from relive.checkpoint.uncompared import UncomparedChain, key_of
 from relive.errors import ReliveError
 from relive.kernel import procfs
 from relive.model.commit import TargetKind
@@ -63,6 +64,7 @@ class MicroCommits:
 
     def __init__(self, tools: CriuTools, store: Store, trust: KernelTrust, suspects: SuspectCaptures) -> None:
         self._tools, self._trust, self._suspects = tools, trust, suspects
+        self._chain = UncomparedChain(trust.path.parent, running_kernel())
         self._uncompared: dict[int, deque[str]] = {}  # by place in the tree: captures since a comparison
         self._compared: list[bool] = []  # by place in the tree, in the commit under way
         self._staging: Staging | None = None
@@ -89,6 +91,7 @@ class MicroCommits:
             self._left_alone -= 1
             return
         try:
+            self._chain.begin(key_of(target.life, target.name))
             begun = _identities(target.root)
             if self._tracker is None or not self._tracker.is_alive or self._begun != begun:
                 self._end_tracker()
@@ -100,7 +103,7 @@ class MicroCommits:
                 )
                 self._begun = begun
             self._tracker.begin_base()
-        except FullCommitNeeded as refusal:
+        except (FullCommitNeeded, OSError) as refusal:
             self._refused(refusal)
 
     def look(self) -> None:
@@ -121,6 +124,7 @@ class MicroCommits:
         try:
             seen = [read_seen(path) for path in self._tracker.files(self._directory / "look")]
             self._base = MicroBase(images, seen, self._store.page_pool())
+            self._chain.base_taken()
         except (FullCommitNeeded, OSError, ReliveError, ValueError, KeyError) as refusal:
             self._refused(refusal)
 
@@ -196,6 +200,7 @@ class MicroCommits:
         """
         assert self._under_way is not None
         base, self._under_way = self._under_way, None
+        self._chain.note(commit.taken[1], self._compared)
         self._note_uncompared(capture)
         images = base.images_of(commit, files)
         self._told.give_back()
@@ -238,6 +243,7 @@ class MicroCommits:
         )
         try:
             self._suspects.add(suspects)
+            self._suspects.add_uncompared(running_kernel())
             self._uncompared.clear()
         except OSError as error:
             self._log.error(
@@ -260,6 +266,7 @@ class MicroCommits:
 
     def _end_tracker(self) -> None:
         tracker, self._tracker = self._tracker, None
+        self._chain.end()
         if tracker is not None:
             tracker.close()
 

@@ -1,17 +1,21 @@
 """Commits that may be wrong: taken while the kernel's objects were believed, between the last comparison and the one that failed.
 
 They are known by the names of their captures, one a line of a file of Relive's home, which is only ever added to: where the kernel
-is believed again (``kernel_trust``), or another one runs, they stay what they are. None of them is restored; who takes a name out
-of the file has it restored all the same.
+is believed again (``kernel_trust``), or another one runs, they stay what they are. A line ``kernel WALL_NS NAME`` stands for all
+that believed that kernel and was not compared by then, of other services and of agents that have died (``uncompared``). None of
+them is restored; who takes a line out of the file has them restored all the same.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from relive.checkpoint.uncompared import span_of
 from relive.kernel.atomic_write import sync_directory
+from relive.model.commit import Manifest
 
 __all__ = ["SuspectCaptures"]
 
@@ -38,6 +42,10 @@ class SuspectCaptures:
             os.close(file)
         sync_directory(self.path.parent)
 
+    def add_uncompared(self, kernel: str) -> None:
+        """So is whatever believed this kernel and is not compared by now; raises as ``add``."""
+        self.add([f"kernel {time.time_ns()} {kernel}"])
+
     def is_any(self) -> bool:
         """There may be some."""
         return self.path.exists()
@@ -45,6 +53,22 @@ class SuspectCaptures:
     def holds(self, capture: str) -> bool:
         """Whether this one is suspect; raises OSError where that cannot be read."""
         try:
-            return capture in self.path.read_text().split()
+            return capture in self.path.read_text().splitlines()
         except FileNotFoundError:
             return False
+
+    def is_suspect(self, manifest: Manifest) -> bool:
+        """Whether this commit is, by its name or by when it was taken; raises OSError where that cannot be read."""
+        if not self.is_any():
+            return False
+        if self.holds(manifest.capture):
+            return True
+        lost = [
+            line.split(" ", 2)[1:]
+            for line in self.path.read_text().splitlines()
+            if line.startswith("kernel ")
+        ]
+        span = span_of(self.path.parent, manifest) if lost else None
+        return span is not None and any(
+            span.kernel == kernel and span.wall_ns <= int(at) for at, kernel in lost
+        )

@@ -44,7 +44,7 @@ def log(
             duration(one.pause_us),
             duration(one.durable_us),
             size(one.bytes),
-            ", ".join(one.tags),
+            ", ".join([*one.tags, *["(suspect)"] * one.suspect]),
         ]
         for one in page.items
     ]

@@ -101,6 +101,8 @@ def describe_commit(manifest: CommitDetail) -> str:
     lines = [
         f"commit {manifest.id}",
         *["Suspect:  it may hold what had changed when it was taken, and is not restored"] * manifest.suspect,
+        *["Compared: not since it was taken: a micro-commit that believed the kernel's objects"]
+        * manifest.uncompared,
         f"Target:   {target.name} ({' '.join(target.command)})",
         f"Taken:    {when(manifest.taken_wall_ns)}{_on(manifest)}, trigger {manifest.trigger.value}",
         *_container(manifest.container),

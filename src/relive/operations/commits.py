@@ -7,8 +7,9 @@ from dataclasses import fields
 from pydantic import Field
 
 from relive.checkpoint.suspect_captures import SuspectCaptures
+from relive.checkpoint.uncompared import span_of
 from relive.config import Settings
-from relive.errors import UsageError
+from relive.errors import RefUnknown, UsageError
 from relive.incidents.incidents import Incidents
 from relive.model.commit import CommitId, Manifest, Trigger
 from relive.operations.operation import Params, Result
@@ -47,12 +48,17 @@ class Commit(Result):
     new_bytes: int
     parent: CommitId | None
     tags: list[str] = Field(default=[])
+    suspect: bool = Field(default=False, description="It may be wrong, and is not restored")
 
     @classmethod
-    def of(cls, stored: StoredCommit, tags: list[str]) -> Commit:
+    def of(cls, stored: StoredCommit, tags: list[str], *, suspect: bool = False) -> Commit:
         """From the index."""
         # ``asdict`` copies each value, which costs as much as finding the page.
-        return cls(**{field.name: getattr(stored, field.name) for field in fields(stored)}, tags=tags)
+        return cls(
+            **{field.name: getattr(stored, field.name) for field in fields(stored)},
+            tags=tags,
+            suspect=suspect,
+        )
 
 
 class CommitDetail(Manifest):
@@ -64,6 +70,10 @@ class CommitDetail(Manifest):
     new_bytes: int
     tags: list[str] = Field(default=[])
     suspect: bool = Field(default=False, description="It may be wrong, and is not restored")
+    uncompared: bool = Field(
+        default=False,
+        description="Of a micro-commit: what it believed was not compared with what is asked since then",
+    )
 
 
 class CommitsParams(Params):
@@ -104,7 +114,19 @@ def page_of_commits(settings: Settings, params: CommitsParams, progress: Progres
     )
     names = tags_of(store)
     page = store.page(query, after=params.after, limit=params.limit)
-    return CommitPage(items=[Commit.of(one, names.get(one.id, [])) for one in page.items], next=page.next)
+    suspects = SuspectCaptures(settings.home)
+    items = [
+        Commit.of(one, names.get(one.id, []), suspect=suspects.is_any() and _is_suspect(suspects, store, one))
+        for one in page.items
+    ]
+    return CommitPage(items=items, next=page.next)
+
+
+def _is_suspect(suspects: SuspectCaptures, store: Store, commit: StoredCommit) -> bool:
+    try:
+        return suspects.is_suspect(store.facts(commit.id))
+    except RefUnknown:  # it was dropped meanwhile
+        return False
 
 
 def show_commit(settings: Settings, ref: str) -> CommitDetail:
@@ -120,7 +142,8 @@ def show_commit(settings: Settings, ref: str) -> CommitDetail:
         bytes=stored.bytes,
         new_bytes=stored.new_bytes,
         tags=tags_of(store).get(found, []),
-        suspect=SuspectCaptures(settings.home).holds(manifest.capture),
+        suspect=SuspectCaptures(settings.home).is_suspect(manifest),
+        uncompared=span_of(settings.home, manifest) is not None,
     )
 
 

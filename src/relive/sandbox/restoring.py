@@ -92,9 +92,9 @@ def restore(
 def _refuse_suspect(suspects: SuspectCaptures, store: Store, commit: CommitId) -> None:
     if not suspects.is_any():
         return
-    capture = store.manifest(commit).capture
+    facts = store.facts(commit)
     try:
-        if not suspects.holds(capture):
+        if not suspects.is_suspect(facts):
             return
         cause = "what was read in the kernel's objects was found to be wrong after it was taken: it may hold what had changed"
     except OSError as error:
@@ -102,7 +102,8 @@ def _refuse_suspect(suspects: SuspectCaptures, store: Store, commit: CommitId) -
     raise RestoreFailed(
         f"{commit[:10]} is not restored",
         cause=cause,
-        remedy=f"use an older or a later commit; to restore this one all the same, take {capture} out of {suspects.path}",
+        remedy="use an older or a later commit; to restore this one all the same,"
+        f" take {facts.capture}, or the line of its kernel, out of {suspects.path}",
     )
 
 

@@ -1,0 +1,142 @@
+"""Which micro-commits believed the kernel's objects and were not compared since (``native/micro/audit.h``), whichever agent died.
+
+Of each life a file says so in spans of time, from the last commit that was compared to the last on the same base. So nothing is
+written for a commit, but once for each comparison; what a dead agent left open is closed by the next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+from relive.kernel.atomic_write import Durability, replace_file
+from relive.model.commit import Manifest
+
+__all__ = ["UncomparedChain", "UncomparedSpan", "closed", "key_of", "path_of", "read_spans", "span_of"]
+
+_SPANS_MOST = 256  # of a life; more are joined, and what was taken between them counts, too
+
+
+class UncomparedSpan(NamedTuple):
+    """Commits taken after ``after_ns`` up to ``until_ns`` (CLOCK_MONOTONIC), None: and on.
+
+    Attributes:
+        kernel: which was believed. wall_ns: when it was last compared, or the first of them taken.
+    """
+
+    after_ns: int
+    until_ns: int | None
+    wall_ns: int
+    kernel: str
+
+    def holds(self, taken_ns: int) -> bool:
+        """A commit of its life that was taken then is one of them."""
+        return self.after_ns < taken_ns and (self.until_ns is None or taken_ns <= self.until_ns)
+
+
+def closed(spans: Sequence[UncomparedSpan], until_ns: int) -> list[UncomparedSpan]:
+    """Those that are open end there; those without a commit are left out, and many are joined to few."""
+    ended = [one if one.until_ns is not None else one._replace(until_ns=until_ns) for one in spans]
+    kept = [one for one in ended if one.until_ns is None or one.after_ns < one.until_ns]
+    while len(kept) > _SPANS_MOST:
+        first, second, *rest = kept
+        kept = [first._replace(until_ns=second.until_ns, wall_ns=min(first.wall_ns, second.wall_ns)), *rest]
+    return kept
+
+
+def path_of(home: Path, life: str) -> Path:
+    """Where those of a life are."""
+    return home / "uncompared" / quote(life, safe="")
+
+
+def read_spans(home: Path, life: str) -> list[UncomparedSpan]:
+    """Those of a life, the oldest first; none where there is no file.
+
+    Raises:
+        OSError: it cannot be read, or is damaged.
+    """
+    path = path_of(home, life)
+    try:
+        return [UncomparedSpan(*one) for one in json.loads(path.read_text())]
+    except FileNotFoundError:
+        return []
+    except (ValueError, TypeError) as error:
+        raise OSError(f"{path} is damaged: {error}") from error
+
+
+def span_of(home: Path, manifest: Manifest) -> UncomparedSpan | None:
+    """The one in which a commit was taken; None: it was compared, or believed nothing. Raises as ``read_spans``."""
+    spans = read_spans(home, key_of(manifest.target.life, manifest.target.name))
+    return next((one for one in spans if one.holds(manifest.taken_monotonic_ns)), None)
+
+
+def key_of(life: str | None, target: str) -> str:
+    """By which spans are found: the life, and of what has none its name."""
+    return life or target
+
+
+class UncomparedChain:
+    """What is taken on top of one base; ``begin`` is called for each. Belongs to the thread that takes the commits."""
+
+    def __init__(self, home: Path, kernel: str) -> None:
+        self._home, self._kernel = home, kernel
+        self._life: str | None = None
+        self._earlier: list[UncomparedSpan] = []
+        self._compared_ns: dict[int, int] = {}  # by place in the tree
+        self._base_ns = self._last_ns = 0
+        self._open: UncomparedSpan | None = None
+
+    def end(self) -> None:
+        """There will be no more. Where that cannot be written, who begins next finds it open, and closes it."""
+        span, self._open = self._open, None
+        if span is not None:
+            with contextlib.suppress(OSError):
+                self._write([*self._earlier, span], self._last_ns, Durability.NONE)
+
+    def begin(self, life: str) -> None:
+        """A full commit of this life is about to be taken; what a dead agent left open ended before.
+
+        Raises:
+            OSError: that cannot be read, or not be written.
+        """
+        self.end()
+        self._compared_ns.clear()
+        if life != self._life:
+            earlier = read_spans(self._home, life)
+            self._life, self._earlier = life, closed(earlier, time.monotonic_ns())
+            if self._earlier != earlier:
+                self._write(self._earlier, None, Durability.CONTENT)
+
+    def base_taken(self) -> None:
+        """The others follow from now on."""
+        self._base_ns = self._last_ns = time.monotonic_ns()
+
+    def note(self, taken_ns: int, compared: Sequence[bool]) -> None:
+        """A commit was taken that is not durable yet; ``compared``: of each process whether all of it was.
+
+        Raises:
+            OSError: it cannot be written down: the commit must not become durable.
+        """
+        for place, is_compared in enumerate(compared):
+            if is_compared:
+                self._compared_ns[place] = taken_ns
+        since = min(
+            (self._compared_ns.get(place, self._base_ns) for place in range(len(compared))), default=taken_ns
+        )
+        self._last_ns = taken_ns
+        if self._open is None or since > self._open.after_ns:
+            self._open = UncomparedSpan(since, None, time.time_ns(), self._kernel)
+            self._write([*self._earlier, self._open], None, Durability.NAME)
+
+    def _write(self, spans: Sequence[UncomparedSpan], until_ns: int | None, durability: Durability) -> None:
+        assert self._life is not None
+        if until_ns is not None:
+            self._earlier = spans = closed(spans, until_ns)
+        path = path_of(self._home, self._life)
+        path.parent.mkdir(exist_ok=True, mode=0o700)
+        replace_file(path, json.dumps(spans).encode(), durability=durability)

@@ -1,0 +1,102 @@
+"""Which micro-commits were not compared is known from files, whatever died; and is told, where the kernel misled."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from relive.checkpoint.suspect_captures import SuspectCaptures
+from relive.checkpoint.uncompared import UncomparedChain, UncomparedSpan, closed, path_of, read_spans, span_of
+from relive.model.commit import Manifest, TargetFacts
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """The clock; each look at it is a moment later."""
+    ticks = itertools.count(1000)
+    monkeypatch.setattr(time, "monotonic_ns", lambda: next(ticks))
+    return ticks
+
+
+def taken(moment: int) -> Manifest:
+    target = TargetFacts.model_construct(name="pay", life="one")
+    return Manifest.model_construct(capture="c0ffee", target=target, taken_monotonic_ns=moment)
+
+
+def uncompared(home: Path, *moments: int) -> list[int]:
+    return [moment for moment in moments if span_of(home, taken(moment)) is not None]
+
+
+def test_what_is_compared_clears_those_before_it(tmp_path: Path, now: Iterator[int]) -> None:
+    chain = UncomparedChain(tmp_path, "linux")
+    chain.begin("one")
+    full = next(now)
+    chain.base_taken()
+    moments = [next(now) for _ in range(6)]
+    for moment, compared in zip(
+        moments, [[False, False], [True, False], [False, True], *[[False, False]] * 3], strict=True
+    ):
+        chain.note(moment, compared)
+    assert uncompared(tmp_path, full, *moments) == moments[2:], (
+        "of the first process it was in the second commit"
+    )
+    chain.note(last := next(now), [True, True])
+    assert uncompared(tmp_path, full, *moments, last) == []
+    chain.end()
+    assert read_spans(tmp_path, "one") == []
+
+
+def test_what_a_dead_agent_left_stays_uncompared(tmp_path: Path, now: Iterator[int]) -> None:
+    """Whatever the next one compares: that asked anew. Its full commit is none of them."""
+    chain = UncomparedChain(tmp_path, "linux")
+    chain.begin("one")
+    chain.base_taken()
+    chain.note(lost := next(now), [False])
+    again = UncomparedChain(tmp_path, "linux")
+    again.begin("one")
+    full = next(now)
+    again.base_taken()
+    again.note(known := next(now), [True])
+    again.note(believed := next(now), [False])
+    again.end()
+    after = next(now)
+    assert uncompared(tmp_path, lost, full, known, believed, after) == [lost, believed]
+    again.begin("another")
+    assert uncompared(tmp_path, lost, believed) == [lost, believed]
+
+
+def test_many_spans_are_joined_and_none_is_lost() -> None:
+    spans = [UncomparedSpan(10 * at, 10 * at + 5, at, "linux") for at in range(300)]
+    kept = closed(spans, 0)
+    assert len(kept) < 300
+    assert all(any(one.holds(10 * at + 3) for one in kept) for at in range(300))
+
+
+def test_one_kernel_that_misled_makes_suspect_what_believed_it_before(
+    tmp_path: Path, now: Iterator[int]
+) -> None:
+    """Also of agents that died; not what believed another kernel, nor what is taken and compared later."""
+    suspects = SuspectCaptures(tmp_path)
+    chain = UncomparedChain(tmp_path, "linux")
+    chain.begin("one")
+    chain.base_taken()
+    chain.note(before := next(now), [False])
+    assert not suspects.is_suspect(taken(before))
+    suspects.add_uncompared("another")
+    assert not suspects.is_suspect(taken(before))
+    suspects.add_uncompared("linux")
+    assert suspects.is_suspect(taken(before))
+    chain.note(later := next(now), [True])
+    chain.note(last := next(now), [False])
+    assert [suspects.is_suspect(taken(one)) for one in (before, later, last)] == [False, False, False]
+
+
+def test_a_damaged_file_is_said(tmp_path: Path) -> None:
+    path_of(tmp_path, "one").parent.mkdir()
+    path_of(tmp_path, "one").write_text("{")
+    with pytest.raises(OSError, match="damaged"):
+        span_of(tmp_path, taken(1))
