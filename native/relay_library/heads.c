@@ -264,7 +264,7 @@ int64_t chunks_take(struct chunks *chunks, const uint8_t *data, size_t size, int
     size_t at = 0;
     *is_over = 0;
     while (at < size) {
-        if (chunks->state == DATA) {
+        if (chunks->state == DATA && !chunks->broken) {
             size_t take = chunks->left < size - at ? (size_t)chunks->left : size - at;
             at += take;
             chunks->left -= take;
