@@ -3,7 +3,7 @@
  *     crc32_prepare();                                             once, before anything else and in one thread
  *     sum = ~crc32_more(crc32_more(CRC32_BEGIN, a, n), b, m);      of n bytes at a and m at b
  *
- * Runs of 64 bytes go by carry-less multiplication where the processor has it: folding by four, as in "Fast CRC Computation for Generic
+ * Runs of 16 bytes go by carry-less multiplication where the processor has it: folding by four, as in "Fast CRC Computation for Generic
  * Polynomials Using PCLMULQDQ Instruction" (Intel, 2009), with its constants for this polynomial. The rest goes by tables, four bytes at a
  * time. Tests hold both against zlib. Nothing here calls a function of the C library by a name that has versions. */
 #ifndef RELIVE_CRC32_H
@@ -36,23 +36,26 @@ static inline uint32_t crc32_by_table(uint32_t crc, const uint8_t *p, size_t n)
 
 static int crc32_can_fold;
 
-/* `n`: a multiple of 16, at least 64. */
+/* `n`: a multiple of 16, and not 0. */
 __attribute__((target("pclmul,sse4.1"))) static inline uint32_t crc32_by_folding(uint32_t crc, const uint8_t *p, size_t n)
 {
     const __m128i by_four = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4), by_one = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0);
-    __m128i x[4];
-    for (int i = 0; i < 4; i++)
-        x[i] = _mm_loadu_si128((const __m128i *)p + i);
-    x[0] = _mm_xor_si128(x[0], _mm_cvtsi32_si128((int)crc));
-    for (p += 64, n -= 64; n >= 64; p += 64, n -= 64)
-        for (int i = 0; i < 4; i++) {
-            __m128i low = _mm_clmulepi64_si128(x[i], by_four, 0x00), high = _mm_clmulepi64_si128(x[i], by_four, 0x11);
-            x[i] = _mm_xor_si128(_mm_xor_si128(low, high), _mm_loadu_si128((const __m128i *)p + i));
+    __m128i y = _mm_xor_si128(_mm_loadu_si128((const __m128i *)p), _mm_cvtsi32_si128((int)crc)), x[4] = {y};
+    if (n < 64) {
+        p += 16, n -= 16;
+    } else {
+        for (int i = 1; i < 4; i++)
+            x[i] = _mm_loadu_si128((const __m128i *)p + i);
+        for (p += 64, n -= 64; n >= 64; p += 64, n -= 64)
+            for (int i = 0; i < 4; i++) {
+                __m128i low = _mm_clmulepi64_si128(x[i], by_four, 0x00), high = _mm_clmulepi64_si128(x[i], by_four, 0x11);
+                x[i] = _mm_xor_si128(_mm_xor_si128(low, high), _mm_loadu_si128((const __m128i *)p + i));
+            }
+        y = x[0];
+        for (int i = 1; i < 4; i++) {
+            __m128i low = _mm_clmulepi64_si128(y, by_one, 0x00), high = _mm_clmulepi64_si128(y, by_one, 0x11);
+            y = _mm_xor_si128(_mm_xor_si128(low, high), x[i]);
         }
-    __m128i y = x[0];
-    for (int i = 1; i < 4; i++) {
-        __m128i low = _mm_clmulepi64_si128(y, by_one, 0x00), high = _mm_clmulepi64_si128(y, by_one, 0x11);
-        y = _mm_xor_si128(_mm_xor_si128(low, high), x[i]);
     }
     for (; n >= 16; p += 16, n -= 16) {
         __m128i low = _mm_clmulepi64_si128(y, by_one, 0x00), high = _mm_clmulepi64_si128(y, by_one, 0x11);
@@ -89,7 +92,7 @@ static inline void crc32_prepare(void)
 static inline uint32_t crc32_more(uint32_t crc, const uint8_t *p, size_t n)
 {
 #if defined(__x86_64__)
-    if (n >= 64 && crc32_can_fold) {
+    if (n >= 16 && crc32_can_fold) {
         size_t even = n & ~(size_t)15;
         crc = crc32_by_folding(crc, p, even);
         p += even, n -= even;

@@ -91,6 +91,8 @@ struct relay {
     size_t log_count, fields_room;
     struct log_note *notes; /* a ring of NOTES_MOST, the latest at note_count - 1; NULL: nothing is noted, it is looked at once */
     uint64_t note_count;
+    int64_t sizes[LOGS_MOST]; /* with `has_sizes`: what the logs have now, which is later than all that is recorded until that is 0 again */
+    int has_sizes;
     atomic_int speaks_http, service_seen, service_speaks_first;
     atomic_uint_fast64_t closed_before_ns; /* how long the gate was closed in all */
     atomic_uint_fast64_t closed_at_ns; /* 0: it is open */

@@ -40,10 +40,10 @@ static uint8_t *put_sizes(struct relay *relay, uint8_t *at, const int64_t *sizes
 
 uint8_t *put_logs(struct relay *relay, uint8_t *at)
 {
-    int64_t sizes[LOGS_MOST];
-    for (size_t i = 0; i < relay->log_count; i++)
-        sizes[i] = log_size(&relay->logs[i]);
-    return put_sizes(relay, at, sizes);
+    for (size_t i = 0; i < relay->log_count && !relay->has_sizes; i++)
+        relay->sizes[i] = log_size(&relay->logs[i]);
+    relay->has_sizes = relay->notes != NULL;
+    return put_sizes(relay, at, relay->sizes);
 }
 
 uint8_t *put_logs_before(struct relay *relay, uint8_t *at)

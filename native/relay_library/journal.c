@@ -234,15 +234,17 @@ uint64_t journal_append_at(struct journal *journal, uint64_t mono_ns, uint64_t w
     memcpy(at, fields, fields_size);
     at = put_bin_head(at + fields_size, data_size);
     uint32_t size = (uint32_t)((size_t)(at - body) + data_size);
-    uint32_t header[3] = {size, ~size, crc32_of(crc32_of(0, body, (size_t)(at - body)), data, data_size)};
-    memcpy(record, header, sizeof header);
-    if (data_size && data_size <= journal->copied_most) {
+    int is_copied = data_size <= journal->copied_most;
+    if (data_size && is_copied) {
         memcpy(at, data, data_size);
         at += data_size;
     }
+    uint32_t sum = crc32_of(0, body, (size_t)(at - body));
+    uint32_t header[3] = {size, ~size, is_copied ? sum : crc32_of(sum, data, data_size)};
+    memcpy(record, header, sizeof header);
     journal->waiting_bytes = (size_t)(at - journal->waiting);
     journal->waiting_events++;
-    if (data_size > journal->copied_most)
+    if (!is_copied)
         hand_over(journal, data, data_size);
     return numbers->seq;
 }

@@ -93,14 +93,28 @@ API struct sights *sights_new(struct relay *relay, uint16_t port, const uint8_t 
     return made;
 }
 
+/* What is recorded until `leave` came before now. */
+static void enter(struct sights *sights)
+{
+    pthread_mutex_lock(&sights->relay->journal.lock);
+    sights->relay->has_sizes = 0;
+}
+
+static void leave(struct sights *sights)
+{
+    pthread_mutex_unlock(&sights->relay->journal.lock);
+}
+
 /* The table */
 
 static struct sighted **bucket_of(struct sights *sights, const struct ends *ends)
 {
+    uint32_t words[sizeof *ends / 4];
     uint64_t hash = 14695981039346656037ull;
-    const uint8_t *at = (const uint8_t *)ends;
-    for (size_t i = 0; i < sizeof *ends; i++)
-        hash = (hash ^ at[i]) * 1099511628211ull;
+    _Static_assert(sizeof words == sizeof *ends, "of whole words");
+    memcpy(words, ends, sizeof words);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        hash = (hash ^ words[i]) * 1099511628211ull, hash ^= hash >> 32;
     return &sights->buckets[hash & (sights->bucket_count - 1)];
 }
 
@@ -264,10 +278,10 @@ API size_t sights_answer(struct sights *sights, const struct ends *ends, const u
 {
     struct sighted *one = find(sights, ends);
     int is_odd;
-    pthread_mutex_lock(&sights->relay->journal.lock);
+    enter(sights);
     size_t taken = data ? frame_answers(&one->carried, data, size, &is_odd) /* for a second answer there is no flight */
                    : pass_over_answer(&one->carried, size) ? size : 0;
-    pthread_mutex_unlock(&sights->relay->journal.lock);
+    leave(sights);
     *is_over = one->carried.answer == ANSWER_HEAD;
     return taken;
 }
@@ -277,9 +291,9 @@ API int sights_answer_ended(struct sights *sights, const struct ends *ends, int 
 {
     struct sighted *one = find(sights, ends);
     one->carried.client_eof = client_eof;
-    pthread_mutex_lock(&sights->relay->journal.lock);
+    enter(sights);
     record_broken(&one->carried, is_reset);
-    pthread_mutex_unlock(&sights->relay->journal.lock);
+    leave(sights);
     return one->carried.answer == ANSWER_HEAD;
 }
 
@@ -378,31 +392,25 @@ static enum verdict_of_segment observe(struct sights *sights, const struct segme
     return conclude(sights, one, verdict);
 }
 
-static int with_lock(struct sights *sights, const struct segment *segment)
-{
-    pthread_mutex_lock(&sights->relay->journal.lock);
-    int verdict = (int)observe(sights, segment);
-    pthread_mutex_unlock(&sights->relay->journal.lock);
-    return verdict;
-}
-
 /* One segment; `numbers` say when it was seen. Returns TAKEN, HANDED, FOREIGN or STOOD. */
 API int sights_observe(struct sights *sights, const struct segment *segment)
 {
-    return with_lock(sights, segment);
+    enter(sights);
+    int verdict = (int)observe(sights, segment);
+    leave(sights);
+    return verdict;
 }
 
 enum { BLOCK_OVER = 16, TOO_LATE, PAUSED, GONE };
+#define SEGMENT_WEIGHT 4096
 
-/* Take the segments of a block from `place` on, until one is not for here (HANDED, FOREIGN, STOOD, or TOO_LATE: it came later than `until_ns`),
- * which is in `segment` then; or PAUSED: there have been so many; or BLOCK_OVER. `ring`: where the block lies, NULL: elsewhere; GONE: it
- * is not there any more. `latest_ns`: when the last one came. `apart_ns`: CLOCK_REALTIME less CLOCK_MONOTONIC. */
-API int sights_take(struct sights *sights, const struct in_ring *ring, const uint8_t *block, size_t size, struct place *place,
-                    uint64_t until_ns, int64_t apart_ns, unsigned most, struct segment *segment, uint64_t *latest_ns)
+static int take(struct sights *sights, const struct in_ring *ring, const uint8_t *block, size_t size, struct place *place,
+                uint64_t until_ns, int64_t apart_ns, uint64_t most, struct segment *segment, uint64_t *latest_ns)
 {
     struct numbers *numbers = sights->relay->journal.numbers;
-    for (size = size < PACKET_MOST ? size : PACKET_MOST; place->left; most--) {
-        if (!most)
+    uint64_t done = 0;
+    for (size = size < PACKET_MOST ? size : PACKET_MOST; place->left; done++) {
+        if (done >= most)
             return PAUSED;
         int found = ring ? next_segment_in_ring(ring, block, size, sights->packet, sights->port, place, segment)
                          : next_segment(block, size, sights->port, place, segment);
@@ -415,17 +423,31 @@ API int sights_take(struct sights *sights, const struct in_ring *ring, const uin
             return TOO_LATE;
         numbers->seen_wall_ns = segment->wall_ns;
         numbers->seen_mono_ns = segment->wall_ns - (uint64_t)apart_ns;
-        int verdict = with_lock(sights, segment);
+        done += segment->size / SEGMENT_WEIGHT;
+        int verdict = (int)observe(sights, segment);
         if (verdict != TAKEN)
             return verdict;
     }
     return BLOCK_OVER;
 }
 
+/* Take the segments of a block from `place` on, until one is not for here (HANDED, FOREIGN, STOOD, or TOO_LATE: it came later than `until_ns`),
+ * which is in `segment` then; or PAUSED: there have been `most`, where SEGMENT_WEIGHT bytes count as one more; or BLOCK_OVER. `ring`: where
+ * the block lies, NULL: elsewhere; GONE: it is not there any more. `latest_ns`: when the last one came. `apart_ns`: CLOCK_REALTIME less
+ * CLOCK_MONOTONIC. */
+API int sights_take(struct sights *sights, const struct in_ring *ring, const uint8_t *block, size_t size, struct place *place,
+                    uint64_t until_ns, int64_t apart_ns, unsigned most, struct segment *segment, uint64_t *latest_ns)
+{
+    enter(sights);
+    int verdict = take(sights, ring, block, size, place, until_ns, apart_ns, most, segment, latest_ns);
+    leave(sights);
+    return verdict;
+}
+
 /* Packets are missing, of whatever connections. */
 API void sights_lose(struct sights *sights)
 {
-    pthread_mutex_lock(&sights->relay->journal.lock);
+    enter(sights);
     for (struct sighted *next, *one = sights->first; one; one = next) {
         next = one->next;
         if (one->is_foreign || !sighted_is_busy(one))
@@ -433,7 +455,7 @@ API void sights_lose(struct sights *sights)
         sighted_lose(one);
         drop(sights, one);
     }
-    pthread_mutex_unlock(&sights->relay->journal.lock);
+    leave(sights);
 }
 
 /* A commit */
@@ -455,7 +477,7 @@ API void sights_unlimit(struct sights *sights)
 {
     free(sights->limits);
     sights->limits = NULL, sights->limit_count = 0;
-    pthread_mutex_lock(&sights->relay->journal.lock);
+    enter(sights);
     for (struct sighted *next, *one = sights->first; one; one = next) {
         next = one->next;
         if (one->is_foreign)
@@ -466,7 +488,7 @@ API void sights_unlimit(struct sights *sights)
         else
             conclude(sights, one, verdict);
     }
-    pthread_mutex_unlock(&sights->relay->journal.lock);
+    leave(sights);
 }
 
 /* The commit that is being placed has all of this segment of the service. */

@@ -40,7 +40,13 @@ class Scene:
     """A table of connections, with what it records; ``by_sights``: they are followed in C as far as may be."""
 
     def __init__(
-        self, directory: Path, *, by_sights: bool, body_limit: int = 1 << 24, library: Path | None = None
+        self,
+        directory: Path,
+        *,
+        by_sights: bool,
+        body_limit: int = 1 << 24,
+        library: Path | None = None,
+        logs: tuple[str, ...] = (),
     ) -> None:
         self.directory = directory / "recording"
         relay = library or load_settings().tools_path / RELAY
@@ -54,7 +60,7 @@ class Scene:
         self.traffic = ObservedTraffic(options, self.loop, self.hub, on_trouble=lambda _text: None)
         writer = self.traffic.observed
         self.sights = (
-            Sights(writer.relay, 8000, HOME, body_limit=options.body_limit, logs=()) if by_sights else None
+            Sights(writer.relay, 8000, HOME, body_limit=options.body_limit, logs=logs) if by_sights else None
         )
         self.table = ConnectionTable(self.traffic, HOME, self.sights)
         self.now = 1_000_000_000_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import random
@@ -228,6 +229,17 @@ def test_a_connection_that_is_refused_is_over(scenes: list[Scene]) -> None:
         talk.put(talk.asks(b"", SYN))
         talk.put(talk.tells(b"", RST | ACK))
         assert scene.table.count == 0
+
+
+def test_what_the_log_has_is_looked_at_anew_for_what_comes_later(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("one")
+    with contextlib.closing(Scene(tmp_path / "there", by_sights=True, logs=(str(log),))) as scene:
+        talk = scene.talk()
+        talk.exchange()
+        log.write_text("one and two")
+        talk.exchange()
+        assert [one.log_offsets_after for one in scene.exchanges()] == [{str(log): 3}, {str(log): 11}]
 
 
 def test_a_flood_of_connections_that_say_nothing_is_let_go_of(scenes: list[Scene]) -> None:
