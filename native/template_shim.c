@@ -19,6 +19,9 @@
  * parent are always filled so, see criu_template.py), puts the region of the template in the place of that mapping, by mremap(2). So
  * memory is what it always is, private and anonymous, and those who write to it get pages of their own; until then it is shared by all.
  * What is in no region is read from the file. A file of pages is known by its name: all that a template restores is one commit, checked.
+ *
+ * CRIU makes processes that it restores by clone(2) and clone3(2). What it makes by fork(2) are two processes of its own, to try something
+ * and to move threads to control groups: these get no regions, as copying and freeing their page tables is what costs most there.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -43,7 +46,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST_CHILDREN = 128, MOST_RIGHTS = 250, MOST_GROUPS = 16, TEXT = 8192, ARGUMENT = 16 };
+enum { MOST_CHILDREN = 128, MOST_RIGHTS = 250, MOST_GROUPS = 16, TEXT = 8192, ARGUMENT = 16, LEFT_OUT_FROM = 1 << 16 };
 enum { ANSWER, FIRST, ROOT, KEPT }; /* the rights of an order */
 
 struct region {
@@ -69,6 +72,8 @@ static struct run *runs; /* by file, and in that by offset */
 static size_t region_count, run_count;
 static struct child children[MOST_CHILDREN];
 static size_t child_count;
+static pid_t (*real_fork)(void);
+static bool is_criu; /* no more the template */
 
 static __attribute__((noreturn)) void give_up(const char *why)
 {
@@ -282,6 +287,29 @@ ssize_t preadv64(int file, const struct iovec *parts, int count, off64_t offset)
 	return bring_all_in(file, (unsigned)pages, parts, count, (uint64_t)offset);
 }
 
+static void pass_on_regions(int advice)
+{
+	/* What cannot be left out is passed on, and one that was left out for good would be missed by place(). */
+	for (size_t i = 0; i < region_count; i++)
+		if (!regions[i].moved_to && regions[i].bytes >= LEFT_OUT_FROM)
+			madvise(regions[i].memory, regions[i].bytes, advice);
+}
+
+pid_t fork(void)
+{
+	pid_t pid;
+
+	if (!is_criu)
+		return real_fork();
+	pass_on_regions(MADV_DONTFORK);
+	pid = real_fork();
+	if (pid)
+		pass_on_regions(MADV_DOFORK);
+	else
+		run_count = region_count = 0; /* whatever it reads comes from the files */
+	return pid;
+}
+
 /* -- the template ------------------------------------------------------------------------------------------------------- */
 
 struct order {
@@ -366,6 +394,7 @@ static void become(struct order *order, char **arguments)
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	snprintf(arguments[2], ARGUMENT, "%d", order->numbers[0]);
+	is_criu = true;
 }
 
 /* The group of version 2 of an order; -1: none. Only version 1 has a file `tasks`. */
@@ -532,6 +561,9 @@ static int template_main(int count, char **arguments, char **environment)
 	const char *numbers = getenv("RELIVE_TEMPLATE");
 	int orders, table;
 
+	real_fork = (pid_t(*)(void))dlsym(RTLD_NEXT, "fork");
+	if (!real_fork)
+		give_up("no fork");
 	if (numbers && count > 2 && sscanf(numbers, "%d:%d", &orders, &table) == 2) {
 		/* Programs that CRIU starts (tar, for files in memory) have this library, too. */
 		unsetenv("RELIVE_TEMPLATE");
