@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from relive.kernel.claims import claimed, new_claimed, seen_claimed
+from relive.store.disk_errors import disk_errors
 
 __all__ = ["new_place", "sweep_unfinished"]
 
@@ -25,9 +26,13 @@ def new_place(branches: Path) -> Iterator[Path]:
 
     What lies in it has modes of the service's: its files, images of its memory, rings in which each of its users can write. Another
     user of this host could read them, or order a debugger.
+
+    Raises:
+        DiskFull, HostIncapable, StoreError: it cannot be made.
     """
-    branches.mkdir(parents=True, exist_ok=True)
-    branches.chmod(0o700)
+    with disk_errors("making a directory for the branch", branches.parent):
+        branches.mkdir(parents=True, exist_ok=True)
+        branches.chmod(0o700)
     directory = branches / uuid.uuid4().hex[:8]
     with new_claimed(directory):
         (directory / "io").mkdir()

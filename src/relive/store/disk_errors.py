@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from relive.errors import DiskFull, PermissionMissing, StoreBusy, StoreError
+from relive.errors import DiskFull, HostIncapable, PermissionMissing, StoreBusy, StoreError
 
 __all__ = ["disk_errors", "disk_full", "used_up"]
 
@@ -31,8 +31,8 @@ _PRIMARY_CODE = 0xFF  # SQLite's extended result codes hold the primary one in t
 def disk_errors(what: str, where: Path | None = None, *, damaged: str = _INDEX) -> Iterator[None]:
     """Turn failures of the disk into errors of the store.
 
-    ENOSPC, EDQUOT and SQLITE_FULL become DiskFull, EACCES and EPERM PermissionMissing, SQLITE_BUSY StoreBusy, all others
-    StoreError. ``where`` lies on the file system that is written to; ``damaged`` says what to do when SQLite's file is.
+    ENOSPC, EDQUOT and SQLITE_FULL become DiskFull, EACCES and EPERM PermissionMissing, EROFS HostIncapable, SQLITE_BUSY StoreBusy,
+    all others StoreError. ``where`` lies on the file system that is written to; ``damaged`` says what to do when SQLite's file is.
     """
     try:
         yield
@@ -44,6 +44,12 @@ def disk_errors(what: str, where: Path | None = None, *, damaged: str = _INDEX) 
                 f"no right to go on {what}",
                 cause=str(error),
                 remedy="run it as the owner of RELIVE_HOME, mostly root",
+            ) from error
+        if error.errno == errno.EROFS:
+            raise HostIncapable(
+                f"the disk takes no writes: failed while {what}",
+                cause=str(error),
+                remedy="`findmnt -T $RELIVE_HOME` shows its mount; of a disk that fails the kernel's reason is in `dmesg`",
             ) from error
         raise StoreError(f"failed while {what}", cause=str(error), remedy="run `relive doctor`") from error
     except sqlite3.Error as error:

@@ -16,6 +16,7 @@ from relive.kernel.atomic_write import Durability, replace_file
 from relive.model.capsule import LifePaths
 from relive.model.watched import WatchFacts, WatchSpec
 from relive.sandbox.rootfs import RINGS_DIRECTORY
+from relive.store.disk_errors import disk_errors
 from relive.watching.life import Watch, life_paths
 from relive.watching.state import ContainerState
 
@@ -88,16 +89,17 @@ def _begin_watch(settings: Settings, engine: Engine, state: ContainerState, spec
 
 def _lay(paths: LifePaths, facts: WatchFacts) -> None:
     """Write what the agent reads. A watch that was ended before goes on in the same recording."""
-    for directory in (paths.io, paths.recording):
-        directory.mkdir(parents=True, exist_ok=True)
-    for log in paths.logs:
-        log.touch(mode=0o600)
-    paths.output_position.unlink(missing_ok=True)
-    paths.rings.unlink(missing_ok=True)
-    if facts.rings is not None:
-        paths.rings.symlink_to(facts.rings)
-    replace_file(paths.watch, facts.model_dump_json(indent=2).encode(), durability=Durability.NONE)
-    paths.closed.unlink(missing_ok=True)
+    with disk_errors("writing down what is watched", paths.directory.parent):
+        for directory in (paths.io, paths.recording):
+            directory.mkdir(parents=True, exist_ok=True)
+        for log in paths.logs:
+            log.touch(mode=0o600)
+        paths.output_position.unlink(missing_ok=True)
+        paths.rings.unlink(missing_ok=True)
+        if facts.rings is not None:
+            paths.rings.symlink_to(facts.rings)
+        replace_file(paths.watch, facts.model_dump_json(indent=2).encode(), durability=Durability.NONE)
+        paths.closed.unlink(missing_ok=True)
 
 
 def upstream_of(state: ContainerState) -> tuple[str, int]:

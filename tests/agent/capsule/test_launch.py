@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,11 +11,12 @@ from typing import Any
 
 import pytest
 
+from relive.agent.capsule import injection
 from relive.agent.capsule import launch as tested
 from relive.agent.capsule.injection import remove_rings
 from relive.agent.capsule.launch import launch
 from relive.config import Settings
-from relive.errors import CapsuleExists, CapsuleStartFailed, PermissionMissing
+from relive.errors import CapsuleExists, CapsuleStartFailed, DiskFull, HostIncapable, PermissionMissing
 from relive.model.capsule import CapsuleFacts, CapsuleSpec, LifePaths, Policy
 
 SPEC = CapsuleSpec(
@@ -123,3 +125,28 @@ def test_without_root_that_is_said_before_anything_else(
     monkeypatch.setattr(tested, "living_capsules", lambda _: pytest.fail("it looked"))
     with pytest.raises(PermissionMissing):
         launch(settings, SPEC)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [("ro", HostIncapable), *((f"nr_inodes={most}", DiskFull) for most in range(1, 8))],
+)
+def test_a_disk_that_takes_no_more_is_told_and_gets_nothing(
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: Settings,
+    options: str,
+    error: type[HostIncapable],
+) -> None:
+    """The last step before the agent is its log; each step before it needs a directory."""
+    in_memory = tmp_path_factory.mktemp("memory")
+    monkeypatch.setattr(injection, "IN_MEMORY", in_memory)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", settings.home], check=True)
+    try:
+        with pytest.raises(error) as told:
+            launch(settings, SPEC)
+        assert str(settings.home) in (told.value.cause or "")
+        assert not list(in_memory.iterdir())
+        assert not [one for one in settings.home.rglob("*") if one != settings.capsules]
+    finally:
+        subprocess.run(["umount", settings.home], check=True)

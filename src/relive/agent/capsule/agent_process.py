@@ -18,6 +18,7 @@ from relive.forkserver.starting import start_module
 from relive.kernel import procfs
 from relive.kernel.heap import FEW_ARENAS
 from relive.model.capsule import LifePaths
+from relive.store.disk_errors import disk_errors
 
 __all__ = [
     "CAPSULES",
@@ -56,13 +57,16 @@ def start_agent(
 
     Raises:
         ReliveError: what it says instead; CapsuleStartFailed where it says nothing.
+        DiskFull, HostIncapable, StoreError: its log cannot be made.
     """
+    with disk_errors("making its log", paths.agent_log.parent):
+        log = paths.agent_log.open("ab")
     reading, writing = os.pipe()
     said, saying = os.pipe()
     environment = dict(os.environ, RELIVE_HOME=str(settings.home), RELIVE_TOOLS=str(settings.tools_path))
     environment |= store_key_variable() | dict(variables or {}) | FEW_ARENAS
     options = ["--handed", handed.model_dump_json()] if handed is not None else []
-    with paths.agent_log.open("ab") as log:
+    with log:
         start_module(
             module,
             [str(paths.directory), "--ready", str(writing), *options],
@@ -93,10 +97,12 @@ def sole_start(directory: Path) -> Iterator[None]:
 
     Raises:
         CapsuleExists: another starts it at this moment.
+        DiskFull, HostIncapable, StoreError: it cannot be made.
     """
     # What a service writes and what clients send it is nobody else's business.
-    directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    directory.mkdir(exist_ok=True)
+    with disk_errors("making a directory for it", directory.parent):
+        directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory.mkdir(exist_ok=True)
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if not _takes(descriptor):

@@ -15,6 +15,7 @@ from relive.agent.capsule.lives import Capsule, living_capsules
 from relive.config import Settings
 from relive.errors import CapsuleExists, PermissionMissing
 from relive.model.capsule import CapsuleFacts, CapsuleSpec, LifePaths
+from relive.store.disk_errors import disk_errors
 
 __all__ = ["launch", "new_life"]
 
@@ -76,18 +77,21 @@ def new_life(settings: Settings, name: str) -> LifePaths:
 
     Raises:
         CapsuleExists: a capsule of that name runs.
-        HostIncapable: there is no place in memory for what it records.
+        HostIncapable: there is no place in memory for what it records, or the disk takes no writes.
+        DiskFull, StoreError: it cannot be made.
     """
     _check_unused(settings, name)
     life = f"{time.strftime('%Y%m%dT%H%M%S')}-{uuid.uuid4().hex[:6]}"
     paths = LifePaths(settings.capsules / name / life)
-    paths.io.mkdir(parents=True)
-    paths.recording.mkdir()
-    paths.files.mkdir(mode=0o700)
     try:
-        make_rings(paths)
+        with disk_errors("making the directory of its life", settings.capsules):
+            paths.io.mkdir(parents=True)
+            paths.recording.mkdir()
+            paths.files.mkdir(mode=0o700)
+            make_rings(paths)
     except BaseException:
-        shutil.rmtree(paths.directory)
+        remove_rings(paths)
+        shutil.rmtree(paths.directory, ignore_errors=True)
         raise
     return paths
 
