@@ -2,7 +2,7 @@
 //
 // A Python module for the stable ABI of CPython 3.8 and later. It is optional, and it is never the only one who can do something:
 // each function here returns None when it meets anything that is not plain (a secret in a text, a type with a form of its own, a long
-// text, another mode), and then the Python code does it, whose records are the same to the byte. tests/inprocess/test_quick.py
+// text, another mode), and then the Python code does it, whose records are the same to the byte. tests/inprocess/test_quick_*.py
 // holds one against the other.
 //
 // Whoever calls has the GIL, and keeps it: from the moment at which an event has its number until it is in the ring, no Python

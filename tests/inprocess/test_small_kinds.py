@@ -12,7 +12,7 @@ from relive_recorder import calls
 from relive_recorder.recorder import RECORD, REPLAY, recorder
 from relive_recorder.ring import MODE
 tape = []
-recorder.quick = None  # whose events do not come by here; test_quick.py holds them against these
+recorder.quick = None  # whose events do not come by here; test_quick_*.py hold them against these
 emit_json = recorder.emit_json
 def noted(kind, fields, data=b"", request=None):
     tape.append((kind, json.loads(fields)))
