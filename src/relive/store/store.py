@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import sqlite3
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,27 +21,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relive.config import given_store_keys
-from relive.errors import ObjectCorrupt, ObjectMissing, RefUnknown, UsageError
+from relive.errors import ObjectCorrupt, RefUnknown, UsageError
 from relive.model.advance import Advance
 from relive.model.commit import CommitId, FileEntry, Layer, Manifest
-from relive.store.atomic_io import FreshFile, discarding, publish_in_order
 from relive.store.commitquery import CommitQuery
 from relive.store.disk_errors import disk_errors
 from relive.store.format import StoreFormat
 from relive.store.held_images import HeldImages
 from relive.store.image_cache import ImageCache
-from relive.store.index import StoredCommit, TargetLine, objects_of, size_of
+from relive.store.index import StoredCommit, TargetLine
 from relive.store.index_recovery import add_lines, open_index, renew_lines
 from relive.store.ingested import IngestedImages
+from relive.store.intake import Intake
 from relive.store.internals import StoreInternals
 from relive.store.keyring import Keyring
 from relive.store.layer_cache import LayerCache, materialize_layer
-from relive.store.listing import contents_of, listed
 from relive.store.lock import StoreLock
 from relive.store.lookup import find_commit
-from relive.store.manifests import Manifests, canonical, unknown
+from relive.store.manifests import Manifests, unknown
 from relive.store.names import parse_reference
-from relive.store.new_files import NewFiles
 from relive.store.objects import Objects, hash_bytes
 from relive.store.pages.numpy_threads import load_numpy
 from relive.store.pages.packs import Packs
@@ -60,7 +57,6 @@ if TYPE_CHECKING:
     from relive.store.contents import StoredContents
     from relive.store.images import Images
     from relive.store.pages.commit_memory import CommitMemory
-    from relive.store.pages.ingest import IngestedPages
     from relive.store.pages.page_pool import PagePool
     from relive.store.pages.page_reader import CommitPages
 
@@ -88,13 +84,7 @@ class Store:
         self._directory = directory
         self._incoming = directory / "incoming"
         self._lock = StoreLock(directory / "lock")
-        self._new_files = NewFiles(self.stage)
-        self._parent: CommitId | None = None
         self._renewed: list[CommitId] = []
-        self._advance = Advance()
-        self._is_taking_in = False
-        self._referable: Collection[str] | None = None
-        self._open_intake: IngestedImages | None = None
         self._keyring = keyring = keyring or Keyring(directory.parent / "keys", given_store_keys)
         self._format = StoreFormat(directory, self._incoming, keyring)
         with disk_errors("opening the store", directory):
@@ -111,6 +101,9 @@ class Store:
             self._image_cache = ImageCache(directory / "laid")
             self._layer_cache = LayerCache(directory / "trees", self._write_content)
             self._index = open_index(directory / "index.sqlite", self._lock)
+            self._intake = Intake(
+                self.internals, self._index, lambda: self._images, lambda: self._contents, self.stage
+            )
             try:
                 sweep_left_overs(self._incoming)
                 self._drop_plain_trees()
@@ -123,7 +116,7 @@ class Store:
     def close(self) -> None:
         """Close the index, and give up what is held of the last commits."""
         self._index.close()
-        self._new_files.clear()
+        self._intake.new_files.clear()
         contents = self.__dict__.pop("_contents", None)
         if contents is not None:
             contents.close()
@@ -209,8 +202,9 @@ class Store:
         with disk_errors("beginning a commit", self._directory):
             return Staging(self._incoming / uuid.uuid4().hex, spares)
 
-    @contextlib.contextmanager
-    def taking_in(self, parent: CommitId | None = None, advance: Advance | None = None) -> Iterator[None]:
+    def taking_in(
+        self, parent: CommitId | None = None, advance: Advance | None = None
+    ) -> contextlib.AbstractContextManager[None]:
         """Around all that one commit takes in, its ``add`` included: should it fail, what only it brought is removed.
 
         Args:
@@ -220,39 +214,7 @@ class Store:
         Raises:
             KeyMissing, KeyWrong: the store is sealed with a key that is not there; nothing is written.
         """
-        self._parent, self._referable = parent, None
-        self._advance = advance or Advance()
-        try:
-            with self._lock.held(shared=True):
-                with disk_errors("making the store ready to be written to", self._directory):
-                    self._format.make_writable()
-                self._is_taking_in = True
-                yield
-        except BaseException:
-            # The first error is the one to be told.
-            with contextlib.suppress(OSError, sqlite3.Error), self._lock.held(shared=False):
-                self._sweep()
-            raise
-        finally:
-            self._is_taking_in = False
-            self._parent = self._referable = None
-            self._new_files.clear()
-            self._discard_intake()
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        """With the store ready to be written to, and its lock held; within ``taking_in`` both are so."""
-        if self._is_taking_in:
-            yield
-            return
-        with self._lock.held(shared=True):
-            self._format.make_writable()
-            yield
-
-    def _discard_intake(self) -> None:
-        taken, self._open_intake = self._open_intake, None
-        if taken is not None:
-            taken.intake.discard()
+        return self._intake.taking_in(parent, advance)
 
     def ingest_file(
         self, file: Path, place: tuple[str, str] | None = None, part: FilePart | None = None
@@ -266,8 +228,7 @@ class Store:
         Returns:
             The name of its content, for the entry.
         """
-        with disk_errors("storing a file", self._directory):
-            return self._new_files.ingest(file, place, part)
+        return self._intake.ingest_file(file, place, part)
 
     def page_pool(self) -> PagePool:
         """Where pages can wait that are to be taken in; what several commits share lies there once.
@@ -295,10 +256,7 @@ class Store:
             parent: as in ``taking_in``, where it was not told there.
             scattered: page files of the directory that lie elsewhere, by name; a file of that name is not read.
         """
-        self._discard_intake()
-        with disk_errors("storing the memory images", self._directory):
-            self._open_intake = taken = self._images.ingest(source, parent or self._parent, scattered or {})
-        return taken
+        return self._intake.ingest_images(source, parent, scattered=scattered)
 
     def add(
         self,
@@ -321,89 +279,8 @@ class Store:
             DiskFull, StoreError: it could not be written; the store is as it was.
             ObjectMissing: another process has dropped something that the commit shares with an older one.
         """
-        assert manifest.images == (taken.images if taken is not None else [])
-        manifest, listing = listed(manifest)
-        data = canonical(manifest)
-        commit_id = CommitId(hash_bytes(data))
-        with disk_errors("writing the commit", self._directory), self._writing():
-            self._refuse_missing(manifest)
-            size = len(data)
-            if taken is None and listing:
-                taken = self._open_intake = self._images.begin(self._parent)
-            pages = None if taken is None else self._finish(taken, manifest.layers, listing)
-            is_new = not self._manifests.has(commit_id)
-            size += self._publish(commit_id, data, pages, written)
-            durable_us = (
-                (time.monotonic_ns() - began_monotonic_ns) // 1000 if began_monotonic_ns is not None else None
-            )
-            try:
-                stored = self._index.add(
-                    commit_id,
-                    manifest,
-                    durable_us=durable_us,
-                    size=size_of(manifest),
-                    new_bytes=size if new_bytes is None else new_bytes,
-                )
-            except BaseException:
-                if is_new:
-                    self._manifests.delete([commit_id])
-                raise
-        if taken is not None and pages is not None:
-            self._images.remember(commit_id, taken, pages)
-        return stored
-
-    def _publish(
-        self,
-        commit_id: CommitId,
-        data: bytes,
-        pages: IngestedPages | None,
-        written: Callable[[], None] | None,
-    ) -> int:
-        """Put pack, placement and manifest at their places, durable on return; returns the bytes of the first two."""
-        with contextlib.ExitStack() as stack:
-            stored: list[tuple[FreshFile, Path]] = []
-            if pages is not None:
-                stored.append(stack.enter_context(discarding(pages.pack)))
-                stored.append(stack.enter_context(discarding(self._images.place(commit_id, pages))))
-            manifest = stack.enter_context(discarding(self._manifests.make(commit_id, data)))
-            if written is not None:
-                written()
-            publish_in_order([stored, [manifest]])
-        return sum(fresh.size for fresh, _ in stored)
-
-    def _finish(self, taken: IngestedImages, layers: Sequence[Layer], listing: bytes) -> IngestedPages:
-        """Take the files in, with which the pack is complete."""
-        wanted = contents_of(layers) if listing else []
-        known = self._images.known_layers(taken)
-        try:
-            with contextlib.ExitStack() as stack:
-                for name in wanted:
-                    if name not in self._new_files and name not in known.contents.positions:
-                        self._bring(name, stack)
-                new = self._new_files.compared(known.places.get)
-                pages = self._images.finish(taken, layers, wanted, new, listing, self._advance)
-        except BaseException:
-            taken.intake.discard()
-            raise
-        finally:
-            self._open_intake = None
-        return pages
-
-    def _bring(self, name: str, stack: contextlib.ExitStack) -> None:
-        """Have a content ready that is in the store, but not in the parent: an object of before, or another commit's."""
-        if self._objects.path(name).exists():
-            if self._new_files.borrow(self._objects.path(name)) == name:
-                return
-        elif self._contents.has(name):
-            staging = self.stage()
-            stack.callback(staging.discard)
-            self._contents.write(name, staging.files / "content")
-            self._new_files.borrow(staging.files / "content")
-            return
-        raise ObjectMissing(
-            f"content {name[:12]} of the commit is gone or damaged",
-            cause="the last other commit that used it was dropped meanwhile, or the disk has changed it",
-            remedy="commit again",
+        return self._intake.add(
+            manifest, taken, began_monotonic_ns=began_monotonic_ns, new_bytes=new_bytes, written=written
         )
 
     def release_memory(self) -> None:
@@ -420,27 +297,9 @@ class Store:
         if self._format.noted_key is not None:
             self._layer_cache.drop_unused()
 
-    def _refuse_missing(self, manifest: Manifest) -> None:
-        missing = {name for name in objects_of(manifest) if not self._objects.path(name).exists()}
-        if missing:
-            raise ObjectMissing(
-                f"{len(missing)} objects of the commit are gone",
-                cause="the last other commit that used them was dropped meanwhile",
-                remedy="commit again",
-            )
-
     def has_object(self, name: str) -> bool:
         """The commit that is being taken in may name this content: its parent has it, or it was taken (it is not checked)."""
-        if name in self._new_files or name in self._parent_contents():
-            return True
-        return self._objects.path(name).exists()
-
-    def _parent_contents(self) -> Collection[str]:
-        """Names of the contents that the commit which is being taken in can refer to; looked up once for each."""
-        if self._referable is None:
-            known = None if self._parent is None else self._images.known(self._parent)
-            self._referable = () if known is None else known.contents.contents.positions
-        return self._referable
+        return self._intake.has_object(name)
 
     # -- giving back ---------------------------------------------------------------------------------------------
 
@@ -611,8 +470,8 @@ class Store:
 
     def _held_file(self, name: str) -> Path | None:
         """A file that holds the content as it is: of an older commit, checked, or one that was taken; None where there is none."""
-        if name in self._new_files:
-            return self._new_files.path(name)
+        if name in self._intake.new_files:
+            return self._intake.new_files.path(name)
         return self._objects.verified(name) if self._objects.path(name).exists() else None
 
     # -- to and from other stores --------------------------------------------------------------------------------

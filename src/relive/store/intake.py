@@ -1,0 +1,238 @@
+"""What one commit brings, from its first file until it is durable: the state of a commit that is being taken in.
+
+Its public methods are those of ``Store`` of the same names, which say what each promises.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from relive.errors import ObjectMissing
+from relive.model.advance import Advance
+from relive.model.commit import CommitId, Layer, Manifest
+from relive.store.atomic_io import FreshFile, discarding, publish_in_order
+from relive.store.disk_errors import disk_errors
+from relive.store.held_images import HeldImages
+from relive.store.index import CommitIndex, StoredCommit, objects_of, size_of
+from relive.store.ingested import IngestedImages
+from relive.store.internals import StoreInternals
+from relive.store.listing import contents_of, listed
+from relive.store.manifests import canonical
+from relive.store.new_files import NewFiles
+from relive.store.objects import hash_bytes
+from relive.store.scattered import ScatteredPages
+from relive.store.small_files import FilePart
+from relive.store.staging import Staging
+from relive.store.sweep import sweep_packs
+
+if TYPE_CHECKING:
+    from relive.store.contents import StoredContents
+    from relive.store.images import Images
+    from relive.store.pages.ingest import IngestedPages
+
+__all__ = ["Intake"]
+
+
+class Intake:
+    """Of one store, for one commit after the other.
+
+    Args:
+        images, contents: are asked for only when pages or contents are needed, since numpy is imported for them.
+        stage: makes a directory for files.
+    """
+
+    def __init__(
+        self,
+        parts: StoreInternals,
+        index: CommitIndex,
+        images: Callable[[], Images],
+        contents: Callable[[], StoredContents],
+        stage: Callable[[], Staging],
+    ) -> None:
+        self._parts, self._index = parts, index
+        self._images, self._contents, self._stage = images, contents, stage
+        self.new_files = NewFiles(stage)
+        self._parent: CommitId | None = None
+        self._advance = Advance()
+        self._is_taking_in = False
+        self._referable: Collection[str] | None = None
+        self._open_intake: IngestedImages | None = None
+
+    @contextlib.contextmanager
+    def taking_in(self, parent: CommitId | None = None, advance: Advance | None = None) -> Iterator[None]:
+        """As ``Store.taking_in``."""
+        self._parent, self._referable = parent, None
+        self._advance = advance or Advance()
+        try:
+            with self._parts.lock.held(shared=True):
+                with disk_errors("making the store ready to be written to", self._parts.directory):
+                    self._parts.format.make_writable()
+                self._is_taking_in = True
+                yield
+        except BaseException:
+            # The first error is the one to be told.
+            with contextlib.suppress(OSError, sqlite3.Error), self._parts.lock.held(shared=False):
+                sweep_packs(self._parts.manifests.ids(), self._parts.placements, self._parts.packs)
+            raise
+        finally:
+            self._is_taking_in = False
+            self._parent = self._referable = None
+            self.new_files.clear()
+            self._discard_intake()
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """With the store ready to be written to, and its lock held; within ``taking_in`` both are so."""
+        if self._is_taking_in:
+            yield
+            return
+        with self._parts.lock.held(shared=True):
+            self._parts.format.make_writable()
+            yield
+
+    def _discard_intake(self) -> None:
+        taken, self._open_intake = self._open_intake, None
+        if taken is not None:
+            taken.intake.discard()
+
+    def ingest_file(
+        self, file: Path, place: tuple[str, str] | None = None, part: FilePart | None = None
+    ) -> str:
+        """As ``Store.ingest_file``."""
+        with disk_errors("storing a file", self._parts.directory):
+            return self.new_files.ingest(file, place, part)
+
+    def ingest_images(
+        self,
+        source: Path | HeldImages,
+        parent: CommitId | None = None,
+        *,
+        scattered: Mapping[str, ScatteredPages] | None = None,
+    ) -> IngestedImages:
+        """As ``Store.ingest_images``."""
+        self._discard_intake()
+        with disk_errors("storing the memory images", self._parts.directory):
+            self._open_intake = taken = self._images().ingest(source, parent or self._parent, scattered or {})
+        return taken
+
+    def add(
+        self,
+        manifest: Manifest,
+        taken: IngestedImages | None = None,
+        *,
+        began_monotonic_ns: int | None = None,
+        new_bytes: int | None = None,
+        written: Callable[[], None] | None = None,
+    ) -> StoredCommit:
+        """As ``Store.add``."""
+        assert manifest.images == (taken.images if taken is not None else [])
+        manifest, listing = listed(manifest)
+        data = canonical(manifest)
+        commit_id = CommitId(hash_bytes(data))
+        with disk_errors("writing the commit", self._parts.directory), self._writing():
+            self._refuse_missing(manifest)
+            size = len(data)
+            if taken is None and listing:
+                taken = self._open_intake = self._images().begin(self._parent)
+            pages = None if taken is None else self._finish(taken, manifest.layers, listing)
+            is_new = not self._parts.manifests.has(commit_id)
+            size += self._publish(commit_id, data, pages, written)
+            durable_us = (
+                (time.monotonic_ns() - began_monotonic_ns) // 1000 if began_monotonic_ns is not None else None
+            )
+            try:
+                stored = self._index.add(
+                    commit_id,
+                    manifest,
+                    durable_us=durable_us,
+                    size=size_of(manifest),
+                    new_bytes=size if new_bytes is None else new_bytes,
+                )
+            except BaseException:
+                if is_new:
+                    self._parts.manifests.delete([commit_id])
+                raise
+        if taken is not None and pages is not None:
+            self._images().remember(commit_id, taken, pages)
+        return stored
+
+    def _publish(
+        self,
+        commit_id: CommitId,
+        data: bytes,
+        pages: IngestedPages | None,
+        written: Callable[[], None] | None,
+    ) -> int:
+        """Put pack, placement and manifest at their places, durable on return; returns the bytes of the first two."""
+        with contextlib.ExitStack() as stack:
+            stored: list[tuple[FreshFile, Path]] = []
+            if pages is not None:
+                stored.append(stack.enter_context(discarding(pages.pack)))
+                stored.append(stack.enter_context(discarding(self._images().place(commit_id, pages))))
+            manifest = stack.enter_context(discarding(self._parts.manifests.make(commit_id, data)))
+            if written is not None:
+                written()
+            publish_in_order([stored, [manifest]])
+        return sum(fresh.size for fresh, _ in stored)
+
+    def _finish(self, taken: IngestedImages, layers: Sequence[Layer], listing: bytes) -> IngestedPages:
+        """Take the files in, with which the pack is complete."""
+        wanted = contents_of(layers) if listing else []
+        known = self._images().known_layers(taken)
+        try:
+            with contextlib.ExitStack() as stack:
+                for name in wanted:
+                    if name not in self.new_files and name not in known.contents.positions:
+                        self._bring(name, stack)
+                new = self.new_files.compared(known.places.get)
+                pages = self._images().finish(taken, layers, wanted, new, listing, self._advance)
+        except BaseException:
+            taken.intake.discard()
+            raise
+        finally:
+            self._open_intake = None
+        return pages
+
+    def _bring(self, name: str, stack: contextlib.ExitStack) -> None:
+        """Have a content ready that is in the store, but not in the parent: an object of before, or another commit's."""
+        if self._parts.objects.path(name).exists():
+            if self.new_files.borrow(self._parts.objects.path(name)) == name:
+                return
+        elif self._contents().has(name):
+            staging = self._stage()
+            stack.callback(staging.discard)
+            self._contents().write(name, staging.files / "content")
+            self.new_files.borrow(staging.files / "content")
+            return
+        raise ObjectMissing(
+            f"content {name[:12]} of the commit is gone or damaged",
+            cause="the last other commit that used it was dropped meanwhile, or the disk has changed it",
+            remedy="commit again",
+        )
+
+    def _refuse_missing(self, manifest: Manifest) -> None:
+        missing = {name for name in objects_of(manifest) if not self._parts.objects.path(name).exists()}
+        if missing:
+            raise ObjectMissing(
+                f"{len(missing)} objects of the commit are gone",
+                cause="the last other commit that used them was dropped meanwhile",
+                remedy="commit again",
+            )
+
+    def has_object(self, name: str) -> bool:
+        """As ``Store.has_object``."""
+        if name in self.new_files or name in self._parent_contents():
+            return True
+        return self._parts.objects.path(name).exists()
+
+    def _parent_contents(self) -> Collection[str]:
+        """Names of the contents that the commit which is being taken in can refer to; looked up once for each."""
+        if self._referable is None:
+            known = None if self._parent is None else self._images().known(self._parent)
+            self._referable = () if known is None else known.contents.contents.positions
+        return self._referable
