@@ -62,6 +62,15 @@ def test_a_failure_for_which_others_were_asked_anew_says_nothing_of_the_commit()
     assert judged_verdict(Verdict(kind=VerdictKind.NOT_REPRODUCED), passed, _FAILED).judgement is GOOD
 
 
+def test_an_answer_that_another_worker_may_have_given_says_nothing_of_the_commit():
+    came = Outcome(end=End.ANSWERED, status=200, elsewhere=[10])
+    told = judged_verdict(Verdict(kind=VerdictKind.NOT_REPRODUCED), came, _FAILED)
+    assert told.judgement is SKIPPED
+    assert "worker 10 was busy" in told.seen
+    failed = came.model_copy(update={"status": 500})
+    assert judged_verdict(Verdict(kind=VerdictKind.REPRODUCED), failed, _FAILED).judgement is BAD
+
+
 def test_clients_of_what_the_commit_holds_half_served_go_away_as_they_had():
     """A worker that waits for its client to close takes no other request, and another one has other values."""
 

@@ -104,8 +104,10 @@ def test_what_a_busy_worker_cannot_take_another_takes(server: tuple[WorkerChoice
     async def ask() -> None:
         _, busy = await _who(choice, pids[0])
         began = time.monotonic()
+        assert not choice.elsewhere
         took, connection = await _who(choice, pids[0])
         assert took in pids[1:]
+        assert choice.elsewhere == {pids[0]}
         assert time.monotonic() - began < 5.0
         busy.close()
         connection.close()

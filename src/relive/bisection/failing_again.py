@@ -24,6 +24,7 @@ from relive.replay.plan import Hangup, Pace, ReplayPlan, ReplayStep
 from relive.replay.replay import ReplayOptions, replay
 from relive.replay.replay_input import FailingRequest, ReplayInput, case_of_incident
 from relive.replay.sequence import event_words, first_new_call, miss_words
+from relive.replay.workers import elsewhere_words
 from relive.store import Store
 
 __all__ = ["FailureProbe", "judged_verdict", "last_conversation", "with_the_request_alone"]
@@ -120,7 +121,8 @@ def judged_verdict(verdict: Verdict, outcome: Outcome | None, recorded: Outcome)
     """What a verdict says: a failure of another kind says nothing of this one, so its commit is skipped.
 
     So is one in which the request failed alike, and had asked others for something that it had not asked in the recording: whatever
-    it was answered was recorded for another request, at another time, and is not what it would have been told.
+    it was answered was recorded for another request, at another time, and is not what it would have been told. And one in which it
+    did not fail while its worker was busy: another worker, with values of its own, may have answered.
     """
     seen = verdict_words(verdict.kind)
     new = first_new_call(recorded.events, outcome.events) if outcome is not None else None
@@ -139,6 +141,8 @@ def judged_verdict(verdict: Verdict, outcome: Outcome | None, recorded: Outcome)
             judgement = Judgement.SKIPPED
         case VerdictKind.REPRODUCED | VerdictKind.SAME_ANSWER:
             judgement = Judgement.BAD
+        case VerdictKind.NOT_REPRODUCED if outcome is not None and outcome.elsewhere:
+            judgement, seen = Judgement.SKIPPED, f"{seen}, but {elsewhere_words(outcome.elsewhere[0])}"
         case VerdictKind.NOT_REPRODUCED:
             judgement = Judgement.GOOD
         case VerdictKind.DIVERGED:

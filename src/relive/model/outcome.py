@@ -178,6 +178,8 @@ class Outcome(Value):
         events: what happened inside for the judged request, at most 2000; None where nothing is known of it.
         misses: calls of the whole service without a recorded answer, at most 100; empty for a recorded outcome.
         stubs: what they did; None where there were none.
+        elsewhere: workers that took nothing when a request of theirs was sent, so that another process may have it; empty for a
+            recorded outcome.
     """
 
     end: End
@@ -203,6 +205,7 @@ class Outcome(Value):
     events: list[InsideEvent] | None = None
     misses: list[Miss] = []
     stubs: Stubbed | None = None
+    elsewhere: list[int] = []
 
 
 class VerdictKind(StrEnum):

@@ -51,6 +51,7 @@ from relive.replay.stubs.lifecycle import StubLifecycle
 from relive.replay.stubs.report import stub_words
 from relive.replay.stubs.speed import AS_RECORDED, Speed
 from relive.replay.verdict import Earlier, compare, ended_otherwise, same_answer
+from relive.replay.workers import elsewhere_words
 from relive.sandbox.branch import Branch
 from relive.store import Store
 
@@ -365,6 +366,7 @@ def _with_notes(
         notes.append(f"{len(misses) - _NOTED_MISSES} more calls had no recorded answer")
     if outcome.stubs is not None:
         notes += stub_words(outcome.stubs)
+    notes += map(elsewhere_words, outcome.elsewhere)
     if window is not None and window.lost:
         notes.append(
             f"{window.lost} events were lost when the service was recorded; calls among them have no answer"
@@ -490,7 +492,7 @@ async def _live(
         stop_watching()
     options.hears(_others(case, sender))
     return _Lived(
-        outcome,
+        outcome.model_copy(update={"elsewhere": sender.elsewhere}),
         _first_earlier(case, sender, options.ignore),
         sum(n != plan.subject for n in sender.answers),
         sender.sent_anew,

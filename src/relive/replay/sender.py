@@ -277,6 +277,11 @@ class Sender:
         self.sent_anew.append(step.exchange.number)
         return connection
 
+    @property
+    def elsewhere(self) -> list[int]:
+        """As ``WorkerChoice.elsewhere``, in order."""
+        return sorted(self._choice.elsewhere) if self._choice is not None else []
+
     async def _connect_as(self, step: ReplayStep) -> socket.socket:
         """A connection to the worker that had the request."""
         if self._choice is None:

@@ -26,7 +26,7 @@ from relive.recording.events import Event, EventKind
 from relive.recording.exchanges import Exchange
 from relive.replay.inprocess_events import request_inside
 
-__all__ = ["WorkerChoice", "process_numbered", "sockets_of", "workers_of"]
+__all__ = ["WorkerChoice", "elsewhere_words", "process_numbered", "sockets_of", "workers_of"]
 
 _STANDS_LIMIT = 0.1  # [s] until a process that was sent SIGSTOP stands
 _ACCEPT_LIMIT = 0.5  # [s] that a worker may take to accept a connection while the others stand
@@ -50,6 +50,11 @@ def workers_of(events: Iterable[Event], exchanges: Iterable[Exchange]) -> dict[i
     return found
 
 
+def elsewhere_words(worker: int) -> str:
+    """Of a worker among ``WorkerChoice.elsewhere``, in words."""
+    return f"worker {worker} was busy when a request of its was sent, which another process may have taken, with other values"
+
+
 class _Beside(NamedTuple):
     """A process that may be stopped: ``handle`` (pidfd) is that process for good, its number only while it lives."""
 
@@ -64,11 +69,15 @@ class WorkerChoice:
     Args:
         root: host pid of the branch's first process of the service; init: of its process 1.
         address: where the workers accept.
+
+    Attributes:
+        elsewhere: numbers in the branch of workers that did not accept in time, so that another may have a connection of theirs.
     """
 
     root: int
     init: int
     address: tuple[str, int]
+    elsewhere: set[int] = field(default_factory=set)
     _one: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def connected(
@@ -86,7 +95,8 @@ class WorkerChoice:
                 try:
                     await _hold(beside, held)
                     connection = await connect()
-                    await self._accepted(connection)
+                    if not await self._is_accepted(connection):
+                        self.elsewhere.add(worker)
                 finally:
                     _let_go(held)
         return connection
@@ -113,13 +123,16 @@ class WorkerChoice:
                     found.append(_Beside(pid, handle))
         return found
 
-    async def _accepted(self, connection: socket.socket) -> None:
+    async def _is_accepted(self, connection: socket.socket) -> bool:
         """Wait until somebody has accepted it, for a moment at most."""
         until = time.monotonic() + _ACCEPT_LIMIT
         ends = connection.getsockname()[:2], connection.getpeername()[:2]
         with contextlib.closing(in_network_of(self.init, SocketList)) as sockets:
-            while not sockets.is_accepted(*ends) and time.monotonic() < until:
+            while not sockets.is_accepted(*ends):
+                if time.monotonic() >= until:
+                    return False
                 await asyncio.sleep(_LOOK)
+        return True
 
 
 async def _hold(beside: Iterable[_Beside], held: list[_Beside]) -> None:
