@@ -4,8 +4,9 @@ import signal
 
 import pytest
 
-from relive.model.failure_stack import stack_at_end, stack_of_failure
+from relive.model.failure_stack import stack_at_end, stack_of_end, stack_of_failure
 from relive.model.incident import FailureKind, Sighting
+from relive.model.stack import find_stacks
 
 NODE = """/srv/shop.js:3
   throw new TypeError("no plan");
@@ -16,6 +17,7 @@ TypeError: no plan
     at process.emit (node:events:517:28)
 """
 AT_END = [*NODE.splitlines(), "", "Node.js v18.20.4"]
+FAULT_THREAD = "Current thread 0x00007fe9a7217040 (most recent call first):"
 LONG_AGO = [*NODE.splitlines(), "served", "served", "stopping"]
 
 
@@ -48,3 +50,19 @@ def test_a_process_that_is_killed_in_the_middle_of_a_call_prints_no_stack_of_it(
     assert named(FailureKind.SIGNAL, AT_END, signal=signal.SIGSEGV, log_begin=0) is None
     assert named(FailureKind.MEMORY, AT_END, log_begin=0) is None
     assert named(FailureKind.SIGNAL, AT_END, signal=signal.SIGABRT, log_begin=0) == "TypeError: no plan"
+
+
+def test_a_handler_of_the_signal_prints_the_stack_of_it() -> None:
+    """GIVEN another request's exception, then what faulthandler prints; WHEN the signal ended it; THEN it is the latter."""
+    printed = [
+        *LONG_AGO,
+        "Fatal Python error: Segmentation fault",
+        "",
+        FAULT_THREAD,
+        '  File "/srv/shop.py", line 3 in price',
+    ]
+    fault = "Fatal Python error: Segmentation fault"
+    assert named(FailureKind.SIGNAL, printed, signal=signal.SIGSEGV, log_begin=0) == fault
+    assert stack_of_end(signal.SIGSEGV, printed) == find_stacks(printed)[-1]
+    assert stack_of_end(signal.SIGKILL, printed) is None
+    assert stack_of_end(signal.SIGSEGV, LONG_AGO) is None

@@ -27,6 +27,23 @@ main.handle({0x7f, 0xc0}, 0xc1)
             ("/usr/lib/go/src/net/http/server.go", 1850, "net/http.(*conn).serve.func1"),
         ],
     ),
+    "Python's faulthandler": (
+        """\
+Fatal Python error: Segmentation fault
+
+Thread 0x00007fe9a6f206c0 (most recent call first):
+  File "/usr/lib/python3.11/threading.py", line 975 in run
+
+Current thread 0x00007fe9a7217040 (most recent call first):
+  File "/usr/lib/python3.11/ctypes/__init__.py", line 519 in string_at
+  File "/srv/price.py", line 3 in price
+  File "/run/relive/inprocess/relive_recorder/lanes.py", line 53 in bootstrap_in_lane
+
+Extension modules: _rates (total: 1)
+""",
+        "Fatal Python error: Segmentation fault",
+        [("/srv/price.py", 3, "price"), ("/usr/lib/python3.11/ctypes/__init__.py", 519, "string_at")],
+    ),
     "PHP": (
         """\
 [22-Nov-2026] PHP Fatal error:  Uncaught TypeError: no rate in /srv/price.php:12

@@ -7,15 +7,16 @@ from collections.abc import Sequence
 
 from relive.model.incident import FailureKind, Sighting
 from relive.model.outcome import Stack
-from relive.model.stack import find_stack, last_stack
+from relive.model.stack import find_stack, find_stacks, last_stack
+from relive.model.stackforms import is_of_signal
 
-__all__ = ["leaves_no_stack", "stack_at_end", "stack_of_failure"]
+__all__ = ["stack_at_end", "stack_of_end", "stack_of_failure"]
 
 _LINES_AFTER = 2  # Node.js names its version
 
-# Nothing in the process comes to print a stack when it gets one of these: what stands in the log was printed before, of something
-# else. Not SIGABRT, SIGILL and SIGTRAP, by which runtimes end a process of which they have told why.
-_WITHOUT_STACK = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGKILL})
+# What stands in the log when one of these ends a process was printed before, of something else, unless a handler of the signal has
+# printed it (faulthandler). Not SIGABRT, SIGILL and SIGTRAP, by which runtimes end a process of which they have told why.
+_SUDDEN = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGKILL})
 
 
 def stack_of_failure(sighting: Sighting, lines: Sequence[str]) -> Stack | None:
@@ -24,16 +25,21 @@ def stack_of_failure(sighting: Sighting, lines: Sequence[str]) -> Stack | None:
     Args:
         lines: the service's log from ``log_begin`` on, if that is known, else all of it.
     """
-    if sighting.kind is FailureKind.MEMORY or leaves_no_stack(sighting.signal):
+    if sighting.kind is FailureKind.MEMORY:
         return None
+    if sighting.signal in _SUDDEN:
+        return stack_of_end(sighting.signal, lines)
     if sighting.kind is FailureKind.EXIT and sighting.log_begin is None:
         return last_stack(list(lines)) if sighting.starting else stack_at_end(lines)
     return find_stack(list(lines))
 
 
-def leaves_no_stack(number: int | None) -> bool:
-    """A process that ends by this signal has not said why."""
-    return number in _WITHOUT_STACK
+def stack_of_end(number: int | None, lines: Sequence[str]) -> Stack | None:
+    """The last stack that a process printed of its end by this signal, or by an exit (None); None where it printed none."""
+    if number == signal.SIGKILL:
+        return None
+    found = [one for one in find_stacks(list(lines)) if number not in _SUDDEN or is_of_signal(one)]
+    return found[-1] if found else None
 
 
 def stack_at_end(lines: Sequence[str]) -> Stack | None:

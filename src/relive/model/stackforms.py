@@ -5,8 +5,8 @@ innermost last, as everywhere; what a run-time system adds of its own (``node:``
 in a replay.
 
 Forms: V8 (Node.js, Deno; https://v8.dev/docs/stack-trace-api), the JVM (Throwable.printStackTrace), .NET, PHP (uncaught errors
-and exceptions as text), Go (panics), Ruby (its own, and what loggers make of it), Rust (panics), and the one line that Perl's
-``die`` and PHP's messages leave.
+and exceptions as text), Go (panics), Ruby (its own, and what loggers make of it), Rust (panics), Python's faulthandler (at a fatal
+signal; https://docs.python.org/3/library/faulthandler.html), and the one line that Perl's ``die`` and PHP's messages leave.
 Where V8 ends a process itself, such as for want of heap, its line counts as a stack without frames: at which allocation it
 happens is chance.
 """
@@ -16,9 +16,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from relive.model.capsule import INPROCESS_DIRECTORY
 from relive.model.outcome import Stack
 
-__all__ = ["read_form"]
+__all__ = ["is_of_signal", "read_form"]
 
 _Frame = tuple[str, int, str]
 _Reader = Callable[[Sequence[str], int], "tuple[Stack, int] | None"]
@@ -55,6 +56,9 @@ _RUBY_LOGGED_HEADS = (
     re.compile(rf"(?:^|\s|#<){_RUBY_NAME}(?:: | - )(?P<message>.*?)[:>]?$"),  # WEBrick, Sinatra, Puma
 )
 _RUST = re.compile(r"^thread '.*'(?: \(\d+\))? panicked at (?P<file>\S+):(?P<line>\d+):\d+:$")
+_FAULT = "Fatal Python error: "
+_FAULT_THREAD = re.compile(r"^(?P<current>Current thread|Thread) 0x[0-9a-f]+.* \(most recent call first\):$")
+_FAULT_FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+)(?: in (?P<function>.+))?$')
 _V8_END = re.compile(r"^FATAL ERROR: (?P<what>\S.*)$")
 _MOST_FRAMES = 1000
 
@@ -66,6 +70,11 @@ def read_form(lines: Sequence[str], start: int) -> tuple[Stack, int] | None:
         if found is not None:
             return found
     return None
+
+
+def is_of_signal(stack: Stack) -> bool:
+    """It was printed by a handler of the signal that then ended the process."""
+    return stack.exception.startswith(_FAULT)
 
 
 def _at_frames(lines: Sequence[str], start: int) -> tuple[list[_Frame], int]:
@@ -160,6 +169,25 @@ def _read_go(lines: Sequence[str], start: int) -> tuple[Stack, int] | None:
     return Stack(exception=what, frames=frames[::-1], text=list(lines[start:end])), end
 
 
+def _read_fault(lines: Sequence[str], start: int) -> tuple[Stack, int] | None:
+    """Python's faulthandler: the words, then a block for each thread, innermost frame first; the stack is the current thread's."""
+    if not lines[start].startswith(_FAULT):
+        return None
+    frames: list[_Frame] = []
+    end, is_current = start + 1, False
+    for place in range(end, min(start + _MOST_FRAMES, len(lines))):
+        thread, frame = _FAULT_THREAD.match(lines[place]), _FAULT_FRAME.match(lines[place])
+        if thread is not None:
+            is_current = thread["current"] != "Thread"
+        elif frame is not None and is_current and not frame["file"].startswith(f"{INPROCESS_DIRECTORY}/"):
+            frames.append((frame["file"], int(frame["line"]), frame["function"] or ""))
+        elif frame is None and lines[place].strip():
+            break
+        if lines[place].strip():
+            end = place + 1
+    return Stack(exception=lines[start], frames=frames[::-1], text=list(lines[start:end])), end
+
+
 def _read_ruby(lines: Sequence[str], start: int) -> tuple[Stack, int] | None:
     """Ruby: ``FILE:LINE:in `function': message (Type)``, then ``from`` and the frames around it."""
     head = _RUBY_HEAD.match(lines[start])
@@ -194,4 +222,12 @@ def _read_ruby_logged(lines: Sequence[str], start: int) -> tuple[Stack, int] | N
     return Stack(exception=exception, frames=frames[::-1], text=list(lines[start:end])), end
 
 
-_READERS: Sequence[_Reader] = (_read_php, _read_go, _read_ruby, _read_ruby_logged, _read_at, _read_place)
+_READERS: Sequence[_Reader] = (
+    _read_php,
+    _read_go,
+    _read_fault,
+    _read_ruby,
+    _read_ruby_logged,
+    _read_at,
+    _read_place,
+)

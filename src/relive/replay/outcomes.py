@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from relive.kernel.plainfile import open_plain
-from relive.model.failure_stack import leaves_no_stack
+from relive.model.failure_stack import stack_of_end
 from relive.model.incident import FailureKind, Sighting
 from relive.model.outcome import End, Fault, Outcome
 from relive.model.stack import last_stack
@@ -105,7 +105,7 @@ def recorded_outcome(
             worker=sighting.kind is FailureKind.EXIT and sighting.worker,
             log=log,
             log_after=list(after),
-            stack=None if leaves_no_stack(sighting.signal) else last_stack(log),
+            stack=stack_of_end(sighting.signal, log),
         )
     if exchange is None:
         return Outcome(end=End.NO_ANSWER, log=log, stack=last_stack(log))
@@ -143,7 +143,7 @@ def died_outcome(wait_status: int | None, log: list[str], seconds: float) -> Out
         exit_status=None if code is None else code if code >= 0 else 128 - code,
         seconds=seconds,
         log=log,
-        stack=None if leaves_no_stack(number) else last_stack(log),
+        stack=stack_of_end(number, log),
     )
 
 
@@ -174,6 +174,6 @@ def with_fault(outcome: Outcome, fault: Fault) -> Outcome:
             "signal": fault.signal,
             "exit_status": 128 + fault.signal,
             "fault": fault,
-            "stack": None if leaves_no_stack(fault.signal) else outcome.stack,
+            "stack": stack_of_end(fault.signal, outcome.log),
         }
     )
