@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from relive.store import Store
 
 from .builders import beyond, commit, is_whole
@@ -15,8 +17,14 @@ from .busy_process import ROUNDS
 TESTS = Path(__file__).parent.parent
 
 
+@pytest.fixture
+def home(memory_directory: Path) -> Path:
+    """These processes sync; who waits for a disk meets the others less often, not more."""
+    return memory_directory / "store"
+
+
 class Busy:
-    """One process, ready to begin."""
+    """One process, that begins when it is told."""
 
     def __init__(self, work: str, home: Path, number: int) -> None:
         self.process = subprocess.Popen(
@@ -27,13 +35,16 @@ class Busy:
             stderr=subprocess.PIPE,
             text=True,
         )
+
+    def is_ready(self) -> bool:
         assert self.process.stdout is not None
-        assert self.process.stdout.readline() == "ready\n"
+        return self.process.stdout.readline() == "ready\n"
 
 
 def run_together(home: Path, *works: str) -> list[list[str]]:
     """What each reported as durable."""
     all_busy = [Busy(work, home, number) for number, work in enumerate(works)]
+    assert all(busy.is_ready() for busy in all_busy)
     for busy in all_busy:
         assert busy.process.stdin is not None
         busy.process.stdin.write("go\n")
