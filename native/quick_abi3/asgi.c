@@ -81,10 +81,10 @@ static PyObject *watch_send(PyObject *object, PyObject *message) {
     if (self->is_told_in_python || !keep(&self->answer, message)) {
         PyErr_Clear();
         self->is_told_in_python = 1;
-        if (hand_over(self->handling, &self->answer) < 0) return NULL;
-        PyObject *told = PyObject_CallFunctionObjArgs(asgi.sent, self->handling, message, NULL);
-        if (told == NULL) return NULL;
-        Py_DECREF(told);
+        PyObject *told = NULL;
+        if (hand_over(self->handling, &self->answer) == 0) told = PyObject_CallFunctionObjArgs(asgi.sent, self->handling, message, NULL);
+        if (told == NULL && switch_off_at_error() < 0) return NULL;
+        Py_XDECREF(told);
     }
     return PyObject_CallFunctionObjArgs(self->send, message, NULL);
 }
@@ -173,7 +173,7 @@ static int begin(Answering *self, Quick *writer) {
     if (handling == NULL || handling == Py_None || PyObject_SetAttr(handling, name_routed, self->scope) < 0) {
         Py_XDECREF(handling);
         Py_XDECREF((PyObject *)watch);
-        return handling == Py_None ? 0 : -1;
+        return switch_off_at_error();
     }
     watch->handling = handling;
     self->watch = watch;

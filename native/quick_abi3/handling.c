@@ -334,6 +334,19 @@ static void forget_error(PyObject *type, PyObject *error, PyObject *trace) {
     Py_XDECREF(trace);
 }
 
+int switch_off_at_error(void) {
+    PyObject *type, *error, *trace;
+    if (!PyErr_Occurred()) return 0;
+    if (is_to_be_passed_on()) return -1;
+    PyErr_Fetch(&type, &error, &trace);
+    PyErr_NormalizeException(&type, &error, &trace);
+    if (trace != NULL && PyException_SetTraceback(error, trace) < 0) PyErr_Clear();
+    PyObject *done = PyObject_CallMethodObjArgs(requests.recorder, name_switch_off, error, NULL);
+    forget_error(type, error, trace);
+    Py_XDECREF(done);
+    return done != NULL ? 0 : -1;
+}
+
 void fail_handling(PyObject *handling) {
     PyObject *type, *error, *trace;
     PyErr_Fetch(&type, &error, &trace);
@@ -353,10 +366,9 @@ void end_handling(PyObject *handling, Answer *answer) {
     Py_XDECREF((PyObject *)writer);
     if (result == 0 && hand_over(handling, answer) == 0) {
         PyObject *done = PyObject_CallMethodObjArgs(handling, name_ended, NULL);
-        result = done != NULL;
         Py_XDECREF(done);
     }
     forget_answer(answer);
-    if (result == 1) PyErr_Restore(type, error, trace);
+    if (switch_off_at_error() == 0) PyErr_Restore(type, error, trace);
     else forget_error(type, error, trace);
 }

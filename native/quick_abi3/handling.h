@@ -16,6 +16,10 @@ PyObject *begin_handling(PyObject *about);
 // ``write_start``; -1 with an error.
 int write_in_python(PyObject *handling, PyObject *headers);
 
+// What went wrong in here is none of the service's business: the recorder is switched off, as ``attempt`` of guard.py does it. -1: the error that is
+// set is to be passed on.
+int switch_off_at_error(void);
+
 // What is known of an answer, as long as it is plain: then only C holds it. Each may be NULL; ``headers``: a tuple; ``body``: bytes.
 typedef struct {
     PyObject *status, *headers, *body;

@@ -133,6 +133,7 @@ static PyObject *begin(Quick *writer, PyObject *environ) {
     }
     PyObject *held[] = {target, method, peer, list, headers, about, number, seq};
     for (int i = 0; i < 8; i++) Py_XDECREF(held[i]);
+    switch_off_at_error();
     return handling;
 }
 
@@ -169,7 +170,7 @@ static int tell_in_python(Start *self, PyObject *function, PyObject *given, PyOb
     self->is_told_in_python = 1;
     PyObject *done = hand_over(self->handling, &self->answer) == 0 ? PyObject_CallFunctionObjArgs(function, self->handling, given, more, NULL) : NULL;
     Py_XDECREF(done);
-    return done != NULL ? 0 : -1;
+    return done != NULL ? 0 : switch_off_at_error();
 }
 
 // "200 OK": three digits.
@@ -194,15 +195,18 @@ static int keep_start(Answer *answer, PyObject *status, PyObject *headers) {
     return answer->status != NULL && answer->headers != NULL;
 }
 
+static PyObject *argument(PyObject *given, Py_ssize_t at, PyObject *named, PyObject *name) {
+    return at < PyTuple_Size(given) ? PyTuple_GetItem(given, at) : named != NULL ? PyDict_GetItem(named, name) : NULL;
+}
+
 // start_response(status, headers[, exc_info])
 static PyObject *start_call(PyObject *object, PyObject *given, PyObject *named) {
     Start *self = (Start *)object;
-    if (PyTuple_Size(given) < 2 || (named != NULL && PyDict_Size(named)))
-        return PyErr_Format(PyExc_TypeError, "start_response takes a status and headers");
-    PyObject *status = PyTuple_GetItem(given, 0), *headers = PyTuple_GetItem(given, 1);
-    if ((self->is_told_in_python || !keep_start(&self->answer, status, headers)) && tell_in_python(self, wsgi.note_start, status, headers) < 0)
+    PyObject *status = argument(given, 0, named, name_status), *headers = argument(given, 1, named, name_headers);
+    if (status != NULL && headers != NULL && (self->is_told_in_python || !keep_start(&self->answer, status, headers)) &&
+        tell_in_python(self, wsgi.note_start, status, headers) < 0)
         return NULL;
-    return PyObject_Call(self->wrapped, given, NULL);
+    return PyObject_Call(self->wrapped, given, named);
 }
 
 // A piece of the body was given to the server; -1 with an error.

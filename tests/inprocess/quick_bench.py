@@ -18,7 +18,7 @@ from relive_recorder import context, quick, scrub
 from relive_recorder.options import Options
 from relive_recorder.recorder import RECORD, recorder
 from relive_recorder.ring import HEADER_BYTES, RECORD_HEADER, Ring
-from relive_recorder.servers import asgi, handling
+from relive_recorder.servers import asgi, handling, wsgi
 
 sys.path.remove(str(INPROCESS))
 
@@ -26,6 +26,15 @@ native = quick.load()
 assert native is not None, f"run make setup: {quick.why_not}"
 handling.handle_in_c()
 native.asgi(asgi.RecordedAsgi, asgi._received, asgi._note_sent, asgi._awaited)
+native.wsgi(
+    wsgi.RecordedWsgi,
+    handling.describe,
+    wsgi._header_name,
+    wsgi._note_input,
+    wsgi._note_start,
+    wsgi._note_piece,
+    wsgi._watch_answer,
+)
 context.in_c(native)
 
 SECRETS = ["hunter2-hunter2", "grünes-Geheimnis", "a&b c=d/e", "4f6f0d", "tok_1234567890"]

@@ -14,9 +14,9 @@ from .conftest import INPROCESS
 from .quick_bench import pairs_in, texts
 
 sys.path.insert(0, str(INPROCESS))
-from relive_recorder import context
+from relive_recorder import context, scrub
 from relive_recorder.recorder import recorder
-from relive_recorder.servers import asgi, handling
+from relive_recorder.servers import asgi, handling, wsgi
 
 sys.path.remove(str(INPROCESS))
 
@@ -183,6 +183,53 @@ def test_messages_of_an_application_are_told_the_same(benches, sent, received, i
         records = [(re.sub('"ns":[0-9]+', "", text), data) for text, data in bench.records()]
         told.append((ended, is_off, taken, records))
     assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("fails", ["header", "note", "end"])
+def test_what_fails_in_the_recorder_is_none_of_the_services_business(benches, monkeypatch, fails):
+    """GIVEN a recorder of which a part fails
+    WHEN an application of ASGI and one of WSGI answer
+    THEN the servers have their answers, and nothing is recorded any more.
+    """
+    secret, messages = "Basic aGVpbjpnZWhlaW0xMjM=", []
+    start = {"type": "http.response.start", "status": 200, "headers": []}
+
+    async def app(_scope, _receive, send):
+        await send(start)
+        await send(
+            start if fails == "note" else {"type": "http.response.body", "body": b"token=" * (fails == "end")}
+        )
+
+    async def send(message):
+        messages.append(message["type"])
+
+    def shop(_environ, start):
+        start(status="200 OK" if fails != "note" else "none", headers=[])
+        return iter([b"token=" * (fails == "end")])
+
+    def fail(*_):
+        raise ArithmeticError
+
+    headers = [(b"authorization", secret.encode())]
+    scope = {"type": "http", "raw_path": b"/a", "query_string": b"", "method": "GET", "headers": headers}
+    environ = {"REQUEST_METHOD": "GET", "RAW_URI": "/a", "REMOTE_ADDR": "::1", "HTTP_AUTHORIZATION": secret}
+    if fails == "header":
+        monkeypatch.setattr(scrub.Scrubber, "header", fail)
+    elif fails == "end":
+        monkeypatch.setattr(handling.Handling, "ended", fail)
+    else:
+        scope["headers"] = []
+        monkeypatch.setattr(asgi, "int", fail, raising=False)
+    bench = benches()[0]
+    for ask in (
+        lambda: _outcome_of(asgi.RecordedAsgi(app)(scope, None, send)),
+        lambda: list(wsgi.RecordedWsgi(shop)(environ, lambda **_: None)),
+    ):
+        with bench:
+            assert contextvars.copy_context().run(ask) in (StopIteration, [b"token=" * (fails == "end")])
+            assert recorder._ring is None
+        bench = benches()[0]
+    assert messages[0] == "http.response.start" and len(messages) == 2
 
 
 def _outcome_of(steps):
