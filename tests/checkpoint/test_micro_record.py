@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from relive.checkpoint.micro_pages import copied_runs
 from relive.checkpoint.micro_record import (
-    CopiedRun,
+    CopiedRuns,
     FullCommitNeeded,
     WatchedDescriptor,
     read_record,
     read_seen,
+    spans_of,
 )
 
 PAGE = 4096
@@ -76,7 +78,7 @@ def test_a_whole_record_is_read(path: Path) -> None:
     )
     [thread] = record.threads
     assert (thread.tid, thread.mask, thread.registers) == (7, 0x10, tuple(range(27)))
-    assert record.present == [(1, 4)]
+    assert spans_of(record.present) == [(1, 4)]
     assert (record.wall_ns, record.monotonic_ns, record.boot_ns, record.pause_ns) == (1, 2, 3, 4)
 
 
@@ -93,11 +95,15 @@ def test_connections_are_read_with_what_waits_in_them(path: Path) -> None:
 
 
 def test_copies_are_found_in_the_file_in_the_order_of_copying(path: Path) -> None:
-    first, second, lost = read_record(path).copied
-    assert (first.first, first.end) == (1, 3)
-    assert first.offset is not None and WHOLE[first.offset + PAGE : first.offset + PAGE + 1] == b"b"
-    assert second.offset is not None and WHOLE[second.offset : second.offset + 1] == b"c"
-    assert lost == CopiedRun(3, 4, None)
+    first, end, (one, two, lost) = (found.tolist() for found in copied_runs(read_record(path).copied))
+    assert (first, end, lost) == ([1, 2, 3], [3, 3, 4], -1)
+    assert (WHOLE[one + PAGE : one + PAGE + 1], WHOLE[two : two + 1]) == (b"b", b"c")
+
+
+@pytest.mark.parametrize("data", [region(1, 3)[:-1], region(1, 2), region(3, 1) + region(1, 5)])
+def test_copies_that_do_not_fit_their_list_are_not_taken(data: bytes) -> None:
+    with pytest.raises(FullCommitNeeded):
+        copied_runs([CopiedRuns(data, 100, 2 * PAGE)])
 
 
 @pytest.mark.parametrize("size", [*range(0, len(WHOLE) - 1, 503), len(WHOLE) - 1])

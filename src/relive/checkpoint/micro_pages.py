@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from relive.checkpoint.micro_record import CopiedRuns, FullCommitNeeded
 from relive.checkpoint.page_runs import Span
 from relive.images import criu_images_pb2 as pb
 from relive.images.image_file import decode, image_like, messages
@@ -16,6 +17,7 @@ __all__ = [
     "PAGE",
     "PRESENT",
     "Numbers",
+    "copied_runs",
     "each_once",
     "page_numbers",
     "pagemap_like",
@@ -29,8 +31,31 @@ PAGE = 4096
 PRESENT = 4
 """Of an entry: its pages are in the file of pages."""
 _ENTRY_MOST = 256  # [pages] as CRIU's own
+_REGION = 24  # [bytes] of a run as the tracker writes it
+_UNREAD = 1 << 32  # of its flags: the pages could not be read
 
 Numbers = npt.NDArray[np.int64]
+
+
+def copied_runs(blocks: Iterable[CopiedRuns]) -> tuple[Numbers, Numbers, Numbers]:
+    """Of pages that were to be copied, in the order of copying: first, end, offset [bytes] into the file (-1: they were not read).
+
+    Raises:
+        FullCommitNeeded: a block is not whole.
+    """
+    found = [np.empty((3, 0), np.int64)]
+    for block in blocks:
+        if len(block.data) % _REGION:
+            raise FullCommitNeeded("a list of copied pages is cut off")
+        start, end, flags = np.frombuffer(block.data, np.int64).reshape(-1, 3).T
+        is_read = flags & _UNREAD == 0
+        sizes = np.where(is_read, end - start, 0)
+        if int(sizes.sum()) != block.size or (sizes < 0).any():
+            raise FullCommitNeeded("copied pages and the list of them do not fit together")
+        offsets = np.where(is_read, block.offset + np.cumsum(sizes) - sizes, -1)
+        found.append(np.stack([start // PAGE, end // PAGE, offsets]))
+    first, end, offset = np.concatenate(found, axis=1)
+    return first, end, offset
 
 
 def pages_by_address(runs: Iterable[tuple[int, int]]) -> tuple[Numbers, Numbers]:

@@ -24,14 +24,21 @@ from relive.checkpoint.micro_pages import (
     PAGE,
     PRESENT,
     Numbers,
+    copied_runs,
     each_once,
     pagemap_like,
     pages_by_address,
     pages_by_spans,
     pages_within,
 )
-from relive.checkpoint.micro_record import CopiedRun, FullCommitNeeded, MicroRecord, RecordedThread, Seen
-from relive.checkpoint.page_runs import Span
+from relive.checkpoint.micro_record import (
+    CopiedRuns,
+    FullCommitNeeded,
+    MicroRecord,
+    RecordedThread,
+    Seen,
+    spans_of,
+)
 from relive.images import criu_images_pb2 as pb
 from relive.images.image_file import decode, image_like, messages, read_first
 from relive.images.pagemap import read_pagemap
@@ -58,7 +65,7 @@ class _Pages(NamedTuple):
 
     numbers: Numbers
     held: PooledPages
-    present: Sequence[Span] | None = None
+    present: bytes | None = None
     layout: Layout | None = None
 
 
@@ -76,7 +83,7 @@ class MicroProcess(NamedTuple):
     offsets: Numbers
     layout: Layout
     end_of_heap: int
-    cores: dict[int, pb.CoreEntry]
+    cores: dict[int, bytes]
 
     @property
     def copied_pages(self) -> int:
@@ -127,6 +134,7 @@ class BaseProcess:
         self._nameless = nameless_files(seen)
         self._layout: Layout | None = None
         # Images, and what they were made of: of the same the same is made again.
+        self._core_images: dict[int, tuple[RecordedThread, bytes]] = {}
         self._memory_image: tuple[Layout, int, bytes] | None = None
         self._pagemap_image: tuple[Layout, Numbers, bytes] | None = None
         new_mappings(seen, seen, self._memory.vmas)  # each must be found in CRIU's images
@@ -173,7 +181,7 @@ class BaseProcess:
         if any(struct.unpack_from("<Q", one.xstate, 512)[0] & _TILES for one in record.threads):
             raise FullCommitNeeded("a thread uses AMX")
         pages, slots, offsets = self._find_pages(record, layout)
-        cores = {one.tid: _core_of(self._cores[one.tid], one, record.xsave) for one in record.threads}
+        cores = {one.tid: self._core_of(one, record.xsave) for one in record.threads}
         self._layout = layout
         return MicroProcess(record, pages, slots, offsets, layout, end_of_heap, cores)
 
@@ -183,7 +191,7 @@ class BaseProcess:
         if held.layout is layout and held.present == record.present:
             pages, slots = held.numbers, held.held.slots.copy()
         else:
-            present = pages_by_spans(record.present, layout.private, layout.special)
+            present = pages_by_spans(spans_of(record.present), layout.private, layout.special)
             kept = held.numbers[pages_within(held.numbers, layout.special)]
             pages = each_once(present, kept)
             slots = self._slots_of(pages)
@@ -208,12 +216,18 @@ class BaseProcess:
 
     def small_of(self, commit: MicroProcess) -> dict[str, bytes]:
         """Its images but for those of descriptors and pages, by name."""
-        small = {
-            f"core-{tid}.img": self._like(f"core-{tid}.img", [core]) for tid, core in commit.cores.items()
-        }
+        small = {f"core-{tid}.img": core for tid, core in commit.cores.items()}
         small[f"mm-{self.pid}.img"] = self._memory_of(commit)
         small[self._pagemap] = self._pagemap_of(commit)
         return small
+
+    def _core_of(self, thread: RecordedThread, offsets: Sequence[tuple[int, int]]) -> bytes:
+        """Its image; most threads have not run since the commit before."""
+        made = self._core_images.get(thread.tid)
+        if made is None or made[0] != thread:
+            image = self._like(f"core-{thread.tid}.img", [_core_of(self._cores[thread.tid], thread, offsets)])
+            self._core_images[thread.tid] = made = thread, image
+        return made[1]
 
     def _memory_of(self, commit: MicroProcess) -> bytes:
         made = self._memory_image
@@ -255,16 +269,15 @@ class BaseProcess:
         return made[2]
 
 
-def _copied_at(runs: Sequence[CopiedRun], pages: Numbers) -> tuple[Numbers, Numbers]:
+def _copied_at(blocks: Sequence[CopiedRuns], pages: Numbers) -> tuple[Numbers, Numbers]:
     """Indices of those pages that were to be copied, and of each the offset [bytes], -1 where it could not be read.
 
     Of a page that comes twice the later counts: so numpy assigns them.
     """
-    rows = [(run.first, run.end, -1 if run.offset is None else run.offset) for run in runs]
-    first, end, offset = np.array(rows, np.int64).reshape(-1, 3).T
+    first, end, offset = copied_runs(blocks)
     begins, ends = np.searchsorted(pages, first), np.searchsorted(pages, end)
     counts = ends - begins
-    of_run = np.repeat(np.arange(len(rows)), counts)
+    of_run = np.repeat(np.arange(len(first)), counts)
     at = np.arange(len(of_run)) - (np.cumsum(counts) - counts)[of_run] + begins[of_run]
     offsets = (pages[at] - first[of_run]) * PAGE + offset[of_run]
     offsets[offset[of_run] < 0] = -1

@@ -17,6 +17,7 @@ from relive.checkpoint.page_runs import Span
 
 __all__ = [
     "CopiedRun",
+    "CopiedRuns",
     "FullCommitNeeded",
     "GhostFacts",
     "MicroRecord",
@@ -29,6 +30,7 @@ __all__ = [
     "WatchedDescriptor",
     "read_record",
     "read_seen",
+    "spans_of",
 ]
 
 (
@@ -52,7 +54,6 @@ _THREAD_HEAD = struct.Struct("=QQ27Q")
 _CLOCK_NUMBERS = struct.Struct("=4q")
 _PAGE = 4096
 _KEPT = 128  # blocks of text that are parsed once: two for each process of a tree
-_UNREAD = 1 << 32
 _O_CLOEXEC = 0o2000000
 _SHARED_MEMORY = "/dev/zero (deleted)"
 _FIRST_THREAD = re.compile(r"thread (\d+) NSpid:.*?(\d+)$")
@@ -320,11 +321,23 @@ class RecordedThread:
 
 
 class CopiedRun(NamedTuple):
-    """Pages ``first`` to ``end`` that were to be copied; ``offset`` [bytes] into the file, None where they could not be read."""
+    """Pages ``first`` to ``end`` that were copied; ``offset`` [bytes] into the file."""
 
     first: int
     end: int
-    offset: int | None
+    offset: int
+
+
+class CopiedRuns(NamedTuple):
+    """Many of them as the tracker wrote them (``micro_pages.copied_runs``): of thousands each is not looked at here.
+
+    Attributes:
+        data: of each start, end [bytes] and flags. offset: of the first of their pages in the file; size: of all of them [bytes].
+    """
+
+    data: bytes
+    offset: int
+    size: int
 
 
 @dataclass(slots=True)
@@ -332,7 +345,7 @@ class MicroRecord:
     """All that a commit on top of another needs.
 
     Attributes:
-        present: pages that a dump would hold, in any order.
+        present: pages that a dump would hold, in any order, as the tracker wrote them (``spans_of``).
         copied: in the order of copying; of a page that comes twice the later counts.
         xsave: offset and size [bytes] of each component of the XSAVE area.
         streams: by the inode of a TCP connection.
@@ -343,8 +356,8 @@ class MicroRecord:
     path: Path
     seen: Seen = field(default_factory=Seen)
     threads: list[RecordedThread] = field(default_factory=list)
-    present: list[Span] = field(default_factory=list)
-    copied: list[CopiedRun] = field(default_factory=list)
+    present: bytes = b""
+    copied: list[CopiedRuns] = field(default_factory=list)
     xsave: list[tuple[int, int]] = field(default_factory=list)
     streams: dict[int, RecordedStream] = field(default_factory=dict)
     shared: dict[int, list[CopiedRun]] = field(default_factory=dict)
@@ -370,7 +383,7 @@ def read_record(path: Path, *, is_look: bool = False) -> MicroRecord:
         FullCommitNeeded: it is not whole.
     """
     record = MicroRecord(path)
-    runs: list[tuple[int, int, int]] = []
+    runs = b""
     shared: list[tuple[int, int, int]] = []
     kinds = set()
     try:
@@ -385,13 +398,13 @@ def read_record(path: Path, *, is_look: bool = False) -> MicroRecord:
                     raise _damaged(path, "it is cut off")
                 kinds.add(kind)
                 if kind in (_AHEAD_PAGES, _PAGES):
-                    record.copied += _placed(path, runs, at, size)
+                    record.copied.append(CopiedRuns(runs, at, size))
                 elif kind == _SHARED_PAGES:
                     record.shared = _placed_shared(path, shared, at, size)
                 else:
                     data = file.read(size)
                     if kind in (_AHEAD_RUNS, _RUNS):
-                        runs = list(_REGION.iter_unpack(data))
+                        runs = data
                     elif kind == _SHARED_RUNS:
                         shared = list(_REGION.iter_unpack(data))
                     else:
@@ -412,7 +425,9 @@ def _parse(record: MicroRecord, kind: int, data: bytes) -> None:
         tid, mask, *registers = _THREAD_HEAD.unpack_from(data)
         record.threads.append(RecordedThread(tid, mask, tuple(registers), data[_THREAD_HEAD.size :]))
     elif kind == _PRESENT:
-        record.present = [(start // _PAGE, end // _PAGE) for start, end, _ in _REGION.iter_unpack(data)]
+        if len(data) % _REGION.size:
+            raise ValueError("a list of present pages is cut off")
+        record.present = data
     elif kind == _CLOCKS:
         record.wall_ns, record.monotonic_ns, record.boot_ns, record.pause_ns = _CLOCK_NUMBERS.unpack(data)
     elif kind == _OFFSETS:
@@ -434,26 +449,21 @@ def _streams(lines: list[list[int]], waiting: bytes) -> dict[int, RecordedStream
     return found
 
 
-def _placed(path: Path, runs: list[tuple[int, int, int]], offset: int, size: int) -> list[CopiedRun]:
-    found, begin = [], offset
-    for start, end, flags in runs:
-        if flags & _UNREAD:
-            found.append(CopiedRun(start // _PAGE, end // _PAGE, None))
-        else:
-            found.append(CopiedRun(start // _PAGE, end // _PAGE, offset))
-            offset += end - start
-    if offset - begin != size:
-        raise _damaged(path, "runs and pages do not fit together")
-    return found
+def spans_of(data: bytes) -> list[Span]:
+    """Of ``MicroRecord.present``."""
+    return [(start // _PAGE, end // _PAGE) for start, end, _ in _REGION.iter_unpack(data)]
 
 
 def _placed_shared(
     path: Path, runs: list[tuple[int, int, int]], offset: int, size: int
 ) -> dict[int, list[CopiedRun]]:
     found: dict[int, list[CopiedRun]] = {}
-    placed = _placed(path, [(start, end, 0) for start, end, _ in runs], offset, size)
-    for (_, _, inode), run in zip(runs, placed, strict=True):
-        found.setdefault(inode, []).append(run)
+    begin = offset
+    for start, end, inode in runs:
+        found.setdefault(inode, []).append(CopiedRun(start // _PAGE, end // _PAGE, offset))
+        offset += end - start
+    if offset - begin != size:
+        raise _damaged(path, "runs and pages do not fit together")
     return found
 
 

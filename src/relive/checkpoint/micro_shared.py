@@ -71,7 +71,7 @@ class BaseShared:
             for inode, runs in record.shared.items():
                 numbers = page_numbers((run.first, run.end) for run in runs)
                 small[_name(inode)] = self._image(inode, numbers)
-                begins = [(run.offset or 0, run.end - run.first) for run in runs]
+                begins = [(run.offset, run.end - run.first) for run in runs]
                 offsets = np.concatenate([at + np.arange(count) * PAGE for at, count in begins])
                 with record.path.open("rb") as copied:
                     held[self.pages_name(inode)] = self._pool.hold(self._pool.add(copied.fileno(), offsets))
