@@ -1,6 +1,7 @@
 /* relive-rewind: keeps what a branch was before it ran, and puts that back as often as it is asked to.
  *
- *   relive-rewind DIRECTORY PID [SHIFT]     (of the branch; SHIFT: of its wall clock [ns], relive.sandbox.clock)
+ *   relive-rewind DIRECTORY PID [SHIFT]          (of the branch; SHIFT: of its wall clock [ns], relive.sandbox.clock)
+ *   relive-rewind ask DIRECTORY PID [SHIFT]      (the same, and all is asked in each rollback)
  *
  * The process stands still by SIGSTOP and has not run yet. On standard output comes "looked", when DIRECTORY/rewind.look tells what was
  * seen of the process (micro/record.h); "keep" on standard input has the reference be kept and the process run: "ready" comes. With
@@ -30,6 +31,7 @@
 #include "micro/round_trip.h"
 #include "micro/stopping.h"
 #include "micro/text.h"
+#include "micro/unchanged.h"
 #include "rewind/beside.h"
 #include "rewind/digest.h"
 #include "rewind/files.h"
@@ -103,7 +105,7 @@ static bool has_no_ipc(void)
 
 	for (int i = 0; i < 3; i++) {
 		snprintf(path, sizeof path, "/proc/sysvipc/%s", kinds[i]);
-		if (slurp(path, found, sizeof found) <= 0 || strchr(found, '\n') != strrchr(found, '\n'))
+		if (slurp_again(path, found, sizeof found) <= 0 || strchr(found, '\n') != strrchr(found, '\n'))
 			return refuse("it has System V objects");
 	}
 	return true;
@@ -177,11 +179,8 @@ static bool give_registers(void)
 
 static bool is_comparable(void)
 {
-	bool well;
-
-	begin_beside(compare_files);
-	well = has_no_ipc() && look() && compare_seen() && plan_undo() && (is_to_undo() || compare_hidden());
-	return end_beside(well) && well;
+	(void)read_facts();
+	return has_no_ipc() && look() && compare_seen() && plan_undo() && compare_files() && (is_to_undo() || compare_hidden());
 }
 
 /* What is seen may be so for a moment only; then the process runs on for some, as for a commit. */
@@ -189,7 +188,7 @@ static bool stop_and_compare(void)
 {
 	for (int i = 0;; i++) {
 		if (seize_all() && stop_all() && is_comparable())
-			return true;
+			return judge_facts();
 		let_go();
 		if (i == TRIES)
 			return false;
@@ -210,8 +209,11 @@ static bool undo_and_compare(void)
 {
 	if (!is_to_undo())
 		return true;
-	return undo() && look() && compare_seen() && plan_undo() && (!is_to_undo() || refuse("its mappings cannot be put back")) &&
-	       compare_hidden();
+	if (!undo())
+		return false;
+	(void)read_facts();
+	return look() && compare_seen() && plan_undo() && (!is_to_undo() || refuse("its mappings cannot be put back")) &&
+	       compare_hidden() && judge_facts();
 }
 
 static bool put_all_back(void)
@@ -224,6 +226,14 @@ static bool put_all_back(void)
 	begin_beside(put_next_number_back);
 	well = find_pages();
 	return end_beside(well) && well && put_pages_back() && put_wall_clock_back() && give_registers();
+}
+
+/* It is as the reference was: what was told of it is known from now on. Plans are made here only, so that they have nothing that comes later. */
+static void note_facts(void)
+{
+	keep_facts();
+	if (!are_facts_read() || is_plan_old())
+		plan_facts();
 }
 
 /* Whether it may run. */
@@ -254,6 +264,7 @@ static void rollback(int asked, const char *line, char *answer, size_t room)
 		snprintf(answer, room, "spoilt %s\n", refusal);
 		return;
 	}
+	note_facts();
 	let_go();
 	if (verifies)
 		snprintf(tail, sizeof tail, " %016llx", (unsigned long long)digest);
@@ -316,10 +327,13 @@ static int end_with(const char *reason)
 int main(int argc, char **argv)
 {
 	char line[LINE];
+	const bool asks = argc > 1 && !strcmp(argv[1], "ask");
 	int listener, nothing;
 
+	argc -= asks;
+	argv += asks;
 	if (argc != 3 && argc != 4) {
-		fprintf(stderr, "usage: relive-rewind DIRECTORY PID [SHIFT]\n");
+		fprintf(stderr, "usage: relive-rewind [ask] DIRECTORY PID [SHIFT]\n");
 		return 2;
 	}
 	/* Whoever starts it need not wait for its end. */
@@ -346,6 +360,8 @@ int main(int argc, char **argv)
 	nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
 	for (int i = 0; i < 3; i++)
 		dup2(nothing, i);
+	if (!asks)
+		find_kernel(); /* it takes some milliseconds, for which nobody waits here */
 	serve(listener);
 	return 0;
 }

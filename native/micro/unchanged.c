@@ -34,12 +34,12 @@ bool can_read_kernel(void)
 	static bool was_tried;
 
 	if (can_read && !was_tried) {
+		was_tried = true;
 		known_text = malloc(TEXT_MOST);
 		can_read = known_text && begin_plans() && open_kernel_memory();
 		if (!can_read)
 			obstacle = "it does not run a program that reads its memory (BPF)";
 	}
-	was_tried = true;
 	return can_read;
 }
 
@@ -344,4 +344,15 @@ void keep_facts(void)
 	known_caught = caught;
 	memcpy(known_text, text.at, text.size);
 	count_audit();
+}
+
+bool is_plan_old(void)
+{
+	for (int i = 0; i < plan->segment_count; i++) {
+		const struct segment *s = &plan->segments[i];
+
+		if (s->is_told && s->can_be_known && s->connection == NONE && !is_as_planned(s))
+			return true;
+	}
+	return false;
 }

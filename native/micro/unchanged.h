@@ -57,3 +57,6 @@ bool judge_facts(void);
 
 /* The commit came to be: what was told in it is known. */
 void keep_facts(void);
+
+/* Behind it: whether something that was asked could be known, had a plan been made later. */
+bool is_plan_old(void);

@@ -8,15 +8,18 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/magic.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <time.h>
 
-enum { FILES_MOST = 64, DEPTH_MOST = 64, PLACES_MOST = 64, SOME_ENTRIES = 1 << 16 /* [bytes] */ };
+enum { FILES_MOST = 64, DEPTH_MOST = 64, PLACES_MOST = 64 };
 #define CONTENT_MOST (64LL << 20)
 #define IN_MEMORY_MOST (4LL << 20)
 
@@ -37,50 +40,78 @@ static int places[PLACES_MOST]; /* open directories below which nothing may chan
 static int place_count;
 static int own_places[2]; /* in which nothing may come or go; what is in them is put back */
 static int own_place_count;
-static char *kept_entries, *entries;
-static size_t kept_size, entries_size, entries_room;
-static off_t in_memory_size; /* of all files whose content is in the list */
+
+/* What may not change. A directory whose times are the same has the same names in it. */
+static struct entry {
+	int place; /* below which it lies */
+	char *path; /* "": that itself */
+	bool has_content;
+	struct facts {
+		uint64_t device, inode, links, special;
+		uint32_t mode, user, group;
+		int64_t size, written, written_ns, changed, changed_ns;
+	} facts;
+	uint64_t content;
+} *entries;
+static int entry_count, entry_room;
+static off_t in_memory_size; /* of all files whose content counts */
 
 /* -- what may not change --------------------------------------------------------------------------------------------- */
 
-static bool note(const char *name, const struct stat *s, uint64_t content)
+static struct facts facts_of(const struct stat *s)
 {
-	const size_t room = strlen(name) + 256;
+	struct facts found;
 
-	/* All stand still while files are listed: not as many as the service may have made. */
-	if (kept_entries && entries_size > 2 * kept_size + SOME_ENTRIES)
-		return refuse("files have come");
-	if (entries_size + room > entries_room) {
-		char *more = realloc(entries, 2 * (entries_room + room));
+	memset(&found, 0, sizeof found); /* they are compared as bytes */
+	found.device = s->st_dev;
+	found.inode = s->st_ino;
+	found.links = s->st_nlink;
+	found.special = s->st_rdev;
+	found.mode = s->st_mode;
+	found.user = s->st_uid;
+	found.group = s->st_gid;
+	found.size = s->st_size;
+	found.written = s->st_mtim.tv_sec;
+	found.written_ns = s->st_mtim.tv_nsec;
+	found.changed = s->st_ctim.tv_sec;
+	found.changed_ns = s->st_ctim.tv_nsec;
+	return found;
+}
+
+/* A hash of what a file in memory (tmpfs) holds: a write by a shared mapping leaves no trace in its times. */
+static bool hash_content(const struct entry *of, uint64_t *hash)
+{
+	static unsigned char read_now[1 << 16];
+	struct open_how how = { .flags = O_RDONLY | O_NOFOLLOW | O_NOATIME | O_CLOEXEC, .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS };
+	const int fd = (int)syscall(SYS_openat2, of->place, of->path, &how, sizeof how);
+	ssize_t got = -1;
+
+	*hash = 0;
+	while (fd >= 0 && (got = read(fd, read_now, sizeof read_now)) > 0)
+		*hash = mixed(*hash, read_now, (size_t)got);
+	if (fd >= 0)
+		close(fd);
+	return got == 0;
+}
+
+static bool keep_entry(int place, const char *path, const struct stat *s, bool has_content)
+{
+	struct entry one = { .place = place, .path = strdup(path), .has_content = has_content && S_ISREG(s->st_mode), .facts = facts_of(s) };
+
+	if (entry_count == entry_room) {
+		struct entry *more = realloc(entries, (size_t)(entry_room * 2 + 64) * sizeof *more);
 
 		if (!more)
 			return refuse("there is no room for the list of its files");
 		entries = more;
-		entries_room = 2 * (entries_room + room);
+		entry_room = entry_room * 2 + 64;
 	}
-	entries_size += (size_t)sprintf(entries + entries_size, "%s\t%llu %o %u %u %llu %llx %lld %lld.%09ld %lld.%09ld %llx\n", name,
-					(unsigned long long)s->st_ino, s->st_mode, s->st_uid, s->st_gid, (unsigned long long)s->st_nlink,
-					(unsigned long long)s->st_rdev, (long long)s->st_size, (long long)s->st_mtim.tv_sec,
-					s->st_mtim.tv_nsec, (long long)s->st_ctim.tv_sec, s->st_ctim.tv_nsec, (unsigned long long)content);
+	if (one.has_content && (in_memory_size += s->st_size) > IN_MEMORY_MOST)
+		return refuse("its files in memory are more than is compared, 4 MB");
+	if (!one.path || (one.has_content && !hash_content(&one, &one.content)))
+		return false;
+	entries[entry_count++] = one;
 	return true;
-}
-
-/* A hash of what a file in memory (tmpfs) holds: a write by a shared mapping leaves no trace in its times. */
-static bool hash_content(int directory, const char *name, off_t size, uint64_t *hash)
-{
-	static unsigned char read_now[1 << 16];
-	const int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NOATIME | O_CLOEXEC);
-	ssize_t got = -1;
-
-	in_memory_size += size;
-	if (in_memory_size > IN_MEMORY_MOST)
-		refuse("its files in memory are more than is compared, 4 MB");
-	else
-		while (fd >= 0 && (got = read(fd, read_now, sizeof read_now)) > 0)
-			*hash = mixed(*hash, read_now, (size_t)got);
-	if (fd >= 0)
-		close(fd);
-	return got == 0;
 }
 
 static bool is_in_memory(int directory)
@@ -91,14 +122,14 @@ static bool is_in_memory(int directory)
 }
 
 /* All entries of a directory, which is closed; not those of other file systems. */
-static bool list(int directory, int depth)
+static bool list(int place, const char *path, int directory, int depth)
 {
 	const bool has_content = is_in_memory(directory);
 	DIR *all = directory >= 0 && depth < DEPTH_MOST ? fdopendir(directory) : NULL;
+	char below[PATH_MAX];
 	struct dirent *entry;
 	struct stat own, s;
-	uint64_t content;
-	bool well = all && !fstat(directory, &own) && note("/", &own, 0);
+	bool well = all && !fstat(directory, &own) && keep_entry(place, path, &own, false);
 
 	while (well && (entry = readdir(all))) {
 		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
@@ -106,11 +137,11 @@ static bool list(int directory, int depth)
 		well = !fstatat(directory, entry->d_name, &s, AT_SYMLINK_NOFOLLOW);
 		if (!well || s.st_dev != own.st_dev)
 			continue;
-		content = 0;
-		well = (!has_content || !S_ISREG(s.st_mode) || hash_content(directory, entry->d_name, s.st_size, &content)) &&
-		       note(entry->d_name, &s, content);
+		well = snprintf(below, sizeof below, "%s%s%s", path, *path ? "/" : "", entry->d_name) < (int)sizeof below;
 		if (well && S_ISDIR(s.st_mode))
-			well = list(openat(directory, entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), depth + 1);
+			well = list(place, below, openat(directory, entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), depth + 1);
+		else
+			well = well && keep_entry(place, below, &s, has_content);
 	}
 	if (all)
 		closedir(all);
@@ -123,14 +154,12 @@ static bool list_places(void)
 {
 	struct stat s;
 
-	entries_size = 0;
-	in_memory_size = 0;
 	refuse("its files cannot be listed"); /* unless something says more */
 	for (int i = 0; i < own_place_count; i++)
-		if (fstat(own_places[i], &s) || !note("a file of Relive's", &s, 0))
+		if (fstat(own_places[i], &s) || !keep_entry(own_places[i], "", &s, false))
 			return false;
 	for (int i = 0; i < place_count; i++)
-		if (!list(openat(places[i], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), 0))
+		if (!list(places[i], "", openat(places[i], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), 0))
 			return false;
 	return true;
 }
@@ -335,26 +364,29 @@ bool keep_files(const char *directory)
 		return false;
 	if (!list_places())
 		return false;
-	kept_entries = strndup(entries, entries_size);
-	kept_size = entries_size;
 	wait_for_tick();
-	return kept_entries ? true : refuse("there is no room for the list of its files");
+	return true;
 }
 
+static bool is_as_kept(const struct entry *one)
+{
+	struct facts now;
+	uint64_t content;
+	struct stat s;
+
+	if (fstatat(one->place, one->path, &s, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH))
+		return false;
+	now = facts_of(&s);
+	return !memcmp(&now, &one->facts, sizeof now) && (!one->has_content || (hash_content(one, &content) && content == one->content));
+}
+
+/* Directories before what is in them, so that no link is followed that has come in the place of one. */
 bool compare_files(void)
 {
-	const char *before = kept_entries, *now;
-
-	if (!list_places())
-		return false;
-	entries[entries_size] = 0;
-	if (!strcmp(kept_entries, entries))
-		return true;
-	for (now = entries; *before && *before == *now; before++, now++)
-		;
-	while (now > entries && now[-1] != '\n')
-		now--;
-	return refuse("a file has changed, or come, or gone: %.*s", (int)strcspn(now, "\t"), now);
+	for (int i = 0; i < entry_count; i++)
+		if (!is_as_kept(&entries[i]))
+			return refuse("a file has changed, or come, or gone: %s", *entries[i].path ? entries[i].path : "/");
+	return true;
 }
 
 bool put_files_back(void)

@@ -1,7 +1,7 @@
 /* The files of the branch, all of which are its own: that none has changed since the reference, and the few that are put back.
  *
  *  - What may be written in the branch's root (layers of overlays, file systems in memory) is looked at: each entry by number, rights, size
- *    and times, those in memory by content, too. A difference cannot be put back.
+ *    and times, those in memory by content, too. A directory with the same times has the same names. A difference cannot be put back.
  *  - The few that Relive has made for it (what the service says, rings of its recorder) are kept with their content.
  *
  * A time of change tells every write since a look: the kernel gives each that follows one another time (Linux 6.13, multigrain timestamps);

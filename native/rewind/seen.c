@@ -6,6 +6,7 @@
 #include "../micro/connections.h"
 #include "../micro/round_trip.h"
 #include "../micro/text.h"
+#include "../micro/unchanged.h"
 #include "../tracker/userfault.h"
 
 #include <inttypes.h>
@@ -27,8 +28,8 @@ enum {
 	AROUND = 30,
 };
 
-/* Of the reference: the lines that are compared, mappings, what the round trip told. */
-static char *kept_lines, *kept_maps, *kept_hidden;
+/* Of the reference: the lines that are compared, those of them that are in none of the kernel's objects, mappings, what the round trip told. */
+static char *kept_lines, *kept_beside, *kept_maps, *kept_hidden;
 static int kept_tids[THREADS_MOST], kept_tid_count;
 static int kept_numbers[POSITIONS_MOST], kept_number_count;
 static struct position kept_positions[POSITIONS_MOST], moved[POSITIONS_MOST];
@@ -58,7 +59,7 @@ static bool is_extra_descriptor(int number)
 /* -- reading the lines --------------------------------------------------------------------------------------------- */
 
 /* The number in a line of a descriptor, or -1; a descriptor's first line is "fd N mode ..." or "=connection N ...". */
-static int number_in(const char *line, bool *is_first)
+static int descriptor_in(const char *line, bool *is_first)
 {
 	const bool is_connection = !strncmp(line, "=connection ", 12), is_position = !strncmp(line, "=position ", 10);
 	const char *at = is_connection ? line + 12 : is_position ? line + 10 : !strncmp(line, "fd ", 3) ? line + 3 : NULL;
@@ -119,9 +120,11 @@ static bool say_streams(void)
 /* Who has the same parent: in a branch also a child's child whose parent has ended. */
 static void say_siblings(void)
 {
-	const int parent = (int)status_number(process.pid, "PPid", 0);
+	static int parent; /* process 1 of the branch, which outlives it */
 	char path[64];
 
+	if (!parent)
+		parent = (int)status_number(process.pid, "PPid", 0);
 	snprintf(path, sizeof path, "/proc/%d/task/%d/children", parent, parent);
 	say_file("siblings", path);
 }
@@ -132,14 +135,14 @@ static bool shares(const struct thread *t, int kind)
 	return !syscall(SYS_kcmp, process.pid, t->tid, kind, 0, 0);
 }
 
-/* What `look` leaves to be seen after a pause, as far as it can change and is told quickly. */
+/* What `look` leaves to be seen after a pause, as far as it can change and is told quickly: of what the kernel's objects tell that counts as
+ * of the process (kernel_objects.c). */
 static void say_limits(void)
 {
 	static const char *const files_of_process[] = { "limits", "personality", "oom_score_adj", "coredump_filter" };
 
 	for (size_t i = 0; i < sizeof files_of_process / sizeof *files_of_process; i++)
 		say_file(files_of_process[i], of_process("%s", files_of_process[i]));
-	say_siblings();
 	for (int i = 0; i < thread_count; i++) {
 		cpu_set_t allowed;
 		char path[64];
@@ -149,18 +152,19 @@ static void say_limits(void)
 			say_file("timerslack_ns", path);
 		CPU_ZERO(&allowed);
 		sched_getaffinity(threads[i].tid, sizeof allowed, &allowed);
-		say("thread %d io %ld shares %d %d allowed ", (int)threads[i].tid,
-		    syscall(SYS_ioprio_get, 1 /* of a thread */, threads[i].tid), shares(&threads[i], KCMP_FILES),
-		    shares(&threads[i], KCMP_FS));
+		say("thread %d shares %d %d allowed ", (int)threads[i].tid, shares(&threads[i], KCMP_FILES), shares(&threads[i], KCMP_FS));
 		say_bytes(&allowed, sizeof allowed);
 		say("\n");
 	}
 }
 
-static bool say_more(void)
+/* And what they do not tell. */
+static bool say_beside(void)
 {
-	say_limits();
-	return say_streams() && end_text();
+	say_siblings();
+	for (int i = 0; i < thread_count; i++)
+		say("thread %d io %ld\n", (int)threads[i].tid, syscall(SYS_ioprio_get, 1 /* of a thread */, threads[i].tid));
+	return end_text();
 }
 
 /* -- the reference ------------------------------------------------------------------------------------------------- */
@@ -175,19 +179,18 @@ static char *compared_lines(void)
 
 	for (const char *line = text.at, *next; found && line < end; line = next) {
 		bool is_first = false;
-		const int number = number_in(line, &is_first);
+		const int number = descriptor_in(line, &is_first);
 
 		next = line_behind(line);
 		if (is_first && memmem(line, (size_t)(next - line), "anon_inode:[eventpoll]", 22))
 			epoll = number;
 		if (others_are_reset && !strncmp(line, "carried ", 8))
 			continue;
-		if (!strncmp(line, "=map ", 5) || !strncmp(line, "=position ", 10) || !strncmp(line, "=ghost ", 7) ||
+		if (!strncmp(line, "=map ", 5) || !strncmp(line, "=asked ", 7) || !strncmp(line, "=position ", 10) || !strncmp(line, "=ghost ", 7) ||
 		    *line == '?' || !strncmp(line, "children \n", 10))
 			continue;
 		if (number >= 0 && (is_extra_descriptor(number) || (number == epoll && !is_first && extra_descriptor_count)))
 			continue;
-		/* Not by sscanf(3), which first looks for the end of all the text. */
 		if (!strncmp(line, "thread ", 7) && is_extra_thread(atoi(line + 7)))
 			continue;
 		memcpy(to, line, (size_t)(next - line));
@@ -214,14 +217,14 @@ static bool keep_numbers(void)
 {
 	for (const char *line = text.at; *line; line = line_behind(line)) {
 		bool is_first = false;
-		const int number = number_in(line, &is_first);
+		const int number = descriptor_in(line, &is_first);
 
 		if (is_first && kept_number_count < POSITIONS_MOST)
 			kept_numbers[kept_number_count++] = number;
 		if (!strncmp(line, "=position ", 10) && position_count < POSITIONS_MOST) {
 			struct position *to = &kept_positions[position_count++];
 
-			sscanf(line + 10, "%d %lld %lld", &to->number, &to->at, &to->size);
+			sscanf(line + 10, "%d %lld", &to->number, &to->at);
 		}
 	}
 	return kept_number_count < POSITIONS_MOST ? true : refuse("it has too many descriptors");
@@ -229,12 +232,18 @@ static bool keep_numbers(void)
 
 bool keep_seen(void)
 {
+	size_t from;
+
 	if (!end_text())
 		return false;
 	kept_maps = strdup(seen_mappings());
 	for (int i = 0; i < thread_count; i++)
 		kept_tids[kept_tid_count++] = threads[i].tid;
-	if (!kept_maps || !keep_numbers() || !say_more())
+	if (!kept_maps || !keep_numbers())
+		return refuse("what is seen of it cannot be kept");
+	say_limits();
+	from = text.size;
+	if (!say_beside() || !(kept_beside = strdup(text.at + from)) || !say_streams() || !end_text())
 		return refuse("what is seen of it cannot be kept");
 	had_carried = has_carried;
 	kept_lines = compared_lines();
@@ -248,7 +257,7 @@ static bool find_extra(void)
 	extra_descriptor_count = 0;
 	for (const char *line = text.at; *line; line = line_behind(line)) {
 		bool is_first = false;
-		const int number = number_in(line, &is_first);
+		const int number = descriptor_in(line, &is_first);
 
 		if (!is_first || is_among(kept_numbers, kept_number_count, number))
 			continue;
@@ -274,9 +283,14 @@ static bool find_moved(void)
 	moved_count = 0;
 	for (const char *line = text.at; *line; line = line_behind(line)) {
 		struct position now;
+		char *end;
 
-		if (strncmp(line, "=position ", 10) || sscanf(line + 10, "%d %lld %lld", &now.number, &now.at, &now.size) != 3 ||
-		    is_extra_descriptor(now.number))
+		/* Not by sscanf(3), which first looks for the end of all the text. */
+		if (strncmp(line, "=position ", 10))
+			continue;
+		now.number = (int)strtol(line + 10, &end, 10);
+		now.at = strtoll(end, NULL, 10);
+		if (is_extra_descriptor(now.number))
 			continue;
 		if (known == position_count || kept_positions[known].number != now.number)
 			return refuse("descriptor %d is another file", now.number);
@@ -303,6 +317,16 @@ static bool refuse_difference(const char *before, const char *now)
 		      left < 3 * AROUND ? left : 3 * AROUND, near);
 }
 
+/* All that was said is known: it is what was compared when it came to be known. There is no connection: of these something is asked always. */
+static bool compare_known(void)
+{
+	const size_t from = text.size;
+
+	extra_descriptor_count = 0;
+	return find_moved() && say_beside() &&
+	       (!strcmp(kept_beside, text.at + from) || refuse_difference(kept_beside, text.at + from));
+}
+
 bool compare_seen(void)
 {
 	char *before = NULL, *now = NULL;
@@ -310,7 +334,14 @@ bool compare_seen(void)
 
 	if (others_are_reset && had_carried)
 		return refuse("something was under way on a connection");
-	if (!end_text() || !find_extra() || !find_moved() || !say_more())
+	if (!end_text())
+		return false;
+	if (is_all_known())
+		return compare_known();
+	if (!find_extra() || !find_moved())
+		return false;
+	say_limits();
+	if (!say_beside() || !say_streams() || !end_text())
 		return false;
 	now = compared_lines();
 	if (extra_descriptor_count || others_are_reset) {

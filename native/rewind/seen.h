@@ -10,7 +10,7 @@ enum { EXTRA_MOST = 1024 };
 
 struct position {
 	int number;
-	long long at, size;
+	long long at;
 };
 
 /* Of the last look, and of connections what they have carried: it is what all later ones are compared with. */

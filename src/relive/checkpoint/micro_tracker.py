@@ -16,12 +16,12 @@ from relive.checkpoint.criu import CriuTools
 from relive.checkpoint.micro_record import FullCommitNeeded
 from relive.kernel.children import read_until
 
-__all__ = ["KernelDistrusted", "MicroTracker", "TrackerDied"]
+__all__ = ["DISTRUSTED", "KernelDistrusted", "MicroTracker", "TrackerDied"]
 
 _FILTERS_OF_CAPSULES = 2  # of ``relive.kernel.seccomp``; neither ends a process
 _ANSWER_WITHIN = 30.0  # [s]
 _ENDS_WITHIN = 5.0  # [s]
-_DISTRUSTED = (
+DISTRUSTED = (
     "the kernel's objects do not tell what they are taken to tell"  # DISTRUSTED of native/micro/unchanged.h
 )
 
@@ -121,7 +121,7 @@ class MicroTracker:
         word, _, reason = answer.partition(" ")
         if word not in wanted:
             self.close()
-            if reason.startswith(_DISTRUSTED):
+            if reason.startswith(DISTRUSTED):
                 raise KernelDistrusted(reason)
             if reason:
                 raise FullCommitNeeded(reason)

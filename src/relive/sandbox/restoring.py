@@ -187,7 +187,7 @@ def _restore_in(
             sweep(settings)
         unwritable = unwritable_databases(manifest.layers, fitted.facts.written, store.lay_out_layer)
         built = builder.finish()
-        root = _running_root(built, plan, directory, tools)
+        root = _running_root(built, plan, directory, tools, settings.home)
         stat, root_stat = procfs.read_stat(built.init), procfs.read_stat(root)
         facts = BranchFacts(
             id=identifier,
@@ -247,11 +247,11 @@ def _may_rewind(directory: Path, branch_root: BranchRoot, *, is_lazy: bool) -> b
     return True
 
 
-def _running_root(built: Built, plan: BranchPlan, directory: Path, tools: CriuTools) -> int:
+def _running_root(built: Built, plan: BranchPlan, directory: Path, tools: CriuTools, home: Path) -> int:
     """Host pid of the restored root; what it is is kept before it runs, where that is wanted."""
     root = _host_pid(built)
     if plan.rewinds:
-        start_rewinder(directory, tools, root, plan.clock_shift_ns)
+        start_rewinder(directory, tools, root, plan.clock_shift_ns, home)
     return root
 
 

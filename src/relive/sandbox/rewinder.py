@@ -18,8 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relive.checkpoint.criu import CriuTools
+from relive.checkpoint.kernel_trust import KernelTrust
 from relive.checkpoint.micro_fingerprint import check_trackable
 from relive.checkpoint.micro_record import FullCommitNeeded, Seen, read_seen
+from relive.checkpoint.micro_tracker import DISTRUSTED
 from relive.kernel import procfs
 from relive.kernel.children import read_until
 from relive.sandbox.rootfs import RINGS_DIRECTORY
@@ -34,7 +36,7 @@ __all__ = [
     "stop_before_it_runs",
 ]
 
-_SOCKET, _LOOK, _REFUSED = "rewind.sock", "rewind.look", "rewind.refused"
+_SOCKET, _LOOK, _REFUSED, _HOME = "rewind.sock", "rewind.look", "rewind.refused", "rewind.home"
 _READY_WITHIN = 30.0  # [s] to copy all memory
 _ANSWER_WITHIN = 30.0  # [s]
 _ANSWER_MOST = 512  # [bytes]
@@ -84,7 +86,7 @@ def stop_before_it_runs(root: int) -> None:
             os.close(handle)
 
 
-def start_rewinder(directory: Path, tools: CriuTools, root: int, shift_ns: int | None) -> None:
+def start_rewinder(directory: Path, tools: CriuTools, root: int, shift_ns: int | None, home: Path) -> None:
     """Have the state of a process kept that was stopped before it ran, and let it run.
 
     Where that cannot be it runs without, and ``put_back`` will say why.
@@ -93,22 +95,25 @@ def start_rewinder(directory: Path, tools: CriuTools, root: int, shift_ns: int |
         directory: of the branch.
         root: host pid.
         shift_ns: what was added to its wall clock; None: nothing.
+        home: of Relive: whether the kernel's objects are believed there (``KernelTrust``).
     """
     try:
-        _start(directory, tools, root, shift_ns)
+        _start(directory, tools, root, shift_ns, home)
     except CannotRewind as refusal:
         refuse_rewinding(directory, str(refusal))
 
 
-def _start(directory: Path, tools: CriuTools, root: int, shift_ns: int | None) -> None:
+def _start(directory: Path, tools: CriuTools, root: int, shift_ns: int | None, home: Path) -> None:
     shift = [] if shift_ns is None else [str(shift_ns)]
+    asks = [] if KernelTrust(home).lost() is None else ["ask"]
     try:
+        (directory / _HOME).write_text(str(home))
         if len(procfs.tree_of(root)) != 1:
             raise CannotRewind("it is more than one process")
         if resource.prlimit(root, resource.RLIMIT_CPU) != _UNLIMITED:
             raise CannotRewind("its processor time is limited, and what it has used counts")
         with subprocess.Popen(  # what is started goes on in a child, which is nobody's
-            [str(tools.rewind), str(directory), str(root), *shift],
+            [str(tools.rewind), *asks, str(directory), str(root), *shift],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -196,7 +201,16 @@ def put_back(
             raise CannotRewind(_why_not(directory)) from None
         except OSError as error:
             raise Spoilt(f"it did not come to run: {error}") from error
+    _believe_no_more(directory, answer)
     return _put_back_as(answer)
+
+
+def _believe_no_more(directory: Path, answer: str) -> None:
+    """The kernel's objects, where the rewinder found that they tell something else than is so."""
+    reason = answer.partition(" ")[2]
+    if reason.startswith(DISTRUSTED):
+        with contextlib.suppress(OSError):  # the rewinder itself does not believe them any more
+            KernelTrust(Path((directory / _HOME).read_text())).lose(reason)
 
 
 def _ask(line: socket.socket, words: str) -> str:
