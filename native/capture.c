@@ -3,8 +3,8 @@
  *   relive-capture NETWORK DIRECTORY PORT [PROGRAM]
  *
  * NETWORK is a file that names the network namespace (/proc/PID/ns/net), PROGRAM the descriptor of a filter that takes what `filter` does,
- * or of some packets only the heads (src/relive/kernel/portprogram.py). It stands beside the way: the service and its clients never wait
- * for it, whatever becomes of it. It looks at no byte.
+ * or of some packets only the heads (src/relive/kernel/portprogram.py); where the kernel refuses it, `filter` is used. It stands beside
+ * the way: the service and its clients never wait for it, whatever becomes of it. It looks at no byte.
  *
  * The kernel puts packets into a ring of blocks (packet(7), TPACKET_V3). Its socket is sent to the reader over standard input, a unix
  * socket; the reader maps the ring and reads blocks where they are. A block that is full, or BLOCK_MS old, is *ready*, and one byte is
@@ -160,11 +160,15 @@ static void filter(int sock, unsigned short port)
 		die("SO_ATTACH_FILTER");
 }
 
-static void filter_by(int sock, int program)
+/* Returns false where the kernel refuses the program, or a security module does. Nothing is lost then, all is taken. */
+static bool filter_by(int sock, int program)
 {
-	if (setsockopt(sock, SOL_SOCKET, SO_ATTACH_BPF, &program, sizeof program) < 0)
-		die("SO_ATTACH_BPF");
+	bool is_taken = setsockopt(sock, SOL_SOCKET, SO_ATTACH_BPF, &program, sizeof program) == 0;
+
+	if (!is_taken)
+		fprintf(stderr, "relive-capture: long answers are recorded as a whole: SO_ATTACH_BPF: %s\n", strerror(errno));
 	close(program); /* the socket has it */
+	return is_taken;
 }
 
 static int open_ring(const char *network, unsigned short port, int program)
@@ -187,10 +191,8 @@ static int open_ring(const char *network, unsigned short port, int program)
 		die("AF_PACKET");
 	if (setsockopt(sock, SOL_PACKET, PACKET_VERSION, &version, sizeof version) < 0)
 		die("PACKET_VERSION");
-	if (program < 0)
+	if (program < 0 || !filter_by(sock, program))
 		filter(sock, port);
-	else
-		filter_by(sock, program);
 	if (setsockopt(sock, SOL_PACKET, PACKET_RX_RING, &request, sizeof request) < 0)
 		die("PACKET_RX_RING");
 	ring = mmap(NULL, (size_t)BLOCK_BYTES * BLOCKS, PROT_READ | PROT_WRITE, MAP_SHARED, sock, 0);

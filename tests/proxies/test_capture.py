@@ -21,6 +21,7 @@ from relive.config import load_settings
 from relive.forkserver.starting import start_module
 from relive.kernel import procfs
 from relive.kernel.portprogram import BEGINNING
+from relive.proxies.ingress._spool import PacketSpool
 from relive.proxies.ingress.options import CAPTURE, RELAY
 from relive.recording.events import Event, EventKind
 from relive.recording.exchanges import Exchange, Exchanges
@@ -278,6 +279,23 @@ def test_of_a_long_answer_the_beginning_is_recorded(tmp_path: Path, played: Play
         assert capture.agent.ask("status")["gaps"] == 0
     finally:
         capture.close()
+
+
+def test_where_the_kernel_refuses_the_filter_all_is_taken(
+    tmp_path: Path, played: PlayedService, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with open(os.devnull) as no_program:  # noqa: PTH123 - a name, not a path
+        spool = PacketSpool(
+            load_settings().tools_path / CAPTURE, tmp_path / "packets", played.port, takes=no_program.fileno()
+        )
+    try:
+        eventually(lambda: spool.until, "packets are taken")
+        client = Wire(socket.create_connection(("127.0.0.1", played.port)))
+        eventually(lambda: any(block.packets for block in spool.blocks()), "its packets are there")
+        client.close()
+    finally:
+        spool.close()
+    assert "long answers are recorded as a whole: SO_ATTACH_BPF" in capfd.readouterr().err
 
 
 def test_a_conversation_that_stood_before_is_recorded_from_its_next_turn_on(

@@ -53,6 +53,7 @@ class PacketSpool:
         directory: emptied.
         network: a process in whose network namespace packets are taken; 0: this one's. That process may end, the namespace stays.
         takes: descriptor of a program that says what is taken (``kernel.portprogram``); None: all that the port says and hears.
+            Where the kernel refuses it, all is taken, too, and the process says so on standard error.
     """
 
     def __init__(
