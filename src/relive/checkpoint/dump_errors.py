@@ -25,7 +25,7 @@ from relive.errors import (
 )
 from relive.images import criu_images_pb2 as pb
 from relive.images.image_file import read_entries
-from relive.store.disk_errors import disk_full, used_up
+from relive.kernel.disk_errors import disk_full, used_up
 
 __all__ = ["copy_errors", "criu_failure", "dump_stats", "no_space", "target_ended", "timed_out"]
 

@@ -16,6 +16,7 @@ from relive.images import criu_images_pb2 as pb
 from relive.images.cgroups import inherit_groups
 from relive.images.processes import read_processes
 from relive.images.sockets import read_connections, read_files, read_listening, read_outlets, summarise
+from relive.kernel.disk_errors import disk_errors
 from relive.model.advance import Advance
 from relive.model.commit import (
     MANIFEST_VERSION,
@@ -29,7 +30,6 @@ from relive.model.commit import (
     Trigger,
 )
 from relive.store import IngestedImages, Staging, Store, StoredCommit
-from relive.store.disk_errors import disk_errors
 from relive.store.held_images import HeldImages
 from relive.store.scattered import ScatteredPages
 

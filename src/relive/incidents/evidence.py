@@ -29,11 +29,11 @@ from relive.errors import RecordingCorrupt
 from relive.incidents.checksums import damaged_beside, read_beside, sums_of
 from relive.incidents.index import enter_quietly
 from relive.kernel.atomic_write import Durability, replacing, sync_directory
+from relive.kernel.disk_errors import disk_errors
 from relive.model.failure import ErrorPackage, read_package
 from relive.model.launch import Launch, read_launch
 from relive.recording.bodies import is_body_name
 from relive.recording.events import Event, EventKind
-from relive.store.disk_errors import disk_errors
 
 __all__ = [
     "Evidence",

@@ -15,9 +15,9 @@ from relive.incidents.index import StoredIncident, ask, enter_quietly
 from relive.incidents.numbers import allocate_number
 from relive.incidents.query import IncidentOrder, IncidentQuery
 from relive.kernel.atomic_write import Durability, replace_file
+from relive.kernel.disk_errors import disk_errors
 from relive.model.commit import CommitId
 from relive.model.incident import Incident, Sighting
-from relive.store.disk_errors import disk_errors
 from relive.store.paging import Page
 
 __all__ = ["IncidentOrder", "IncidentQuery", "Incidents", "StoredIncident"]

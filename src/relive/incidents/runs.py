@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from relive.errors import NotFound
-from relive.store.disk_errors import disk_errors
+from relive.kernel.disk_errors import disk_errors
 from relive.store.journal_mode import write_ahead
 
 __all__ = ["KEPT", "RunPart", "RunRow", "Runs"]

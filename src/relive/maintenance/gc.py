@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from relive.errors import StoreError
+from relive.kernel.disk_errors import disk_errors
 from relive.maintenance.condemned import read_condemned, write_condemned
 from relive.maintenance.garbage import Decision, Thing, decide
 from relive.maintenance.problems import Kind
@@ -24,7 +25,6 @@ from relive.maintenance.references import References, bytes_of
 from relive.maintenance.verify import Progress, silent
 from relive.model.commit import CommitId
 from relive.store import Store
-from relive.store.disk_errors import disk_errors
 from relive.store.internals import StoreInternals
 from relive.store.pages.numpy_threads import load_numpy
 

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from relive.errors import ObjectCorrupt, ObjectMissing, RefUnknown, SignatureInvalid, StoreError
 from relive.kernel.atomic_write import sync_directory
+from relive.kernel.disk_errors import disk_errors
 from relive.maintenance.problems import Kind, Problem
 from relive.maintenance.source import RepairSource
 from relive.maintenance.verify import Progress, silent, verify
 from relive.model.commit import CommitId
 from relive.store import Store
-from relive.store.disk_errors import disk_errors
 from relive.store.internals import StoreInternals
 from relive.store.manifests import Manifests
 from relive.store.objects import hash_file

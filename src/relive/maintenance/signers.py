@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 
 from relive.errors import StoreError
+from relive.kernel.disk_errors import disk_errors
 from relive.store import Store
-from relive.store.disk_errors import disk_errors
 
 __all__ = ["change_signer"]
 

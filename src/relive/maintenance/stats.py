@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from relive.errors import NotFound, StoreError
+from relive.kernel.disk_errors import disk_errors
 from relive.maintenance.usage import KINDS, CommitShare, CommitUsage, Dominance, ServiceShare, share_out
 from relive.maintenance.verify import Progress, silent
 from relive.store import Store, StoredCommit
-from relive.store.disk_errors import disk_errors
 from relive.store.index import objects_of
 from relive.store.internals import StoreInternals
 from relive.store.pages.numpy_threads import load_numpy

@@ -14,10 +14,10 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TypeAlias
 
 from relive.errors import ObjectCorrupt, ObjectMissing, RefUnknown, ReliveError, StoreError
+from relive.kernel.disk_errors import disk_errors
 from relive.maintenance.problems import Kind, Problem, Report
 from relive.model.commit import CommitId, Manifest
 from relive.store import Store
-from relive.store.disk_errors import disk_errors
 from relive.store.index import objects_of
 from relive.store.internals import StoreInternals
 from relive.store.manifests import has_placement

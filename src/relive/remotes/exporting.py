@@ -10,6 +10,7 @@ from pathlib import Path
 from cryptography.fernet import MultiFernet
 
 from relive.errors import UsageError
+from relive.kernel.disk_errors import disk_errors
 from relive.model.commit import CommitId
 from relive.remotes.archive import MARK, ArchiveContents, case_name, entry, entry_name, record_name, the_end
 from relive.remotes.envelope import Sealer
@@ -17,7 +18,6 @@ from relive.remotes.incident_records import Packed
 from relive.remotes.parallel import Show
 from relive.store import Store
 from relive.store.atomic_io import FreshFile
-from relive.store.disk_errors import disk_errors
 from relive.store.transfer import Outgoing
 from relive.store.transfer_parts import TransferPart, check_part
 

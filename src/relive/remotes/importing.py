@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from relive.config import Settings
 from relive.errors import ObjectCorrupt, ObjectMissing
+from relive.kernel.disk_errors import disk_errors
 from relive.model.commit import CommitId, HostFacts
 from relive.remotes.archive import ArchiveContents, ArchiveReader, case_name, entry_name, invalid, record_name
 from relive.remotes.case_transfer import ReceivedIncident, ingest_case
@@ -15,7 +16,6 @@ from relive.remotes.imported import Imported
 from relive.remotes.incident_records import IncidentRecord, here_already, read_record
 from relive.remotes.parallel import Show
 from relive.store import Store
-from relive.store.disk_errors import disk_errors
 from relive.store.objects import hash_file
 from relive.store.pages.packfile import HEAD_SIZE
 from relive.store.staging import Staging

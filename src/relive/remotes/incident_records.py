@@ -18,11 +18,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from relive.config import Settings
 from relive.errors import ObjectCorrupt
 from relive.incidents.incidents import Incidents
+from relive.kernel.disk_errors import disk_errors
 from relive.model.commit import CommitId
 from relive.model.incident import Incident
 from relive.remotes.case_transfer import ReceivedIncident, commits_of, incident_id, pack_case
 from relive.store import Store
-from relive.store.disk_errors import disk_errors
 from relive.store.keyring import Keyring, Signature
 from relive.store.objects import hash_file
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relive.errors import ObjectCorrupt, ObjectMissing
+from relive.kernel.disk_errors import disk_errors
 from relive.model.commit import CommitId, HostFacts
 from relive.remotes.compatibility import refuse_unfit
 from relive.remotes.parallel import Show, in_order
@@ -23,7 +24,6 @@ from relive.remotes.remote_layout import (
     whole_size,
 )
 from relive.store import Store
-from relive.store.disk_errors import disk_errors
 from relive.store.transfer import Transfers
 from relive.store.transfer_parts import PartKind, TransferCommit, TransferPart
 

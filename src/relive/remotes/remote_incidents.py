@@ -12,6 +12,7 @@ from pathlib import Path
 
 from relive.config import Settings
 from relive.errors import ArchiveInvalid
+from relive.kernel.disk_errors import disk_errors
 from relive.model.commit import CommitId
 from relive.model.incident import Incident
 from relive.remotes.case_transfer import ReceivedIncident, commits_of, incident_id, ingest_case
@@ -26,7 +27,6 @@ from relive.remotes.parallel import Show
 from relive.remotes.remote import Remote
 from relive.remotes.remote_layout import PIECE_SIZE, case_directory, incidents_directory, whole_size
 from relive.store import Store
-from relive.store.disk_errors import disk_errors
 from relive.store.keyring import Keyring
 from relive.store.objects import hash_file
 

@@ -22,6 +22,7 @@ from relive.images import criu_images_pb2 as pb
 from relive.images.image_file import read_entries
 from relive.images.sockets import read_files
 from relive.kernel import procfs
+from relive.kernel.disk_errors import disk_full
 from relive.kernel.userfault import check_userfault
 from relive.model.branch import BranchFacts, Clients, Clock
 from relive.model.commit import CommitId, Manifest, TargetKind
@@ -41,7 +42,6 @@ from relive.sandbox.rings import make_rings
 from relive.sandbox.unfinished import new_place
 from relive.sandbox.unwritable_databases import unwritable_databases
 from relive.store import Store
-from relive.store.disk_errors import disk_full
 
 __all__ = ["MakeRoot", "restore"]
 

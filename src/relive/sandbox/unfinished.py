@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from relive.kernel.claims import claimed, new_claimed, seen_claimed
-from relive.store.disk_errors import disk_errors
+from relive.kernel.disk_errors import disk_errors
 
 __all__ = ["new_place", "sweep_unfinished"]
 

@@ -28,8 +28,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from relive.errors import AuditBroken
 from relive.incidents.report.masking import MASK, Mask
 from relive.kernel.atomic_write import sync_directory
+from relive.kernel.disk_errors import disk_errors
 from relive.server.key_files import private_directory, read_key
-from relive.store.disk_errors import disk_errors
 
 __all__ = ["KEPT", "Audit", "AuditEntry", "AuditPage", "AuditSound", "note_for_audit"]
 

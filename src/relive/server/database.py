@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from relive.errors import StoreVersionUnknown
-from relive.store.disk_errors import disk_errors
+from relive.kernel.disk_errors import disk_errors
 from relive.store.lock import StoreLock
 
 __all__ = ["SqliteFile"]

@@ -19,9 +19,9 @@ from pathlib import Path
 from relive.errors import ExportsFull, KeptExportUnknown, ObjectCorrupt, UsageError
 from relive.kernel.atomic_write import sync_directory
 from relive.kernel.claims import remove_left_over
+from relive.kernel.disk_errors import disk_errors
 from relive.server.database import SqliteFile
 from relive.server.key_files import private_directory
-from relive.store.disk_errors import disk_errors
 
 __all__ = ["ExportStore", "KeptExport", "new_export_id"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from relive.errors import KeyWrong
 from relive.kernel.atomic_write import sync_directory
+from relive.kernel.disk_errors import disk_errors
 from relive.store.atomic_io import write_whole
-from relive.store.disk_errors import disk_errors
 
 __all__ = ["private_directory", "read_key", "replace_key"]
 

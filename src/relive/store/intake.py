@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relive.errors import ObjectMissing
+from relive.kernel.disk_errors import disk_errors
 from relive.model.advance import Advance
 from relive.model.commit import CommitId, Layer, Manifest
 from relive.store.atomic_io import FreshFile, discarding, publish_in_order
-from relive.store.disk_errors import disk_errors
 from relive.store.held_images import HeldImages
 from relive.store.index import CommitIndex, StoredCommit, objects_of, size_of
 from relive.store.ingested import IngestedImages

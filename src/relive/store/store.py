@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING
 
 from relive.config import given_store_keys
 from relive.errors import ObjectCorrupt, RefUnknown, UsageError
+from relive.kernel.disk_errors import disk_errors
 from relive.model.advance import Advance
 from relive.model.commit import CommitId, FileEntry, Layer, Manifest
 from relive.store.commitquery import CommitQuery
-from relive.store.disk_errors import disk_errors
 from relive.store.format import StoreFormat
 from relive.store.held_images import HeldImages
 from relive.store.image_cache import ImageCache

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 from relive.config import STORE_KEY
 from relive.errors import KeyMissing, ObjectCorrupt, ObjectMissing, ReliveError, StoreBusy, UsageError
 from relive.kernel.atomic_write import sync_directory
+from relive.kernel.disk_errors import disk_errors
 from relive.model.commit import CommitId
 from relive.store.atomic_io import finish_file
 from relive.store.bundle import BUNDLE, checked_bundle
-from relive.store.disk_errors import disk_errors
 from relive.store.index import CommitIndex, size_of
 from relive.store.internals import StoreInternals
 from relive.store.listing import check_listing

@@ -13,10 +13,10 @@ from relive.config import Settings
 from relive.errors import AgentUnreachable, CapsuleExists, UsageError
 from relive.incidents.report.masking import FileMask
 from relive.kernel.atomic_write import Durability, replace_file
+from relive.kernel.disk_errors import disk_errors
 from relive.model.capsule import LifePaths
 from relive.model.watched import WatchFacts, WatchSpec
 from relive.sandbox.rootfs import RINGS_DIRECTORY
-from relive.store.disk_errors import disk_errors
 from relive.watching.life import Watch, life_paths
 from relive.watching.state import ContainerState
 

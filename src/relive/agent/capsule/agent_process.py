@@ -16,9 +16,9 @@ from relive.config import Settings, store_key_variable
 from relive.errors import CapsuleExists, CapsuleStartFailed, ReliveError, UsageError
 from relive.forkserver.starting import start_module
 from relive.kernel import procfs
+from relive.kernel.disk_errors import disk_errors
 from relive.kernel.heap import FEW_ARENAS
 from relive.model.capsule import LifePaths
-from relive.store.disk_errors import disk_errors
 
 __all__ = [
     "CAPSULES",

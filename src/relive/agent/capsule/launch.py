@@ -14,8 +14,8 @@ from relive.agent.capsule.injection import make_rings, remove_rings
 from relive.agent.capsule.lives import Capsule, living_capsules
 from relive.config import Settings
 from relive.errors import CapsuleExists, PermissionMissing
+from relive.kernel.disk_errors import disk_errors
 from relive.model.capsule import CapsuleFacts, CapsuleSpec, LifePaths
-from relive.store.disk_errors import disk_errors
 
 __all__ = ["launch", "new_life"]
 

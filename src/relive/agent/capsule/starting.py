@@ -39,6 +39,7 @@ from relive.errors import CapsuleStartFailed, ReliveError, TargetUndumpable
 from relive.incidents.report.masking import FileMask
 from relive.kernel import procfs
 from relive.kernel.atomic_write import Durability, replace_file
+from relive.kernel.disk_errors import disk_errors
 from relive.kernel.mounts import Mount, make_private, make_slave, pivot_root, read_mounts
 from relive.kernel.namespaces import Namespace
 from relive.kernel.seccomp import ask_supervisor
@@ -71,7 +72,6 @@ from relive.sandbox.spawn import (
     spawn_first_process,
     standard_streams,
 )
-from relive.store.disk_errors import disk_errors
 
 __all__ = ["capsule_target", "present_target", "start_service"]
 

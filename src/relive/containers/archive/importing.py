@@ -24,6 +24,7 @@ from relive.images import criu_images_pb2 as pb
 from relive.images.image_file import read_entries
 from relive.images.processes import read_processes
 from relive.images.sockets import read_connections, read_files, read_listening, read_outlets, summarise
+from relive.kernel.disk_errors import disk_errors
 from relive.model.commit import (
     MANIFEST_VERSION,
     CommitId,
@@ -41,7 +42,6 @@ from relive.remotes.compatibility import refuse_unfit
 from relive.remotes.imported import Imported
 from relive.remotes.parallel import Show
 from relive.store import Staging, Store, StoredCommit
-from relive.store.disk_errors import disk_errors
 from relive.store.objects import hash_file
 from relive_inprocess.relive_recorder.scrub import Scrubber
 

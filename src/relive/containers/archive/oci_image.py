@@ -21,11 +21,11 @@ from relive.containers.archive.compression import Compression, packing
 from relive.containers.archive.exporting import ArchiveChanges, write_checkpoint
 from relive.containers.archive.tar_files import Member, entry_header, fill, the_end
 from relive.errors import UsageError
+from relive.kernel.disk_errors import disk_errors
 from relive.model.commit import CommitId, Manifest
 from relive.remotes.exporting import Exported, writing
 from relive.remotes.parallel import Show
 from relive.store import Store
-from relive.store.disk_errors import disk_errors
 
 __all__ = ["annotations_of", "export_image", "image_name_of"]
 
