@@ -53,6 +53,8 @@ class Tasks:
         self._engine = TaskEngine(settings.server, self._row.id, self._run, most=settings.tasks)
         self._log = structlog.get_logger()
         self._changed = threading.Condition()
+        # Held from taking news until they are written: else a task's end could come between, and they would be dropped.
+        self._telling = threading.Lock()
         self._held: dict[TaskId, TaskAttempt | None] = {}  # None until it has begun
         self._is_leaving = False
         self._wake = threading.Event()
@@ -183,7 +185,7 @@ class Tasks:
                 work.leave()
         try:
             state, result, failure = self._outcome(beginning, work)
-            work.persist(lambda: self._store.end(work.news(), state, result=result, failure=failure))
+            work.persist(lambda: self._store_end(work, state, result, failure))
         except Superseded:
             self._log.warning("task superseded", task=task, attempt=beginning.attempt)
             raise LeftForAnother from None
@@ -294,11 +296,18 @@ class Tasks:
         with self._changed:
             return [work for work in self._held.values() if work is not None]
 
+    def _store_end(
+        self, work: TaskAttempt, state: TaskState, result: dict[str, Any] | None, failure: TaskFailure | None
+    ) -> None:
+        with self._telling:
+            self._store.end(work.news(), state, result=result, failure=failure)
+
     def _store_news(self) -> None:
-        news = [work.news() for work in self._works()]
-        news = [one for one in news if one.progress is not None or one.messages]
-        if news:
-            self._store.publish(news)
+        with self._telling:
+            news = [work.news() for work in self._works()]
+            news = [one for one in news if one.progress is not None or one.messages]
+            if news:
+                self._store.publish(news)
 
     def _hear_of_cancels(self) -> None:
         works = {work.task: work for work in self._works()}
