@@ -361,7 +361,8 @@ int main(int argc, char **argv)
 	for (int i = 0; i < 3; i++)
 		dup2(nothing, i);
 	if (!asks)
-		find_kernel(); /* it takes some milliseconds, for which nobody waits here */
+		find_kernel();
+	(void)can_read_kernel(); /* both take some milliseconds, for which nobody waits here */
 	serve(listener);
 	return 0;
 }
