@@ -23,17 +23,23 @@ static PyObject *text_of(PyObject *environ, PyObject *name) {
     return found != NULL && Py_TYPE(found) == &PyUnicode_Type && PyUnicode_GetLength(found) ? found : NULL;
 }
 
-// A borrowed reference to a header's name; NULL with an error.
-static PyObject *header_name(PyObject *key) {
-    PyObject *known = PyDict_GetItem(wsgi.names, key);
-    if (known != NULL) return known;
-    PyObject *name = PyObject_CallFunctionObjArgs(wsgi.header_name, key, NULL);
-    if (name == NULL) return NULL;
+// The names of all headers of an environment are remembered then, for which Python code runs. 0, perhaps with an error: they are not.
+static int learn_names(PyObject *environ) {
+    PyObject *keys = PyDict_Size(environ) <= NAMES ? PyDict_Keys(environ) : NULL;
+    Py_ssize_t count = keys != NULL ? PyList_Size(keys) : 0;
     // Names of headers are what clients like.
-    if (PyDict_Size(wsgi.names) >= NAMES) PyDict_Clear(wsgi.names);
-    int failed = PyUnicode_GetLength(key) > LONGEST_NAME || PyDict_SetItem(wsgi.names, key, name) < 0;
-    Py_DECREF(name);
-    return failed ? NULL : name;
+    if (keys != NULL && PyDict_Size(wsgi.names) + count > NAMES) PyDict_Clear(wsgi.names);
+    int is_learned = keys != NULL;
+    for (Py_ssize_t i = 0; is_learned && i < count; i++) {
+        PyObject *key = PyList_GetItem(keys, i);
+        is_learned = Py_TYPE(key) == &PyUnicode_Type && PyUnicode_GetLength(key) <= LONGEST_NAME;
+        if (!is_learned || PyDict_GetItem(wsgi.names, key) != NULL) continue;
+        PyObject *name = PyObject_CallFunctionObjArgs(wsgi.header_name, key, NULL);
+        is_learned = name != NULL && PyDict_SetItem(wsgi.names, key, name) == 0;
+        Py_XDECREF(name);
+    }
+    Py_XDECREF(keys);
+    return is_learned;
 }
 
 static int is_of_a_client(PyObject *key) {
@@ -47,17 +53,13 @@ static int is_of_a_client(PyObject *key) {
 static PyObject *headers_of(PyObject *environ) {
     PyObject *pairs = PyList_New(0), *key, *value;
     Py_ssize_t at = 0, count = PyDict_Size(environ);
+    int is_new = 0;
     while (pairs != NULL && PyDict_Next(environ, &at, &key, &value)) {
         PyObject *name = Py_TYPE(key) == &PyUnicode_Type ? PyDict_GetItem(wsgi.names, key) : NULL, *pair = NULL;
-        if (name == NULL) {  // Python code runs now, and what is borrowed may go
-            int is_known = Py_TYPE(key) == &PyUnicode_Type;
-            PyObject *same = kept(key);
-            is_known = is_known && (name = header_name(same)) != NULL && PyDict_Size(environ) == count;
-            Py_DECREF(same);
-            if (is_known) {  // from the beginning, with one name more
-                at = 0;
-                if (PyList_SetSlice(pairs, 0, PyList_Size(pairs), NULL) == 0) continue;
-            }
+        if (name == NULL) {  // once, and then from the beginning, with names that another thread may have forgotten again
+            is_new = !is_new && learn_names(environ);
+            at = 0;
+            if (is_new && PyDict_Size(environ) == count && PyList_SetSlice(pairs, 0, PyList_Size(pairs), NULL) == 0) continue;
         } else if (!PyUnicode_GetLength(name) || Py_TYPE(value) != &PyUnicode_Type || (!PyUnicode_GetLength(value) && !is_of_a_client(key))) {
             continue;
         } else {  // a tuple that is made may have garbage collected, and any code run

@@ -238,3 +238,18 @@ def _outcome_of(steps):
     except (StopIteration, GeneratorExit) as ended:
         return type(ended)
     raise AssertionError("it has to wait")
+
+
+def test_many_names_of_headers_keep_no_request_from_its_end(benches):
+    """More than are remembered: a client chooses them, and wsgiref's environment has the process's variables."""
+    environ = {"REQUEST_METHOD": "GET", "RAW_URI": "/a", "REMOTE_ADDR": "::1"}
+    told = []
+    for bench in benches():
+        with bench:
+            recorder.requests = 0
+            for count in (200, 253, 254, 300):
+                many = {**environ, **{f"HTTP_X{number}": "v" for number in range(count)}}
+                app = wsgi.RecordedWsgi(lambda _environ, start: start("200 OK", []) or [b"x"])
+                assert contextvars.copy_context().run(app, many, lambda *_: None) == [b"x"]
+        told.append([(re.sub('"ns":[0-9]+', "", text), data) for text, data in bench.records()])
+    assert told[0] == told[1] and len(told[0]) == 8
