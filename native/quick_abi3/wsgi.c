@@ -122,7 +122,7 @@ static PyObject *begin(Quick *writer, PyObject *environ) {
     PyObject *peer = peer_of(environ), *list = peer != NULL ? headers_of(environ) : NULL, *headers = list != NULL ? PyList_AsTuple(list) : NULL;
     PyObject *about = headers != NULL ? PyTuple_Pack(6, wsgi.describe, wsgi.server, method, target, peer, headers) : NULL;
     PyObject *handling = NULL, *number = NULL, *seq = NULL;
-    PyErr_Clear();
+    if (!is_to_be_passed_on()) PyErr_Clear();
     if (about != NULL && (handling = begin_handling(about)) != NULL && (number = PyObject_GetAttr(handling, name_number)) != NULL) {
         PyObject *given[] = {wsgi.server, method, target, peer, headers, number};
         seq = quick_started((PyObject *)writer, given, 6);

@@ -253,3 +253,14 @@ def test_many_names_of_headers_keep_no_request_from_its_end(benches):
                 assert contextvars.copy_context().run(app, many, lambda *_: None) == [b"x"]
         told.append([(re.sub('"ns":[0-9]+', "", text), data) for text, data in bench.records()])
     assert told[0] == told[1] and len(told[0]) == 8
+
+
+def test_a_signals_exception_while_a_request_begins_is_passed_on(benches, monkeypatch):
+    def stop(_key):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(wsgi._header_name, "__code__", stop.__code__)
+    environ = {"REQUEST_METHOD": "GET", "RAW_URI": "/a", "REMOTE_ADDR": "::1", "HTTP_NEVER_SEEN": "v"}
+    for bench in benches():
+        with bench, pytest.raises(KeyboardInterrupt):
+            contextvars.copy_context().run(wsgi.RecordedWsgi(None), environ, None)
