@@ -264,3 +264,12 @@ def test_a_signals_exception_while_a_request_begins_is_passed_on(benches, monkey
     for bench in benches():
         with bench, pytest.raises(KeyboardInterrupt):
             contextvars.copy_context().run(wsgi.RecordedWsgi(None), environ, None)
+
+
+def test_an_answer_may_begin_with_exc_info_by_name(benches):
+    for bench in benches():
+        with bench:
+            app = wsgi.RecordedWsgi(lambda _environ, start: [start("200 OK", [], exc_info=None)])
+            environ = {"REQUEST_METHOD": "GET", "RAW_URI": "/a", "REMOTE_ADDR": "::1"}
+            asked = contextvars.copy_context().run(app, environ, lambda *_, **named: b"%d" % len(named))
+        assert asked == [b"1"]

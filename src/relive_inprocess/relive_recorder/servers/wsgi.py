@@ -260,9 +260,9 @@ class _Start:
         self.__wrapped__ = start_response
         self._handling = handling
 
-    def __call__(self, status: Any, headers: Any, *rest: Any) -> Any:
+    def __call__(self, status: Any, headers: Any, *rest: Any, **named: Any) -> Any:
         _note_start(self._handling, status, headers)
-        return self.__wrapped__(status, headers, *rest)
+        return self.__wrapped__(status, headers, *rest, **named)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__wrapped__, name)
