@@ -6,21 +6,23 @@
  * Each thread has regions of its own. It writes bytes here and there, fills pages, gives them back (MADV_DONTNEED, MADV_FREE), maps
  * anew at the same address, unmaps, moves (mremap), changes rights, moves its break, changes a file's private mapping, and now and
  * then has a child that does so, too; not with "alone". With "rests" all threads rest together after each few hundred of changes: what
- * is read of mappings after a pause is then mostly still there.
+ * is read of mappings after a pause is then mostly still there. It ends with whoever started it.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, THREADS = 3, MOST = 64, BETWEEN_RESTS = 500 };
+enum { PAGE = 4096, THREADS = 3, MOST = 64, BETWEEN_RESTS = 500, HEAP_MOST = 256 /* [pages] */ };
 
 static int regions, pages, is_alone, rests;
 static pthread_barrier_t filled;
@@ -30,7 +32,7 @@ struct mover {
 	char *at[MOST];
 	size_t size[MOST];
 	char *file; /* a private mapping of one, of which some pages are changed */
-	int zero, has_children;
+	int zero, has_children, heap; /* [pages] by which it moved the break */
 };
 
 static uint64_t next(struct mover *m)
@@ -116,10 +118,16 @@ static void step(struct mover *m, int has_children)
 		if (has_children) { /* one thread's only: the break belongs to the process */
 			char *end = sbrk(PAGE);
 
-			if (end != (void *)-1)
-				*(volatile char *)end = (char)next(m);
-			if (next(m) % 4 == 0)
-				sbrk(-PAGE);
+			if (end == (void *)-1)
+				break;
+			*(volatile char *)end = (char)next(m);
+			m->heap++;
+			if (m->heap == HEAP_MOST || next(m) % 4 == 0) {
+				const int back = m->heap == HEAP_MOST ? m->heap : 1;
+
+				sbrk(-(intptr_t)back * PAGE);
+				m->heap -= back;
+			}
 		}
 		break;
 	default:
@@ -168,7 +176,7 @@ int main(int argc, char **argv)
 	pages = argc > 3 ? atoi(argv[3]) : 64;
 	is_alone = argc > 4;
 	rests = argc > 5;
-	if (regions > MOST)
+	if (regions > MOST || prctl(PR_SET_PDEATHSIG, SIGKILL))
 		return 2;
 	pthread_barrier_init(&filled, NULL, THREADS);
 	for (int i = THREADS - 1; i >= 0; i--) {
