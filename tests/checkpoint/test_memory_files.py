@@ -29,6 +29,12 @@ def test_much_is_given_back_and_little_is_kept(tmp_path: Path) -> None:
         path.write_bytes(b"x" * size)
     files.give_back()
     assert (much.stat().st_size, little.stat().st_size) == (0, 1 << 20)
+    many = [tmp_path / str(number) for number in range(40)]
+    for path in many:  # as of a tree of many processes
+        files.make(path)
+        os.truncate(path, 1 << 20)
+    files.give_back()
+    assert sum(path.stat().st_size for path in (little, *many)) == 16 << 20
     files.close()
 
 

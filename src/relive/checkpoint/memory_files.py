@@ -7,8 +7,8 @@ from pathlib import Path
 
 __all__ = ["MemoryFiles"]
 
-# [bytes] of a file; more is given back when it has been read. Enough for two thousand pages twice, as what was copied ahead may be
-# copied again in the pause: fresh memory would cost as much as copying.
+# [bytes] of all files, of which a tree has one for each process; more is given back when it has been read. Enough for two thousand
+# pages twice, as what was copied ahead may be copied again in the pause: fresh memory would cost as much as copying.
 _KEPT_MOST = 16 << 20
 
 
@@ -30,10 +30,13 @@ class MemoryFiles:
             self._files[path] = file
 
     def give_back(self, kept: int = _KEPT_MOST) -> None:
-        """Nobody needs what is in them; what has no more than ``kept`` bytes keeps its memory, for what is written next."""
+        """Nobody needs what is in them; up to ``kept`` bytes in all keep their memory, for what is written next."""
         for file in self._files.values():
-            if os.fstat(file).st_size > kept:
+            size = os.fstat(file).st_size
+            if size > kept:
                 os.ftruncate(file, 0)
+            else:
+                kept -= size
 
     def close(self) -> None:
         """Let go of them; who has one open may use it on."""
