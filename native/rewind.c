@@ -177,10 +177,14 @@ static bool give_registers(void)
 
 /* -- a rollback ---------------------------------------------------------------------------------------------------- */
 
+/* A kernel that is found wrong is said to be so, whatever else differs: that is mostly what it did not tell. */
 static bool is_comparable(void)
 {
+	bool well;
+
 	(void)read_facts();
-	return has_no_ipc() && look() && compare_seen() && plan_undo() && compare_files() && (is_to_undo() || compare_hidden());
+	well = has_no_ipc() && look() && compare_seen() && plan_undo() && compare_files() && (is_to_undo() || compare_hidden());
+	return judge_facts() && well;
 }
 
 /* What is seen may be so for a moment only; then the process runs on for some, as for a commit. */
@@ -188,9 +192,9 @@ static bool stop_and_compare(void)
 {
 	for (int i = 0;; i++) {
 		if (seize_all() && stop_all() && is_comparable())
-			return judge_facts();
+			return true;
 		let_go();
-		if (i == TRIES)
+		if (i == TRIES || !strncmp(refusal, DISTRUSTED, sizeof DISTRUSTED - 1))
 			return false;
 		nanosleep(&(struct timespec){ 0, SETTLES_NS << i }, NULL);
 	}
@@ -207,13 +211,15 @@ static void take_kept_contexts(void)
 
 static bool undo_and_compare(void)
 {
+	bool well;
+
 	if (!is_to_undo())
 		return true;
 	if (!undo())
 		return false;
 	(void)read_facts();
-	return look() && compare_seen() && plan_undo() && (!is_to_undo() || refuse("its mappings cannot be put back")) &&
-	       compare_hidden() && judge_facts();
+	well = look() && compare_seen() && plan_undo() && (!is_to_undo() || refuse("its mappings cannot be put back")) && compare_hidden();
+	return judge_facts() && well;
 }
 
 static bool put_all_back(void)

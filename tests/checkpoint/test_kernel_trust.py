@@ -1,12 +1,8 @@
-"""A kernel in which a member has come to mean something else is noticed, and not believed any more. With the real tracker.
-
-Such a kernel is this one with a description of its types in which a member lies where another one is.
-"""
+"""A kernel in which a member has come to mean something else is noticed, and not believed any more. With the real tracker."""
 
 from __future__ import annotations
 
 import os
-import struct
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,49 +21,12 @@ from relive.operations.commits import CommitsParams, page_of_commits, show_commi
 from relive.operations.progress import Silent
 from relive.sandbox.restore_request import RestoreRequest
 from relive.sandbox.restoring import restore
+from support.misled_kernel import misled, misplaced
 
 from .test_micro_commits import PROGRAMS, Taking, Told, kernel_says
 from .test_micro_unchanged import Changing, Tracking
 
-DESCRIPTION = Path("/sys/kernel/btf/vmlinux")
-HEAD, TYPE, MEMBER = struct.Struct("<HBBIIIII"), struct.Struct("<III"), struct.Struct("<III")
-STRUCTURE = 4
-BEHIND = {
-    1: (4, 0),
-    3: (12, 0),
-    14: (4, 0),
-    17: (4, 0),
-    4: (0, 12),
-    5: (0, 12),
-    15: (0, 12),
-    19: (0, 12),
-    6: (0, 8),
-    13: (0, 8),
-}
-
 needs_kernel = pytest.mark.skipif(kernel_says() != "ok", reason="the kernel's objects cannot be read here")
-
-
-def misplaced(structure: str, member: str, other: str) -> bytes:
-    """The description of this kernel's types (Documentation/bpf/btf.rst), with a member said to be where another one is."""
-    found = bytearray(DESCRIPTION.read_bytes())
-    _, _, _, head, types, types_size, names, _ = HEAD.unpack_from(found)
-
-    def name(offset: int) -> str:
-        start = head + names + offset
-        return found[start : found.index(0, start)].decode()
-
-    at, end = head + types, head + types + types_size
-    while at < end:
-        named, info, _ = TYPE.unpack_from(found, at)
-        kind, count = info >> 24 & 0x1F, info & 0xFFFF
-        at += TYPE.size
-        if kind == STRUCTURE and name(named) == structure:
-            places = {name(MEMBER.unpack_from(found, at + 12 * i)[0]): at + 12 * i + 8 for i in range(count)}
-            found[places[member] : places[member] + 4] = found[places[other] : places[other] + 4]
-        once, each = BEHIND.get(kind, (0, 0))
-        at += once + each * count
-    return bytes(found)
 
 
 Mislead = Callable[[str, str, str], None]
@@ -78,15 +37,8 @@ def mislead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mislead:
     """Trackers that are started from now on see another description."""
 
     def run(structure: str, member: str, other: str) -> None:
-        description, program = tmp_path / "vmlinux", tmp_path / "misled"
         micro = CriuTools(load_settings().tools_path).micro
-        description.write_bytes(misplaced(structure, member, other))
-        program.write_text(
-            f"#!/bin/sh\nexec unshare -m --propagation private sh -c '"
-            f'mount --bind "{description}" {DESCRIPTION} && exec "{micro}" "$@"\' micro "$@"\n'
-        )
-        program.chmod(0o755)
-        monkeypatch.setattr(CriuTools, "micro", program)
+        monkeypatch.setattr(CriuTools, "micro", misled(micro, tmp_path, misplaced(structure, member, other)))
 
     return run
 

@@ -19,6 +19,9 @@ from typing import Any, NoReturn
 
 import pytest
 
+from checkpoint.test_micro_commits import kernel_says
+from relive.checkpoint.criu import CriuTools
+from relive.checkpoint.kernel_trust import KernelTrust
 from relive.errors import ReliveError, RestoreFailed, UsageError
 from relive.kernel import procfs
 from relive.model.branch import BranchFacts, Clients, Clock
@@ -27,6 +30,7 @@ from relive.operations.progress import Silent
 from relive.operations.rolling_back import RollbackParams, rollback
 from relive.sandbox.branch import Branch, find_branch, list_branches
 from relive.sandbox.rewinder import CannotRewind, put_back
+from support.misled_kernel import misled, misplaced
 from support.ports import free_port
 from support.waiting import eventually
 
@@ -179,7 +183,11 @@ def test_it_is_put_back_in_place(relive: Relive, scrambled: Scrambled, branch: R
 
 
 def test_what_cannot_be_put_back_is_restored_anew(
-    relive: Relive, scrambled: Scrambled, branch: Restored
+    relive: Relive,
+    scrambled: Scrambled,
+    branch: Restored,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     relive("rollback", branch.id)
     host_port = branch.ports[scrambled.port]
@@ -192,6 +200,24 @@ def test_what_cannot_be_put_back_is_restored_anew(
         said = relive.say("rollback", branch.id).stderr
         assert "cannot be put back in place" in said and reason in said, change
         assert branch.inner.facts.root != before and ask(host_port, "/") == scrambled.told[0]
+    tools, trust = CriuTools(relive.settings.tools_path), KernelTrust(relive.settings.home)
+    if kernel_says() != "ok":
+        return
+    # A kernel that hides a change is noticed by just that change; and the service does not stand still for ever.
+    monkeypatch.setattr(
+        CriuTools, "rewind", misled(tools.rewind, tmp_path, misplaced("file", "f_flags", "f_mode"))
+    )
+    with Http(host_port) as client:
+        client("POST", "/file")
+    assert in_child(lambda: rollback(relive.settings, RollbackParams(branch=branch.id), Silent())) == 0
+    for _ in range(2):
+        put_back(branch.inner.directory)
+    with Http(host_port) as client:
+        client("POST", "/flags")
+    with pytest.raises(CannotRewind, match="objects do not tell"):
+        put_back(branch.inner.directory)
+    assert trust.lost() is not None and ask(host_port, "/") == scrambled.told[0]
+    trust.path.unlink()
 
 
 def test_a_rewinder_killed_at_any_moment_leaves_no_half_state(

@@ -123,6 +123,7 @@ CHANGES = {
     "/mapped": write_by_mapping,
     "/locked": lambda: libc.mlock(ctypes.byref(ballast), PAGE),
     "/directory": lambda: libc.unshare(CLONE_FS),
+    "/flags": lambda: os.set_blocking(0, False),
 }
 
 
