@@ -32,7 +32,7 @@ def uncompared(home: Path, *moments: int) -> list[int]:
 
 
 def test_what_is_compared_clears_those_before_it(tmp_path: Path, now: Iterator[int]) -> None:
-    chain = UncomparedChain(tmp_path, "linux")
+    chain = UncomparedChain(tmp_path, "linux", "boot")
     chain.begin("one")
     full = next(now)
     chain.base_taken()
@@ -52,11 +52,11 @@ def test_what_is_compared_clears_those_before_it(tmp_path: Path, now: Iterator[i
 
 def test_what_a_dead_agent_left_stays_uncompared(tmp_path: Path, now: Iterator[int]) -> None:
     """Whatever the next one compares: that asked anew. Its full commit is none of them."""
-    chain = UncomparedChain(tmp_path, "linux")
+    chain = UncomparedChain(tmp_path, "linux", "boot")
     chain.begin("one")
     chain.base_taken()
     chain.note(lost := next(now), [False])
-    again = UncomparedChain(tmp_path, "linux")
+    again = UncomparedChain(tmp_path, "linux", "boot")
     again.begin("one")
     full = next(now)
     again.base_taken()
@@ -70,10 +70,34 @@ def test_what_a_dead_agent_left_stays_uncompared(tmp_path: Path, now: Iterator[i
 
 
 def test_many_spans_are_joined_and_none_is_lost() -> None:
-    spans = [UncomparedSpan(10 * at, 10 * at + 5, at, "linux") for at in range(300)]
-    kept = closed(spans, 0)
+    spans = [UncomparedSpan(10 * at, 10 * at + 5, at, "linux", "boot") for at in range(300)]
+    kept = closed(spans, 0, "boot")
     assert len(kept) < 300
     assert all(any(one.holds(10 * at + 3) for one in kept) for at in range(300))
+
+
+def test_what_was_open_when_the_host_stopped_stays_so_under_another_clock(
+    tmp_path: Path, now: Iterator[int]
+) -> None:
+    """A container has one life in many boots; the clock of each begins anew."""
+    chain = UncomparedChain(tmp_path, "linux", "boot")
+    chain.begin("one")
+    chain.base_taken()
+    chain.note(1_000_000, [False])
+    again = UncomparedChain(tmp_path, "linux", "another boot")
+    again.begin("one")
+    again.base_taken()
+    again.note(next(now), [True])
+    again.end()
+    assert uncompared(tmp_path, 1_000_000) == [1_000_000]
+    left = read_spans(tmp_path, "one")
+    many = [UncomparedSpan(at, at + 1, at, "linux", "another boot") for at in range(300)]
+    for spans in ([*left, *many], [*many, *left], [UncomparedSpan(5000, 5001, 1, "linux", "a third"), *many]):
+        kept = closed(spans, 9, "another boot")
+        assert len(kept) < 300
+        assert all(any(one.holds(last) for one in kept) for last in (1, 300))
+    assert any(one.holds(1_000_000) for one in closed([*many, *left], 9, "another boot"))
+    assert any(one.holds(1_000_000) for one in closed([*left, *many], 9, "another boot"))
 
 
 def test_one_kernel_that_misled_makes_suspect_what_believed_it_before(
@@ -81,7 +105,7 @@ def test_one_kernel_that_misled_makes_suspect_what_believed_it_before(
 ) -> None:
     """Also of agents that died; not what believed another kernel, nor what is taken and compared later."""
     suspects = SuspectCaptures(tmp_path)
-    chain = UncomparedChain(tmp_path, "linux")
+    chain = UncomparedChain(tmp_path, "linux", "boot")
     chain.begin("one")
     chain.base_taken()
     chain.note(before := next(now), [False])

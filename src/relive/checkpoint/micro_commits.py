@@ -30,6 +30,7 @@ from relive.checkpoint.target import Target
 from relive.checkpoint.uncompared import UncomparedChain, key_of
 from relive.errors import ReliveError
 from relive.kernel import procfs
+from relive.kernel.boot import boot_id
 from relive.model.commit import TargetKind
 from relive.store import Staging, Store
 from relive.store.pages.numpy_threads import load_numpy
@@ -64,7 +65,7 @@ class MicroCommits:
 
     def __init__(self, tools: CriuTools, store: Store, trust: KernelTrust, suspects: SuspectCaptures) -> None:
         self._tools, self._trust, self._suspects = tools, trust, suspects
-        self._chain = UncomparedChain(trust.path.parent, running_kernel())
+        self._chain = UncomparedChain(trust.path.parent, running_kernel(), boot_id())
         self._uncompared: dict[int, deque[str]] = {}  # by place in the tree: captures since a comparison
         self._compared: list[bool] = []  # by place in the tree, in the commit under way
         self._staging: Staging | None = None

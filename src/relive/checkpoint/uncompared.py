@@ -17,7 +17,15 @@ from urllib.parse import quote
 from relive.kernel.atomic_write import Durability, replace_file
 from relive.model.commit import Manifest
 
-__all__ = ["UncomparedChain", "UncomparedSpan", "closed", "key_of", "path_of", "read_spans", "span_of"]
+__all__ = [
+    "UncomparedChain",
+    "UncomparedSpan",
+    "closed",
+    "key_of",
+    "path_of",
+    "read_spans",
+    "span_of",
+]
 
 _SPANS_MOST = 256  # of a life; more are joined, and what was taken between them counts, too
 
@@ -27,26 +35,48 @@ class UncomparedSpan(NamedTuple):
 
     Attributes:
         kernel: which was believed. wall_ns: when it was last compared, or the first of them taken.
+        boot: the boot id of the host's kernel, in which these times were.
     """
 
     after_ns: int
     until_ns: int | None
     wall_ns: int
     kernel: str
+    boot: str
 
     def holds(self, taken_ns: int) -> bool:
         """A commit of its life that was taken then is one of them."""
         return self.after_ns < taken_ns and (self.until_ns is None or taken_ns <= self.until_ns)
 
 
-def closed(spans: Sequence[UncomparedSpan], until_ns: int) -> list[UncomparedSpan]:
-    """Those that are open end there; those without a commit are left out, and many are joined to few."""
-    ended = [one if one.until_ns is not None else one._replace(until_ns=until_ns) for one in spans]
+def closed(spans: Sequence[UncomparedSpan], until_ns: int, boot: str) -> list[UncomparedSpan]:
+    """Those that are open end there; those without a commit are left out, and many are joined to few.
+
+    One of another boot stays open: its clock is another, so when it ended cannot be said. A container is of one life in many boots.
+    """
+    ended = [one._replace(until_ns=until_ns) if _is_open(one) and one.boot == boot else one for one in spans]
     kept = [one for one in ended if one.until_ns is None or one.after_ns < one.until_ns]
     while len(kept) > _SPANS_MOST:
         first, second, *rest = kept
-        kept = [first._replace(until_ns=second.until_ns, wall_ns=min(first.wall_ns, second.wall_ns)), *rest]
+        kept = [_joined(first, second), *rest]
     return kept
+
+
+def _is_open(span: UncomparedSpan) -> bool:
+    return span.until_ns is None
+
+
+def _joined(first: UncomparedSpan, second: UncomparedSpan) -> UncomparedSpan:
+    until_ns = None if _is_open(first) else second.until_ns
+    if first.until_ns is not None and second.until_ns is not None:
+        until_ns = max(first.until_ns, second.until_ns)
+    return UncomparedSpan(
+        after_ns=min(first.after_ns, second.after_ns),
+        until_ns=until_ns,
+        wall_ns=min(first.wall_ns, second.wall_ns),
+        kernel=first.kernel,
+        boot=second.boot if _is_open(second) else first.boot,
+    )
 
 
 def path_of(home: Path, life: str) -> Path:
@@ -60,11 +90,15 @@ def read_spans(home: Path, life: str) -> list[UncomparedSpan]:
     Raises:
         OSError: it cannot be read, or is damaged.
     """
-    path = path_of(home, life)
     try:
-        return [UncomparedSpan(*one) for one in json.loads(path.read_text())]
+        return _read(path_of(home, life))
     except FileNotFoundError:
         return []
+
+
+def _read(path: Path) -> list[UncomparedSpan]:
+    try:
+        return [UncomparedSpan(*one) for one in json.loads(path.read_text())]
     except (ValueError, TypeError) as error:
         raise OSError(f"{path} is damaged: {error}") from error
 
@@ -83,8 +117,8 @@ def key_of(life: str | None, target: str) -> str:
 class UncomparedChain:
     """What is taken on top of one base; ``begin`` is called for each. Belongs to the thread that takes the commits."""
 
-    def __init__(self, home: Path, kernel: str) -> None:
-        self._home, self._kernel = home, kernel
+    def __init__(self, home: Path, kernel: str, boot: str) -> None:
+        self._home, self._kernel, self._boot = home, kernel, boot
         self._life: str | None = None
         self._earlier: list[UncomparedSpan] = []
         self._compared_ns: dict[int, int] = {}  # by place in the tree
@@ -108,7 +142,7 @@ class UncomparedChain:
         self._compared_ns.clear()
         if life != self._life:
             earlier = read_spans(self._home, life)
-            self._life, self._earlier = life, closed(earlier, time.monotonic_ns())
+            self._life, self._earlier = life, closed(earlier, time.monotonic_ns(), self._boot)
             if self._earlier != earlier:
                 self._write(self._earlier, None, Durability.CONTENT)
 
@@ -130,13 +164,13 @@ class UncomparedChain:
         )
         self._last_ns = taken_ns
         if self._open is None or since > self._open.after_ns:
-            self._open = UncomparedSpan(since, None, time.time_ns(), self._kernel)
+            self._open = UncomparedSpan(since, None, time.time_ns(), self._kernel, self._boot)
             self._write([*self._earlier, self._open], None, Durability.NAME)
 
     def _write(self, spans: Sequence[UncomparedSpan], until_ns: int | None, durability: Durability) -> None:
         assert self._life is not None
         if until_ns is not None:
-            self._earlier = spans = closed(spans, until_ns)
+            self._earlier = spans = closed(spans, until_ns, self._boot)
         path = path_of(self._home, self._life)
         path.parent.mkdir(exist_ok=True, mode=0o700)
         replace_file(path, json.dumps(spans).encode(), durability=durability)

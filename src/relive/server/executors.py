@@ -12,8 +12,8 @@ import os
 import time
 import uuid
 from collections.abc import Iterable
-from pathlib import Path
 
+from relive.kernel.boot import boot_id
 from relive.kernel.procfs import is_same_process, read_stat
 from relive.server.task_store import ExecutorRow
 
@@ -28,7 +28,7 @@ def this_process() -> ExecutorRow:
     assert stat is not None, "/proc shows this process"
     return ExecutorRow(
         id=uuid.uuid4().hex,
-        boot=_boot(),
+        boot=boot_id(),
         namespace=_namespace(),
         pid=stat.pid,
         start_ticks=stat.start_ticks,
@@ -38,7 +38,7 @@ def this_process() -> ExecutorRow:
 
 def dead_among(rows: Iterable[ExecutorRow]) -> list[ExecutorRow]:
     """Those that are dead: see the module."""
-    boot, namespace, now = _boot(), _namespace(), time.monotonic_ns()
+    boot, namespace, now = boot_id(), _namespace(), time.monotonic_ns()
 
     def is_dead(row: ExecutorRow) -> bool:
         if row.boot != boot:
@@ -48,10 +48,6 @@ def dead_among(rows: Iterable[ExecutorRow]) -> list[ExecutorRow]:
         return now - row.beat_ns > SILENCE_MOST * 1e9
 
     return [row for row in rows if is_dead(row)]
-
-
-def _boot() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def _namespace() -> int:
