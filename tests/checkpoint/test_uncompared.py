@@ -101,7 +101,7 @@ def test_what_was_open_when_the_host_stopped_stays_so_under_another_clock(
 
 
 def test_one_kernel_that_misled_makes_suspect_what_believed_it_before(
-    tmp_path: Path, now: Iterator[int]
+    tmp_path: Path, now: Iterator[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also of agents that died; not what believed another kernel, nor what is taken and compared later."""
     suspects = SuspectCaptures(tmp_path)
@@ -112,7 +112,9 @@ def test_one_kernel_that_misled_makes_suspect_what_believed_it_before(
     assert not suspects.is_suspect(taken(before))
     suspects.add_uncompared("another")
     assert not suspects.is_suspect(taken(before))
-    suspects.add_uncompared("linux")
+    with monkeypatch.context() as patched:  # the clock was set back meanwhile
+        patched.setattr(time, "time_ns", lambda: 1)
+        suspects.add_uncompared("linux")
     assert suspects.is_suspect(taken(before))
     chain.note(later := next(now), [True])
     chain.note(last := next(now), [False])

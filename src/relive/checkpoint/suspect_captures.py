@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from relive.checkpoint.uncompared import span_of
+from relive.checkpoint.uncompared import latest_wall_ns, span_of
 from relive.kernel.atomic_write import sync_directory
 from relive.model.commit import Manifest
 
@@ -44,7 +44,8 @@ class SuspectCaptures:
 
     def add_uncompared(self, kernel: str) -> None:
         """So is whatever believed this kernel and is not compared by now; raises as ``add``."""
-        self.add([f"kernel {time.time_ns()} {kernel}"])
+        # Where the clock was set back since, what was taken before lies ahead of it.
+        self.add([f"kernel {max(time.time_ns(), latest_wall_ns(self.path.parent))} {kernel}"])
 
     def is_any(self) -> bool:
         """There may be some."""

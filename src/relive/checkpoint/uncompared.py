@@ -22,6 +22,7 @@ __all__ = [
     "UncomparedSpan",
     "closed",
     "key_of",
+    "latest_wall_ns",
     "path_of",
     "read_spans",
     "span_of",
@@ -107,6 +108,15 @@ def span_of(home: Path, manifest: Manifest) -> UncomparedSpan | None:
     """The one in which a commit was taken; None: it was compared, or believed nothing. Raises as ``read_spans``."""
     spans = read_spans(home, key_of(manifest.target.life, manifest.target.name))
     return next((one for one in spans if one.holds(manifest.taken_monotonic_ns)), None)
+
+
+def latest_wall_ns(home: Path) -> int:
+    """The latest of all spans of all lives; of a life that cannot be read no commit is restored, whatever it has."""
+    latest = 0
+    for path in (home / "uncompared").glob("*"):
+        with contextlib.suppress(OSError):
+            latest = max([latest, *(span.wall_ns for span in _read(path))])
+    return latest
 
 
 def key_of(life: str | None, target: str) -> str:
