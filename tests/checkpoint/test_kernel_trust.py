@@ -14,6 +14,7 @@ from relive.checkpoint.criu import CriuTools
 from relive.checkpoint.kernel_trust import KernelTrust
 from relive.checkpoint.micro_tracker import KernelDistrusted
 from relive.checkpoint.suspect_captures import SuspectCaptures
+from relive.checkpoint.uncompared import key_of, path_of
 from relive.cli.show_cmd import describe_commit
 from relive.config import load_settings
 from relive.errors import RestoreFailed
@@ -158,6 +159,19 @@ def test_a_commit_that_may_be_wrong_is_not_restored(told: Told, taking: Taking) 
     assert all(word in describe_commit(shown[0]) for word in ("Suspect:", "Compared: not"))
     listed = page_of_commits(taking.settings, CommitsParams(), Silent()).items
     assert {one.id: one.suspect for one in listed} == {wrong.id: True, right.id: False}
+    # What cannot be read is told as what it may be, and hides nothing else.
+    path = path_of(taking.settings.home, key_of(shown[1].target.life, shown[1].target.name))
+    readable, said = path.read_bytes(), suspects.path.read_bytes()
+    path.write_bytes(b"")
+    assert [
+        show_commit(taking.settings, right.id).uncompared,
+        show_commit(taking.settings, right.id).suspect,
+    ] == [True, False]
+    suspects.add_uncompared("any")
+    listed = page_of_commits(taking.settings, CommitsParams(), Silent()).items
+    assert [one.suspect for one in listed] == [True, True]
+    path.write_bytes(readable)
+    suspects.path.write_bytes(said)
 
     class Reached(Exception):
         pass

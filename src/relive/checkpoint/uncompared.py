@@ -140,7 +140,7 @@ class UncomparedChain:
         span, self._open = self._open, None
         if span is not None:
             with contextlib.suppress(OSError):
-                self._write([*self._earlier, span], self._last_ns, Durability.NONE)
+                self._write([*self._earlier, span], self._last_ns, Durability.CONTENT)
 
     def begin(self, life: str) -> None:
         """A full commit of this life is about to be taken; what a dead agent left open ended before.

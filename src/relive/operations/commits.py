@@ -127,6 +127,15 @@ def _is_suspect(suspects: SuspectCaptures, store: Store, commit: StoredCommit) -
         return suspects.is_suspect(store.facts(commit.id))
     except RefUnknown:  # it was dropped meanwhile
         return False
+    except OSError:  # that cannot be read: nor is it restored
+        return True
+
+
+def _is_uncompared(settings: Settings, manifest: Manifest) -> bool:
+    try:
+        return span_of(settings.home, manifest) is not None
+    except OSError:  # nothing says that it was
+        return True
 
 
 def show_commit(settings: Settings, ref: str) -> CommitDetail:
@@ -135,6 +144,7 @@ def show_commit(settings: Settings, ref: str) -> CommitDetail:
     found = store.resolve(ref)
     stored = store.get(found)
     manifest = store.manifest(found)
+    suspects = SuspectCaptures(settings.home)
     return CommitDetail(
         **dict(manifest),
         id=found,
@@ -142,8 +152,8 @@ def show_commit(settings: Settings, ref: str) -> CommitDetail:
         bytes=stored.bytes,
         new_bytes=stored.new_bytes,
         tags=tags_of(store).get(found, []),
-        suspect=SuspectCaptures(settings.home).is_suspect(manifest),
-        uncompared=span_of(settings.home, manifest) is not None,
+        suspect=suspects.is_any() and _is_suspect(suspects, store, stored),
+        uncompared=_is_uncompared(settings, manifest),
     )
 
 
