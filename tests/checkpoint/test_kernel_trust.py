@@ -184,6 +184,11 @@ def test_a_commit_that_may_be_wrong_is_not_restored(told: Told, taking: Taking) 
     assert str(suspects.path) in str(refused.value.remedy)
     with pytest.raises(Reached):
         restore(taking.settings, taking.store, right.id, RestoreRequest(), make_root)
+    # Another agent of the host finds the kernel wrong: this one's tracker has believed it.
+    taking.base(told.pid)
+    KernelTrust(taking.settings.home).lose("it misled")
+    taking.reasons.clear()
+    assert not taking.commit(told.pid) and "by another agent" in taking.reasons[0]
 
 
 def test_suspects_are_added_to_those_before(tmp_path: Path) -> None:

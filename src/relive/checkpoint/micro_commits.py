@@ -72,6 +72,7 @@ class MicroCommits:
         self._store = store
         self._tracker: MicroTracker | None = None
         self._begun: list[tuple[int, int]] | None = None  # pid and start of each that is tracked
+        self._asks = False  # the tracker believes nothing
         self._base: MicroBase | None = None
         self._under_way: MicroBase | None = None
         self._refusals = 0
@@ -96,11 +97,12 @@ class MicroCommits:
             begun = _identities(target.root)
             if self._tracker is None or not self._tracker.is_alive or self._begun != begun:
                 self._end_tracker()
+                self._asks = self._trust.lost() is not None
                 self._tracker = MicroTracker(
                     self._tools,
                     [pid for pid, _ in begun],
                     is_capsule=target.kind is TargetKind.CAPSULE,
-                    asks=self._trust.lost() is not None,
+                    asks=self._asks,
                 )
                 self._begun = begun
             self._tracker.begin_base()
@@ -154,6 +156,8 @@ class MicroCommits:
         try:
             if self._begun != _identities(target.root):
                 raise FullCommitNeeded("its processes are others")
+            if not self._asks and self._trust.lost() is not None:
+                raise FullCommitNeeded("the kernel's objects were found to be wrong, by another agent")
             if expected is not None:
                 self._told.make(self._directory / "expected")
                 (self._directory / "expected").write_bytes(expected.encode())
