@@ -22,6 +22,7 @@ import pytest
 from checkpoint.test_micro_commits import kernel_says
 from relive.checkpoint.criu import CriuTools
 from relive.checkpoint.kernel_trust import KernelTrust
+from relive.checkpoint.suspect_captures import SuspectCaptures
 from relive.errors import ReliveError, RestoreFailed, UsageError
 from relive.kernel import procfs
 from relive.model.branch import BranchFacts, Clients, Clock
@@ -217,6 +218,9 @@ def test_what_cannot_be_put_back_is_restored_anew(
     with pytest.raises(CannotRewind, match="objects do not tell"):
         put_back(branch.inner.directory)
     assert trust.lost() is not None and ask(host_port, "/") == scrambled.told[0]
+    suspects = SuspectCaptures(relive.settings.home)
+    assert suspects.path.read_text().startswith("kernel "), "micro-commits believed it, too"
+    suspects.path.unlink()
     trust.path.unlink()
 
 

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relive.checkpoint.criu import CriuTools
-from relive.checkpoint.kernel_trust import KernelTrust
+from relive.checkpoint.kernel_trust import KernelTrust, running_kernel
 from relive.checkpoint.micro_fingerprint import check_trackable
 from relive.checkpoint.micro_record import FullCommitNeeded, Seen, read_seen
 from relive.checkpoint.micro_tracker import DISTRUSTED
+from relive.checkpoint.suspect_captures import SuspectCaptures
 from relive.kernel import procfs
 from relive.kernel.children import read_until
 from relive.sandbox.rootfs import RINGS_DIRECTORY
@@ -210,7 +211,9 @@ def _believe_no_more(directory: Path, answer: str) -> None:
     reason = answer.partition(" ")[2]
     if reason.startswith(DISTRUSTED):
         with contextlib.suppress(OSError):  # the rewinder itself does not believe them any more
-            KernelTrust(Path((directory / _HOME).read_text())).lose(reason)
+            home = Path((directory / _HOME).read_text())
+            SuspectCaptures(home).add_uncompared(running_kernel())
+            KernelTrust(home).lose(reason)
 
 
 def _ask(line: socket.socket, words: str) -> str:
