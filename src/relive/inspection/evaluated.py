@@ -8,7 +8,7 @@ from pydantic import Field
 
 from relive.model.value import Value
 
-__all__ = ["EvalOutcome", "Evaluated", "ValuePart"]
+__all__ = ["OF_THE_SERVICE", "EvalOutcome", "Evaluated", "ValuePart", "death_told"]
 
 
 class EvalOutcome(StrEnum):
@@ -18,6 +18,11 @@ class EvalOutcome(StrEnum):
     RAISED = "raised"
     HUNG = "hung"
     DIED = "died"
+
+
+OF_THE_SERVICE = frozenset(
+    {EvalOutcome.VALUE, EvalOutcome.RAISED}
+)  # its text is what the service said, else it is Relive's own
 
 
 class ValuePart(Value):
@@ -53,3 +58,9 @@ class Evaluated(Value):
     traceback: str = ""
     ran_ms: int = 0
     refused: int = 0
+
+
+def death_told(signal: int = 0) -> str:
+    """How a process ended that was asked, which may also be by what it was about to do; ``signal``: 0 where none is known."""
+    how = f"died of signal {signal}" if signal else "ended"
+    return f"its process {how}, by the expression or because the commit was taken right before its end"

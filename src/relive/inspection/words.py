@@ -89,10 +89,6 @@ def value_lines(found: Evaluated) -> list[str]:
             ]
         case EvalOutcome.RAISED:
             return [found.traceback.rstrip() or f"{found.type}: {found.text}"]
-        case EvalOutcome.DIED:
-            return [
-                f"There is no value: {found.text}, by the expression or because the commit was taken right before its end."
-            ]
         case _:
             return [f"There is no value: {found.text}."]
 

@@ -9,12 +9,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from inprocess.conftest import each_python
 from relive.errors import UsageError
-from relive.inspection.python.asking import ask, is_python
+from relive.inspection.python.asking import InterpreterEnded, ask, is_python
 from relive.inspection.python.calling import CallDied, CallLate, StoppedThread
 from relive.kernel import procfs
 
@@ -237,6 +238,25 @@ def test_an_expression_that_kills_its_process_is_told(expression, number):
         with pytest.raises(CallDied) as died:
             evaluated(process, expression)
         assert died.value.signal == number
+
+
+EXITS = """
+import ctypes
+c = ctypes.CDLL(None)
+c.__cxa_atexit(ctypes.cast(c.pause, ctypes.c_void_p), None, None)
+print('ready', flush=True)
+"""
+
+
+@each_python
+def test_an_exiting_process_whose_interpreter_has_ended_is_not_killed_by_a_question(python):
+    with running(EXITS, python) as process:
+        calls = Path(f"/proc/{process.pid}/syscall")
+        while not calls.read_text().startswith("34 "):  # pause
+            assert process.poll() is None
+        with pytest.raises(InterpreterEnded):
+            evaluated(process, "1 +")
+        assert process.poll() is None
 
 
 def test_what_is_no_python_is_refused():

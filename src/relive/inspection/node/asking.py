@@ -13,7 +13,7 @@ from typing import Any
 from relive.errors import RestoreFailed
 from relive.incidents.report.masking import Mask
 from relive.inspection.branches import Questioned
-from relive.inspection.evaluated import EvalOutcome, Evaluated
+from relive.inspection.evaluated import OF_THE_SERVICE, EvalOutcome, Evaluated, death_told
 from relive.inspection.masking import masked_names, masked_parts, masked_text
 from relive.inspection.node.inspector import Inspector, InspectorGone, InspectorLate, opened_inspector
 from relive.inspection.node.looking import Looker, is_own, path_of
@@ -79,12 +79,14 @@ class AskedNode:
         except InspectorLate:
             outcome, reply = EvalOutcome.HUNG, {"text": f"it did not end within {limit:g} s"}
         except InspectorGone:
-            outcome, reply = EvalOutcome.DIED, {"text": "its process ended"}
+            outcome, reply = EvalOutcome.DIED, {"text": death_told()}
         return Evaluated(
             process=self.process,
             outcome=outcome,
             type=str(reply.get("type", "")),
-            text=masked_text(self.mask, expression, str(reply["text"])),
+            text=masked_text(self.mask, expression, str(reply["text"]))
+            if outcome in OF_THE_SERVICE
+            else str(reply["text"]),
             length=reply.get("length"),
             parts=masked_parts(self.mask, reply.get("parts", ())),
             cut=bool(reply.get("cut", False)),

@@ -20,14 +20,15 @@ from typing import Any
 
 import relive_inprocess.relive_inspector as inspector
 from relive.errors import UsageError
-from relive.inspection.python.calling import StoppedThread
+from relive.inspection.python.calling import CallDied, StoppedThread
 from relive.inspection.python.program_text import program_text
 from relive.inspection.python.symbols import interpreter_functions
 from relive.kernel import procfs
 
-__all__ = ["ask", "is_python"]
+__all__ = ["InterpreterEnded", "ask", "is_python"]
 
 _FUNCTIONS = (
+    "Py_IsInitialized",
     *("PyGILState_Ensure", "PyGILState_Check", "PyBytes_FromStringAndSize", "PyBytes_AsString"),
     *("PyBytes_Size", "PyDict_New"),
     *(
@@ -39,6 +40,7 @@ _FUNCTIONS = (
     ),
     *("PyGILState_Release", "Py_AddPendingCall", "PyRun_SimpleString"),
 )
+_C_INT = 0xFFFFFFFF  # the part of rax that a function sets which returns int
 _WHOLE_FILE = 257  # Py_file_input
 _SEEN = 0.3  # [s] for a thread to come to a system call
 _POLL = 0.01  # [s]
@@ -47,6 +49,13 @@ _FUTEX, _FUTEX_TIMEOUT = "202", 4
 _ASLEEP = 0.05  # [s] in which who waits for the interpreter's lock wakes several times
 _MOST = 64 << 20  # [bytes] of an answer
 _STOP = b"import signal; signal.raise_signal(signal.SIGTRAP)\0"
+
+
+class InterpreterEnded(CallDied):
+    """The process exits, and has taken its interpreter apart: whatever else it were asked would kill it."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
 
 
 def is_python(pid: int) -> bool:
@@ -64,6 +73,7 @@ def ask(pid: int, question: Mapping[str, Any], limit: float, program: ModuleType
     Raises:
         UsageError: it runs no CPython.
         CallLate, CallDied: it took longer; the process died of it.
+        InterpreterEnded: there is nobody left to ask.
     """
     functions = interpreter_functions(pid, _FUNCTIONS)
     if functions is None:
@@ -79,6 +89,8 @@ def ask(pid: int, question: Mapping[str, Any], limit: float, program: ModuleType
     with StoppedThread(pid, tid if tid is not None else pid, until) as thread:
         if procfs.is_stopped(pid):
             os.kill(pid, signal.SIGCONT)
+        if not thread.call(functions["Py_IsInitialized"]) & _C_INT:
+            raise InterpreterEnded
         if tid is None:
             _come_to_safety(thread, functions)
         return json.loads(_answer(thread, functions, program, json.dumps(question)))

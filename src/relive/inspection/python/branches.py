@@ -13,9 +13,9 @@ from relive.config import Settings
 from relive.errors import RestoreFailed, UsageError
 from relive.incidents.report.masking import Mask
 from relive.inspection.branches import Questioned, chosen_process, questioned_branch
-from relive.inspection.evaluated import EvalOutcome, Evaluated
+from relive.inspection.evaluated import OF_THE_SERVICE, EvalOutcome, Evaluated, death_told
 from relive.inspection.masking import masked_names, masked_parts, masked_text
-from relive.inspection.python.asking import ask, is_python
+from relive.inspection.python.asking import InterpreterEnded, ask, is_python
 from relive.inspection.python.calling import CallDied, CallLate
 from relive.inspection.python.values import (
     BUCKETS,
@@ -83,7 +83,9 @@ class AskedBranch:
             process=self.process,
             outcome=outcome,
             type=reply.get("type", ""),
-            text=masked_text(self.mask, expression, reply["text"]),
+            text=masked_text(self.mask, expression, reply["text"])
+            if outcome in OF_THE_SERVICE
+            else reply["text"],
             length=reply.get("length"),
             parts=masked_parts(self.mask, reply.get("parts", ())),
             cut=reply.get("cut", False),
@@ -218,9 +220,11 @@ class AskedBranch:
             ) from error
         except CallDied as error:
             raise RestoreFailed(
-                f"process {self.process} of the branch died when it was asked",
+                f"process {self.process} of the branch could not be asked"
+                if isinstance(error, InterpreterEnded)
+                else f"process {self.process} of the branch died when it was asked",
                 cause=_death(error),
-                remedy="`relive restore` brings the commit back to look at it by hand",
+                remedy="ask a commit before it (`relive log`); `relive restore` brings this one back to look at it by hand",
             ) from error
 
     def _ask(self, question: Mapping[str, Any], limit: float) -> dict[str, Any]:
@@ -235,7 +239,9 @@ class AskedBranch:
 
 
 def _death(error: CallDied) -> str:
-    return f"its process died of signal {error.signal}" if error.signal else "its process ended"
+    if isinstance(error, InterpreterEnded):
+        return "its interpreter had ended: the commit was taken while the process exited; a commit before it still has its values"
+    return death_told(error.signal)
 
 
 @contextlib.contextmanager
