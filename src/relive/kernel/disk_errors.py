@@ -11,7 +11,7 @@ from pathlib import Path
 
 from relive.errors import DiskFull, HostIncapable, PermissionMissing, StoreBusy, StoreError
 
-__all__ = ["disk_errors", "disk_full", "used_up"]
+__all__ = ["disk_errors", "disk_full", "takes_writes", "used_up"]
 
 _INDEX = "delete index.sqlite in the store; it is made anew from the manifests"
 _FORBIDDEN = (errno.EACCES, errno.EPERM)
@@ -65,6 +65,11 @@ def disk_errors(what: str, where: Path | None = None, *, damaged: str = _INDEX) 
             cause=f"SQLite: {error}",
             remedy=damaged,
         ) from error
+
+
+def takes_writes(where: Path) -> bool:
+    """The file system of a path is not read-only here; it may be full, and others may write to it through another mount."""
+    return not os.statvfs(where).f_flag & os.ST_RDONLY
 
 
 def used_up(where: Path) -> str | None:

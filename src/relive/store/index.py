@@ -12,7 +12,7 @@ import sqlite3
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from relive.store.paging import Page, check_limit, page_of, read_cursor
 from relive.store.schema import prepare
 from relive.store.searching import as_sql_text, searchable
 
-__all__ = ["CommitIndex", "StoredCommit", "TargetLine", "objects_of", "size_of"]
+__all__ = ["CommitIndex", "StoredCommit", "TargetLine", "believed_lines", "objects_of", "size_of"]
 
 _COLUMNS = "id, name, life, kind, root, trigger, taken_wall_ns, sequence, capture, pause_us, durable_us, bytes, new_bytes, parent"
 _ORDER = "commits"
@@ -84,13 +84,29 @@ class TargetLine:
     median_pause_us: int
 
 
+def believed_lines(path: Path) -> dict[CommitId, StoredCommit]:
+    """The lines of an index that cannot be opened for writing, as far as their checksums fit; what is still in SQLite's log is
+    missing. Nothing is written, not even SQLite's own files beside it.
+    """
+    with (
+        suppress(sqlite3.DatabaseError),
+        closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as database,
+    ):
+        rows = database.execute(f"SELECT {_COLUMNS}, sum FROM commits").fetchall()
+        return {CommitId(row[0]): StoredCommit(*row[:-1]) for row in rows if row[-1] == _sum_of(row[:-1])}
+    return {}
+
+
 class CommitIndex:
     """Opens one connection; use each instance from one thread."""
 
-    def __init__(self, path: Path) -> None:
-        self._database = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
+    def __init__(self, path: Path | None) -> None:
+        """``path``: None: an empty one, in memory."""
+        where = ":memory:" if path is None else path
+        self._database = sqlite3.connect(where, timeout=30, isolation_level=None, check_same_thread=False)
         try:
-            write_ahead(self._database)
+            if path is not None:
+                write_ahead(self._database)
             self._database.execute("PRAGMA synchronous=NORMAL")
             self._database.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES}")
             prepare(self._database)

@@ -12,20 +12,29 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from relive.errors import ObjectCorrupt, RefUnknown
+from relive.kernel.disk_errors import takes_writes
 from relive.model.commit import CommitId
-from relive.store.index import CommitIndex, StoredCommit, size_of
+from relive.store.index import CommitIndex, StoredCommit, believed_lines, size_of
 from relive.store.lock import StoreLock
 from relive.store.manifests import Manifests
 
 __all__ = ["add_lines", "open_index", "renew_lines"]
 
 
-def open_index(path: Path, lock: StoreLock) -> CommitIndex:
+def open_index(path: Path, lock: StoreLock, manifests: Manifests) -> CommitIndex:
     """Open the index; one that is no database is replaced by an empty one.
+
+    On a disk that takes no writes here it is one in memory, made from all manifests: SQLite cannot read a file with a write-ahead
+    log without writing.
 
     Raises:
         sqlite3.OperationalError: the file is not to blame: disk full, no right to write.
     """
+    if not takes_writes(path.parent):
+        index = CommitIndex(None)
+        known = believed_lines(path)
+        renew_lines(index, manifests, {commit_id: known.get(commit_id) for commit_id in manifests.ids()})
+        return index
     if path.exists():
         with contextlib.suppress(sqlite3.DatabaseError):
             return CommitIndex(path)

@@ -13,6 +13,7 @@ laid out anew, under the same name, and what was there stays beside it as long a
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
@@ -59,7 +60,11 @@ class LayerCache:
         boot = _BOOT_ID.read_text().strip()
         self._directory = directory / boot
         self._write = write
-        self._directory.mkdir(parents=True, exist_ok=True)
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            if error.errno != errno.EROFS:  # after a boot there is none yet, and who only reads needs none
+                raise
         for path in directory.iterdir():
             if path.name != boot:
                 shutil.rmtree(path, ignore_errors=True)
@@ -116,7 +121,7 @@ class LayerCache:
     def damaged(self) -> list[str]:
         """The names of those that are not as they were made; every byte is read."""
         found = []
-        for path in sorted(self._directory.iterdir()):
+        for path in sorted(self._entries()):
             if path.name.startswith(".making-") or _DAMAGED in path.name:
                 continue
             if not is_as_sealed(path / _TREE, path / _SEAL, every_byte=True):
@@ -132,7 +137,7 @@ class LayerCache:
 
     def clear(self) -> None:
         """Delete all laid-out layers; for when no branch lives."""
-        for path in self._directory.iterdir():
+        for path in self._entries():
             shutil.rmtree(path, ignore_errors=True)
 
     def drop_unused(self, mounts: Callable[[], str] = all_mounts) -> None:
@@ -142,7 +147,7 @@ class LayerCache:
             mounts: what is mounted anywhere, as text.
         """
         oldest = time.time() - _ASKED_LATELY
-        old = [path for path in self._directory.iterdir() if path.stat().st_ctime < oldest]
+        old = [path for path in self._entries() if path.stat().st_ctime < oldest]
         if not old:
             return
         mounted = mounts()
@@ -154,6 +159,9 @@ class LayerCache:
                 if path.stat().st_ctime < oldest:
                     path.rename(doomed)
             shutil.rmtree(doomed, ignore_errors=True)
+
+    def _entries(self) -> list[Path]:
+        return list(self._directory.iterdir()) if self._directory.is_dir() else []
 
     @contextlib.contextmanager
     def _locked(self, how: int) -> Iterator[None]:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from relive.config import given_store_keys
 from relive.errors import ObjectCorrupt, RefUnknown, UsageError
-from relive.kernel.disk_errors import disk_errors
+from relive.kernel.disk_errors import disk_errors, takes_writes
 from relive.model.advance import Advance
 from relive.model.commit import CommitId, FileEntry, Layer, Manifest
 from relive.store.commitquery import CommitQuery
@@ -71,7 +71,7 @@ class Store:
     """Open one per thread; processes may open the same directory at once."""
 
     def __init__(self, directory: Path, keyring: Keyring | None = None) -> None:
-        """Open the store, making it when there is none.
+        """Open the store, making it when there is none. On a disk that takes no writes it is for reading: all else raises.
 
         Args:
             keyring: keys to sign, trust and seal with; those in ``keys`` beside the store and in the environment where none
@@ -79,7 +79,7 @@ class Store:
 
         Raises:
             StoreVersionUnknown: a newer Relive wrote it.
-            DiskFull, StoreError: it cannot be made.
+            DiskFull, HostIncapable, StoreError: it cannot be made.
         """
         self._directory = directory
         self._incoming = directory / "incoming"
@@ -100,7 +100,7 @@ class Store:
             self._placements = Placements(directory / "placements", self._incoming, keyring)
             self._image_cache = ImageCache(directory / "laid")
             self._layer_cache = LayerCache(directory / "trees", self._write_content)
-            self._index = open_index(directory / "index.sqlite", self._lock)
+            self._index = open_index(directory / "index.sqlite", self._lock, self._manifests)
             self._intake = Intake(
                 self.internals, self._index, lambda: self._images, lambda: self._contents, self.stage
             )
@@ -294,7 +294,7 @@ class Store:
 
     def _drop_plain_trees(self) -> None:
         """What is sealed does not lie about plain for longer than its branch."""
-        if self._format.noted_key is not None:
+        if self._format.noted_key is not None and takes_writes(self._directory):
             self._layer_cache.drop_unused()
 
     def has_object(self, name: str) -> bool:
