@@ -60,6 +60,13 @@ class Groups:
         for directory in self.directories:
             _limit(directory, limits)
 
+    def lower_memory(self, by: int) -> None:
+        """Have the limit of memory be so many bytes lower, where what is used already leaves that."""
+        for directory in self.directories:
+            # It is gone, has no limit, or more is in use by now (EBUSY).
+            with contextlib.suppress(OSError, ValueError):
+                _lower_memory(directory, by)
+
     def add(self, pid: int) -> None:
         """See that a process is in all of them, and move it where it is not; its later children are born there.
 
@@ -150,6 +157,21 @@ def _limit(directory: Path, limits: GroupLimits) -> None:
     for name, value in wanted.items():
         if name in present:
             _write(f"{directory}/{name}", str(value))
+
+
+def _lower_memory(directory: Path, by: int) -> None:
+    for used, *limits in (
+        ("memory.usage_in_bytes", "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"),
+        ("memory.current", "memory.max"),
+    ):
+        present = [directory / name for name in limits if (directory / name).exists()]
+        if not present:
+            continue
+        wanted = int(present[0].read_text()) - by
+        # Version 2 would kill for what it cannot reclaim, and version 1 refuses.
+        if int((directory / used).read_text()) < wanted:
+            for path in present:
+                _write(str(path), str(wanted))
 
 
 def _write(path: str, text: str) -> None:

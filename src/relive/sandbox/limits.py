@@ -11,9 +11,9 @@ from relive.model.capsule import CapsuleFacts, LifePaths
 from relive.model.commit import Manifest, TargetKind
 from relive.sandbox.cgroups import GroupLimits
 
-__all__ = ["Room", "limits_for", "limits_of", "room_on"]
+__all__ = ["OVERHEAD", "Room", "limits_for", "limits_of", "room_on"]
 
-_OVERHEAD = 32 << 20  # [bytes] process 1 and CRIU, which fills the memory from within the group
+OVERHEAD = 32 << 20  # [bytes] process 1 and CRIU, which fills the memory from within the group
 _GROWTH = 1.5  # a service that has grown beyond the share has at least so many times what its commit holds
 _SPARE_PROCESSES = 256
 
@@ -58,7 +58,7 @@ def limits_for(
         threads: that the commit holds; processes: that a branch may have beside them.
     """
     memory = given if given is not None else max(int(machine * share), int(held * _GROWTH))
-    return GroupLimits(memory=memory + _OVERHEAD, processes=max(processes, 2 * threads + _SPARE_PROCESSES))
+    return GroupLimits(memory=memory + OVERHEAD, processes=max(processes, 2 * threads + _SPARE_PROCESSES))
 
 
 def _given_memory(settings: Settings, manifest: Manifest) -> int | None:
