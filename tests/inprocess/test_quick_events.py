@@ -188,7 +188,7 @@ def test_plain_events_are_written_by_the_part_in_c(benches):
         assert quickly.logged(record) == 9
 
 
-def test_what_a_signal_raises_while_a_checker_is_made_is_passed_on(benches):
+def test_what_a_signal_raises_while_a_checker_is_made_is_passed_on(benches, monkeypatch):
     """As everywhere in the recorder (guard.py); what the recorder's own code raises is not."""
     raised = KeyboardInterrupt()
 
@@ -197,7 +197,9 @@ def test_what_a_signal_raises_while_a_checker_is_made_is_passed_on(benches):
 
     with benches()[0] as bench:
         quickly, asked = bench.ring.quick, ('{"a":1', ',"parameters":', (1, "x"))
-        bench.scrubber.checker, bench.scrubber.make_checker = None, make_checker
+        # Of a bench the scrubber stays the recorder's, also for the tests of other files.
+        monkeypatch.setattr(bench.scrubber, "checker", None)
+        monkeypatch.setattr(bench.scrubber, "make_checker", make_checker)
         for call in (
             lambda: quickly.asked(*asked),
             lambda: quickly.rows(1, [(1, "a")]),
