@@ -177,16 +177,20 @@ def test_a_worker_that_went_with_the_whole_service_is_not_told(
     assert service.taken == [Trigger.INCIDENT] and service.failures.reported == []
 
 
-def test_it_is_told_with_its_last_words_and_the_only_request_that_was_served(service: Service) -> None:
+@pytest.mark.parametrize(("before", "begin"), [("ready\nserves\n", 7), ("up\n", 3)])
+def test_it_is_told_with_its_last_words_and_the_only_request_that_was_served(
+    service: Service, before: str, begin: int
+) -> None:
+    """GIVEN a request that was seen to begin at byte 7 of the log; WHEN the stack begins before that; THEN it is the end's."""
     service.paths.io.mkdir(parents=True)
     service.paths.logs[-1].write_text(
-        'Traceback (most recent call last):\n  File "a.py", line 1, in f\nValueError: out of sorts\n'
+        before + 'Traceback (most recent call last):\n  File "a.py", line 1, in f\nValueError: out of sorts\n'
     )
     service.failures.requests = [4]
     service.see(WORKER, 3)
     ((sighting, _),) = service.failures.reported
     assert sighting.summary.endswith("ended with status 3: ValueError: out of sorts")
-    assert (sighting.request, sighting.open_requests, sighting.log_begin) == (4, [4], 7)
+    assert (sighting.request, sighting.open_requests, sighting.log_begin) == (4, [4], begin)
 
 
 def test_of_several_requests_none_is_the_one(service: Service) -> None:

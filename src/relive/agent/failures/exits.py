@@ -191,11 +191,18 @@ class ExitWatch:
         return await self._failures.with_requests(sighting, taken, seen_at - _SETTLE)
 
     async def with_last_words(self, sighting: Sighting) -> Sighting:
-        """With the exception that the log ends with, if it does."""
+        """With the exception that the log ends with, if it does.
+
+        That stack is the end's, also where the recorder saw the request begin only after it was printed: it is beside the way.
+        """
         words = await asyncio.to_thread(self._last_words, sighting.log_held)
         if words is None:
             return sighting
-        return sighting.model_copy(update={"summary": f"{sighting.summary}: {words}"[:_SUMMARY_MOST]})
+        exception, begin = words
+        update: dict[str, Any] = {"summary": f"{sighting.summary}: {exception}"[:_SUMMARY_MOST]}
+        if sighting.log_begin is not None:
+            update["log_begin"] = min(sighting.log_begin, begin)
+        return sighting.model_copy(update=update)
 
     def _connect(self) -> socket.socket | None:
         line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -273,14 +280,20 @@ class ExitWatch:
         except OSError:
             return None
 
-    def _last_words(self, end: int | None) -> str | None:
+    def _last_words(self, end: int | None) -> tuple[str, int] | None:
+        """The exception of the stack that the log ends with, and where that begins [bytes]."""
         log = self._capsule.paths.logs[-1]
         try:
             end = log.stat().st_size if end is None else end
-            stack = stack_at_end(read_log(log, max(0, end - _LAST_WORDS), end))
         except OSError:
             return None
-        return stack.exception if stack is not None else None
+        lines = read_log(log, max(0, end - _LAST_WORDS), end)
+        stack = stack_at_end(lines)
+        if stack is None:
+            return None
+        head = stack.text[0].strip()
+        first = max(number for number, line in enumerate(lines) if head in line)
+        return stack.exception, max(0, end - sum(len(line.encode()) + 1 for line in lines[first:]))
 
     def _outside(self, process: int) -> int | None:
         tree = procfs.tree_of(self._capsule.facts.init)
