@@ -123,7 +123,7 @@ def test_whoever_kills_the_command_kills_the_service_and_it_starts_again(host):
     eventually(
         lambda: host.show("again", "NRestarts", "StatusText") == ["1", "serving"], "it was started again"
     )
-    eventually(lambda: len(_processes(host, str(SERVICE), but="relive")) == 1, "there is one service")
+    eventually(lambda: len(_commands(host, f"{PYTHON} {SERVICE}")) == 1, "there is one service")
     host("stop", "again")
 
 
@@ -157,7 +157,7 @@ def test_a_socket_of_systemd_reaches_an_adopted_service_and_a_commit_and_is_reco
 def test_a_service_that_tells_nothing_is_ready_when_it_was_executed(host):
     host.under_relive("silent", "/bin/sleep 1000", "Type=notify", options="--ready started")
     host("start", "silent")
-    assert _processes(host, "/bin/sleep 1000", but="relive")
+    assert _commands(host, "/bin/sleep 1000")
     host.under_relive("lacking", "/no/such/program", "Type=notify", options="--ready started")
     host("start", "lacking", check=False)
     assert host.ended("lacking") == ["exit-code", str(os.CLD_EXITED), "9"]
@@ -298,10 +298,19 @@ def _everything(host: Host) -> dict[str, list[str]]:
     }
 
 
-def _processes(host: Host, words: str, but: str | None = None) -> list[int]:
+def _processes(host: Host, words: str) -> list[int]:
     """Numbers inside of the processes whose command line holds these words."""
+    return [pid for pid, line in _command_lines(host) if words in line]
+
+
+def _commands(host: Host, words: str) -> list[int]:
+    """Those whose command line begins with these words: not `relive run`, which has them behind its own."""
+    return [pid for pid, line in _command_lines(host) if line.startswith(words)]
+
+
+def _command_lines(host: Host) -> list[tuple[int, str]]:
     listed = host.say("ps", "-eo", "pid=,args=").stdout.splitlines()
-    return [int(line.split()[0]) for line in listed if words in line and (but is None or but not in line)]
+    return [(int(pid), line) for pid, line in (one.split(maxsplit=1) for one in listed)]
 
 
 def _outer_pid(host: Host, inner: int) -> int:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
+import sys
+import termios
 from collections.abc import Iterator
+from typing import IO
 
 import pytest
 
@@ -12,6 +16,7 @@ from relive.errors import RestoreFailed
 from relive.kernel.capabilities import WITHHELD
 from relive.kernel.mounts import Mount
 from relive.sandbox import confinement as tested
+from support.waiting import eventually
 
 NONE = "0000000000000000"
 
@@ -81,9 +86,17 @@ def test_of_proc_only_the_branchs_own_can_be_written() -> None:
 @pytest.fixture
 def holder() -> Iterator[subprocess.Popen[bytes]]:
     """Has /dev/null open, and a pipe."""
-    made = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd="/")
+    made = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd="/", bufsize=0)
+    assert made.stdin is not None
+    made.stdin.write(b"x")
+    # Once it has read that, it opens and closes no libraries any more.
+    eventually(lambda: not _waiting_bytes(made.stdin), "it reads")
     yield made
     made.communicate()
+
+
+def _waiting_bytes(pipe: IO[bytes]) -> int:
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def check_files(pid: int, known: set[int] | None = None) -> None:
