@@ -7,12 +7,14 @@
  *    on ORDERS (a socket, SOCK_SEQPACKET). TABLE is text, a line each:
  *      region PAGES FD PROT FLAGS BYTES       what one mapping of a process shall be; FD reads pages-PAGES.img
  *      run FILE_OFFSET BYTES OFFSET           pages of the region above: from there in the file, to there in the region
- * 2. Each order makes one CRIU. It is numbers as text, "CHANNEL KEPT...", and behind a null byte each the directories of its control
+ * 2. Each order makes one CRIU. It is numbers as text, "LIMIT CHANNEL KEPT...", and behind a null byte each the directories of its control
  *    groups, with these descriptors: a socket for the answer, a handle of process 1 of the namespaces it shall live in (pidfd_open(2)), its
- *    root directory there, and one for each of the numbers, which it has under that number. It is a child of the template, a process of
- *    that PID namespace, and goes on with main(), to converse on CHANNEL. It is born in the groups, or joins them by itself, as far as
- *    nobody has to wait for that (native/init/starter.c); whoever orders has to see whether it is in all. The answer is its pid, or -errno. Later, on the same socket, follows "e STATUS" (wait(2)) when it has ended; until the socket is closed it is not reaped, so
- *    its number is not another's. Closing it before that kills it.
+ *    root directory there, and one for each of the numbers behind LIMIT, which it has under that number. It is a child of the template, a
+ *    process of that PID namespace, and goes on with main(), to converse on CHANNEL. It is born in the groups, or joins them by itself, as
+ *    far as nobody has to wait for that (native/init/starter.c); whoever orders has to see whether it is in all. The answer is its pid, or
+ *    -errno: -ETIMEDOUT where it is not through with its groups after LIMIT ms (one that is frozen stops whoever joins it), and is killed.
+ *    Later, on the same socket, follows "e STATUS" (wait(2)) when it has ended; until the socket is closed it is not reaped, so its number
+ *    is not another's. Closing it before that kills it.
  * 3. When ORDERS hangs up the template ends, and so does every CRIU that has not.
  *
  * In those CRIUs preadv() from pages-PAGES.img, with which CRIU fills a mapping that it has made in advance (PAGES in a mapping with a
@@ -48,6 +50,7 @@
 
 enum { MOST_CHILDREN = 128, MOST_RIGHTS = 250, MOST_GROUPS = 16, TEXT = 8192, ARGUMENT = 16, LEFT_OUT_FROM = 1 << 16 };
 enum { ANSWER, FIRST, ROOT, KEPT }; /* the rights of an order */
+enum { NOBODY = -1 };
 
 struct region {
 	unsigned pages;
@@ -63,7 +66,7 @@ struct run {
 
 struct child {
 	pid_t pid;
-	int line;
+	int line; /* NOBODY: it was killed, and is reaped when it has ended, which takes one that is frozen until it is thawed */
 	bool has_ended;
 };
 
@@ -315,13 +318,13 @@ pid_t fork(void)
 struct order {
 	char text[TEXT];
 	const char *groups[MOST_GROUPS];
-	int numbers[MOST_RIGHTS], rights[MOST_RIGHTS];
+	int limit_ms, numbers[MOST_RIGHTS], rights[MOST_RIGHTS];
 	size_t count, rights_count, group_count;
 };
 
 static bool receive(int orders, struct order *order)
 {
-	char control[CMSG_SPACE(sizeof order->rights)], *text = order->text, *at = text;
+	char control[CMSG_SPACE(sizeof order->rights)], *text = order->text, *at;
 	struct iovec part = { text, sizeof order->text - 1 };
 	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control };
 	ssize_t length = recvmsg(orders, &message, MSG_CMSG_CLOEXEC);
@@ -333,6 +336,7 @@ static bool receive(int orders, struct order *order)
 	order->count = order->rights_count = order->group_count = 0;
 	for (char *name = text + strlen(text) + 1; name < text + length && order->group_count < MOST_GROUPS; name += strlen(name) + 1)
 		order->groups[order->group_count++] = name;
+	order->limit_ms = (int)strtol(text, &at, 10);
 	for (char *end; order->count < MOST_RIGHTS; at = end) {
 		order->numbers[order->count] = (int)strtol(at, &end, 10);
 		if (end == at)
@@ -443,11 +447,57 @@ static pid_t fork_into(int group)
 	return pid < 0 ? fork() : pid;
 }
 
+/* Of one that was killed; false: it has not ended. The last takes its place. */
+static bool reap(size_t i)
+{
+	if (waitpid(children[i].pid, NULL, WNOHANG) != children[i].pid)
+		return false;
+	children[i] = children[--child_count];
+	return true;
+}
+
+static void let_go(size_t i)
+{
+	kill(children[i].pid, SIGKILL);
+	close(children[i].line);
+	children[i].line = NOBODY;
+	reap(i);
+}
+
+static void tell_ends(void)
+{
+	for (size_t i = child_count; i-- > 0;) {
+		siginfo_t info = { 0 };
+
+		if (children[i].line == NOBODY) {
+			reap(i);
+			continue;
+		}
+		if (children[i].has_ended || waitid(P_PID, (id_t)children[i].pid, &info, WEXITED | WNOHANG | WNOWAIT) || !info.si_pid)
+			continue;
+		children[i].has_ended = true;
+		say(children[i].line, "e ", info.si_code == CLD_EXITED ? info.si_status : -info.si_status);
+	}
+}
+
+/* Waits until a new process is through with its groups, or has ended: it closes its end of the pipe then. */
+static bool is_through(int joined, int limit_ms)
+{
+	struct pollfd polled = { joined, 0, 0 };
+	int found;
+
+	do
+		found = poll(&polled, 1, limit_ms);
+	while (found < 0 && errno == EINTR);
+	return found > 0;
+}
+
 /* Returns true in the new process. Whoever ordered learns its pid once it is in its groups: else he would move it there. */
 static bool fork_one(struct order *order, char **arguments)
 {
 	pid_t pid = -1;
 	int joined[2];
+	bool is_late = false;
 
 	if (order->rights_count != order->count + KEPT || !order->count) {
 		errno = EINVAL;
@@ -455,16 +505,12 @@ static bool fork_one(struct order *order, char **arguments)
 		errno = EAGAIN;
 	} else if (!setns(order->rights[FIRST], CLONE_NEWPID) && !pipe2(joined, O_CLOEXEC)) {
 		int group = unified_group(order), failure;
-		char nothing;
 
 		pid = fork_into(group);
 		failure = errno;
 		if (pid)
 			close(joined[1]);
-		/* It ends when the new process closes its own, or is killed. */
-		if (pid > 0)
-			while (read(joined[0], &nothing, 1) < 0 && errno == EINTR)
-				;
+		is_late = pid > 0 && !is_through(joined[0], order->limit_ms);
 		if (pid)
 			close(joined[0]);
 		if (group >= 0)
@@ -477,35 +523,17 @@ static bool fork_one(struct order *order, char **arguments)
 		become(order, arguments);
 		return true;
 	}
-	say(order->rights[ANSWER], "", pid < 0 ? -errno : pid);
+	say(order->rights[ANSWER], "", is_late ? -ETIMEDOUT : pid < 0 ? -errno : pid);
 	if (pid > 0) {
 		children[child_count++] = (struct child){ pid, order->rights[ANSWER], false };
+		if (is_late)
+			let_go(child_count - 1);
 	} else if (order->rights_count) {
 		close(order->rights[ANSWER]);
 	}
 	for (size_t i = FIRST; i < order->rights_count; i++)
 		close(order->rights[i]);
 	return false;
-}
-
-static void tell_ends(void)
-{
-	for (size_t i = 0; i < child_count; i++) {
-		siginfo_t info = { 0 };
-
-		if (children[i].has_ended || waitid(P_PID, (id_t)children[i].pid, &info, WEXITED | WNOHANG | WNOWAIT) || !info.si_pid)
-			continue;
-		children[i].has_ended = true;
-		say(children[i].line, "e ", info.si_code == CLD_EXITED ? info.si_status : -info.si_status);
-	}
-}
-
-static void let_go(size_t i)
-{
-	kill(children[i].pid, SIGKILL);
-	waitpid(children[i].pid, NULL, 0);
-	close(children[i].line);
-	children[i] = children[--child_count];
 }
 
 /* Serves orders; returns in each process that was forked. */
@@ -531,6 +559,9 @@ static void serve(int orders, char **arguments)
 			polled[i + 2] = (struct pollfd){ children[i].line, POLLIN, 0 };
 		if (poll(polled, count + 2, -1) < 0 && errno != EINTR)
 			give_up("poll");
+		for (size_t i = count; i-- > 0;)
+			if (polled[i + 2].revents)
+				let_go(i);
 		if (polled[1].revents) {
 			struct signalfd_siginfo info;
 
@@ -538,9 +569,6 @@ static void serve(int orders, char **arguments)
 				;
 			tell_ends();
 		}
-		for (size_t i = count; i-- > 0;)
-			if (polled[i + 2].revents)
-				let_go(i);
 		if (polled[0].revents) {
 			if (!receive(orders, &order))
 				break;
@@ -548,8 +576,10 @@ static void serve(int orders, char **arguments)
 				return;
 		}
 	}
-	while (child_count)
-		let_go(child_count - 1);
+	for (size_t i = 0; i < child_count; i++)
+		kill(children[i].pid, SIGKILL);
+	while (wait(NULL) > 0)
+		;
 	_exit(0);
 }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import errno
 import os
 import select
 import socket
@@ -27,6 +28,7 @@ __all__ = ["CriuTemplate", "ForkedCriu"]
 
 _READY_WITHIN = 60.0  # [s] to read all pages
 _FORKED_WITHIN = 10.0  # [s]
+_JOINED_WITHIN = 5.0  # [s] to join control groups; with that the template itself answers
 _ANSWER_MOST = 32  # [bytes]
 _PARENT = "parent"  # CRIU's name for the images of the dump before
 _HEAD = 12  # [bytes] before the first message of an image: two magic numbers, its length
@@ -139,7 +141,7 @@ class CriuTemplate:
             (parent / name).write_bytes(head)
             os.link(f"{parent}/{name}", f"{parent}/pages-{pages}.img")  # nothing is ever read from it
 
-    def fork(self, first: int, groups: Iterable[Path], keep: Sequence[int]) -> ForkedCriu:
+    def fork(self, first: int, groups: Sequence[Path], keep: Sequence[int]) -> ForkedCriu:
         """A CRIU in the namespaces of process 1 with this pid, whose next number it has; the calling thread is in them already.
 
         Args:
@@ -147,7 +149,7 @@ class CriuTemplate:
             keep: descriptors that it has under the same numbers; on the first of them it converses.
 
         Raises:
-            OSError: it could not be made.
+            OSError: it could not be made, or did not get into its groups in time.
         """
         line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         line.settimeout(_FORKED_WITHIN)
@@ -157,9 +159,12 @@ class CriuTemplate:
                 handle = _closed(stack, os.pidfd_open(first))
                 root = _closed(stack, os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
                 rights = array.array("i", [theirs.fileno(), handle, root, *keep])
-                text = b"\0".join([" ".join(map(str, keep)).encode(), *map(os.fsencode, groups)])
+                numbers = " ".join(map(str, [int(_JOINED_WITHIN * 1000), *keep]))
+                text = b"\0".join([numbers.encode(), *map(os.fsencode, groups)])
                 self._orders.sendmsg([text], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
             answer = int(line.recv(_ANSWER_MOST) or b"-3")  # ESRCH: it has ended
+            if answer == -errno.ETIMEDOUT:
+                raise TimeoutError(errno.ETIMEDOUT, _late(groups))
             if answer < 0:
                 raise OSError(-answer, f"the template of CRIU: {os.strerror(-answer)}")
         except BaseException:
@@ -167,6 +172,11 @@ class CriuTemplate:
             raise
         line.settimeout(None)
         return ForkedCriu(answer, line)
+
+
+def _late(groups: Sequence[Path]) -> str:
+    names = ", ".join(map(str, groups))
+    return f"it did not join its control groups ({names}) within {_JOINED_WITHIN:g} s: is one frozen?"
 
 
 def _closed(stack: contextlib.ExitStack, descriptor: int) -> int:

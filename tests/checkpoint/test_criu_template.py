@@ -1,0 +1,50 @@
+"""Orders to a template of CRIU, with the real library; what it restores is in tests/real/test_template.py."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from relive.checkpoint import criu_template
+from relive.checkpoint.criu import CriuTools
+from relive.checkpoint.criu_template import CriuTemplate
+from relive.config import load_settings
+
+
+@pytest.fixture
+def template(tmp_path: Path) -> Iterator[CriuTemplate]:
+    """Of a commit without any process."""
+    (tmp_path / "pstree.img").write_bytes(struct.pack("<II", 0x54564319, 0))
+    with CriuTemplate(CriuTools(load_settings().tools_path), tmp_path) as made:
+        yield made
+
+
+def _fork(template: CriuTemplate, group: Path) -> int:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        forked = template.fork(os.getpid(), [group], [theirs.fileno()])
+        forked.kill()
+        return forked.pid
+
+
+def test_a_group_that_cannot_be_joined_in_time_is_told_and_the_template_goes_on(
+    template: CriuTemplate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that is frozen, which stops whoever joins it: here a file that nobody reads holds it."""
+    stuck = tmp_path / "stuck"
+    stuck.mkdir()
+    os.mkfifo(stuck / "tasks")
+    with monkeypatch.context() as brief:
+        brief.setattr(criu_template, "_JOINED_WITHIN", 0.05)
+        with pytest.raises(
+            OSError, match=r"did not join its control groups .*stuck.* within 0\.05 s"
+        ) as refused:
+            _fork(template, stuck)
+    assert refused.value.errno == errno.ETIMEDOUT
+    assert _fork(template, tmp_path) > 0
