@@ -126,6 +126,7 @@ __all__ = [
     "reason_of",
 ]
 
+_FROM_ANOTHER_STORE = "`relive repair --from STORE` fetches it from another store that has it; or use another commit (`relive log`)"
 _VALUE_ERROR = re.compile(r"(^|: )Value error, ")
 
 
@@ -138,17 +139,19 @@ class ReliveError(Exception):
         message: one sentence without a full stop, naming the thing it happened to.
         cause: why, as far as it is known, often the words of the layer below; None if unknown.
         remedy: what the reader can do about it; None where nothing is known to help.
+        usual_remedy: that of a class where an error of it gives none.
     """
 
     code: ClassVar[str] = "error"
     exit_status: ClassVar[int] = 70
+    usual_remedy: ClassVar[str | None] = None
 
     def __init__(self, message: str, *, cause: str | None = None, remedy: str | None = None) -> None:
         # All parts stay in args, so that the error survives pickling between processes.
         super().__init__(message, cause, remedy)
         self.message = message
         self.cause = cause
-        self.remedy = remedy
+        self.remedy = self.usual_remedy if remedy is None else remedy
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.message, self.cause, self.remedy)
@@ -419,12 +422,14 @@ class ObjectMissing(StoreError):
     """An object that a commit needs is not in the store."""
 
     code = "object-missing"
+    usual_remedy = _FROM_ANOTHER_STORE
 
 
 class ObjectCorrupt(StoreError):
     """The bytes of an object do not match its name; nothing of it is used."""
 
     code = "object-corrupt"
+    usual_remedy = _FROM_ANOTHER_STORE
 
 
 class StoreBusy(StoreError):

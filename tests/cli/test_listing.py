@@ -43,6 +43,30 @@ def cells(line: str) -> list[str]:
     return re.split(r"\s{2,}", line.strip())
 
 
+def test_log_names_commits_whose_manifests_are_damaged(relive, store, two):
+    old, new = two
+    manifest = store.internals.directory / "manifests" / f"{new.id}.json"
+    manifest.chmod(0o600)
+    manifest.write_bytes(manifest.read_bytes().replace(b"pay", b"day", 1))
+    what = f"the manifest of {new.id[:10]} is damaged (object-corrupt): its bytes do not match its id"
+    said = relive("log")
+    assert said.status == 0 and [line.split()[0] for line in said.out.splitlines()[1:]] == [
+        new.id[:10],
+        old.id[:10],
+    ]
+    assert said.out.splitlines()[1].endswith("(damaged)")
+    assert f"Damaged: {what}" in said.err and "`relive repair --from STORE`" in said.err
+    # Where the index is gone as well, nothing says what it was.
+    for file in store.internals.directory.glob("index.sqlite*"):
+        file.unlink()
+    said = relive("log", "pay")
+    assert said.status == 0 and [line.split()[0] for line in said.out.splitlines()[1:]] == [old.id[:10]]
+    assert f"Not listed: {what}" in said.err
+    listed, left_out = json.loads(relive("log", "--json").out)
+    assert (listed["id"], listed["damaged"]) == (old.id, False)
+    assert (left_out["id"], left_out["code"]) == (new.id, "object-corrupt") and "repair" in left_out["remedy"]
+
+
 def test_log_shows_commits_newest_first_with_their_tags(relive, store, two):
     old, new = two
     store.tag("before-release", old.id)

@@ -89,3 +89,9 @@ def test_every_command_tells_its_errors_in_json(path):
     }
     options = {word for one in COMMANDS[path].params for word in one.opts}
     assert "--json" in options or path[0] in told
+
+
+def test_a_patch_that_is_not_there_is_named_with_what_to_give(relive):
+    said = relive("try", "1", "--fix", "/nowhere.diff")
+    assert said.status == 2 and "--fix: /nowhere.diff cannot be read" in said.err
+    assert "Cause: No such file or directory\nRemedy: name a file that `git diff > FILE` made" in said.err

@@ -49,7 +49,10 @@ def test_verify_names_what_is_wrong_and_ends_with_7(relive, store, three):
             three[1][:10],
         ],
     ]
-    assert said.err == "Checked 3 commits, 3 packs, 3 files: 1 problems, 1 commits spoiled.\n"
+    assert said.err.splitlines() == [
+        "Checked 3 commits, 3 packs, 3 files: 1 problems, 1 commits spoiled.",
+        "Hint: relive repair --from STORE fetches what is damaged or missing from another store that has it",
+    ]
     value = json.loads(relive("verify", "--json").out)
     assert value["spoiled"] == [three[1]]
     assert value["problems"][0]["name"] == name

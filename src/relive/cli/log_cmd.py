@@ -32,7 +32,7 @@ def log(
     params = CommitsParams(target=target, search=search, after=after, limit=limit)
     settings = load_settings()
     page = page_of_commits(settings, params, terminal)
-    if target is not None and not page.items:
+    if target is not None and not page.items and not page.damaged:
         require_known(settings, target)
     rows = [
         [
@@ -44,12 +44,21 @@ def log(
             duration(one.pause_us),
             duration(one.durable_us),
             size(one.bytes),
-            ", ".join([*one.tags, *["(suspect)"] * one.suspect]),
+            ", ".join([*one.tags, *["(suspect)"] * one.suspect, *["(damaged)"] * one.damaged]),
         ]
         for one in page.items
     ]
     columns = ["commit", "target", "taken", "ago", "trigger", "pause", "durable", "size", "tags"]
-    nothing = "There are no commits." if target is None else f"There are no commits of {target}."
-    terminal.table(page.items, columns, rows, nothing)
+    nothing = f"There are no commits{'' if target is None else f' of {target}'}{' to list' if page.damaged else ''}."
+    listed = {one.id for one in page.items}
+    terminal.table(
+        [*page.items, *(one for one in page.damaged if one.id not in listed)], columns, rows, nothing
+    )
+    for one in page.damaged:
+        terminal.status(
+            f"{'Damaged' if one.id in listed else 'Not listed'}: {one.message} ({one.code}): {one.cause}"
+        )
+    for remedy in dict.fromkeys(one.remedy for one in page.damaged):
+        terminal.status(f"Remedy: {remedy}")
     if page.next is not None:
         terminal.status(f"There are more: --after {page.next}")

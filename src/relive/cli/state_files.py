@@ -20,6 +20,8 @@ def with_contents(given: Sequence[str]) -> list[str]:
             found.append(f"{path}={Path(name).read_text()}")
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(
-                f"{name} cannot be read", cause=str(error), remedy="--write /path/in/the/service=FILE, a text"
+                f"--write: {name} cannot be read",
+                cause=getattr(error, "strerror", None) or str(error),
+                remedy="write --write /path/in/the/service=FILE, with a file of text on this host",
             ) from error
     return found

@@ -45,7 +45,9 @@ def _text(file: Path) -> str:
         return file.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
-            f"{file} cannot be read", cause=str(error), remedy="name a patch's file, or none"
+            f"--fix: {file} cannot be read",
+            cause=getattr(error, "strerror", None) or str(error),
+            remedy=f"name a file that `git diff > FILE` made, or {NONE} for the unchanged code",
         ) from error
 
 

@@ -45,6 +45,10 @@ def verify(params: VerifyParams, as_json: AsJson = False) -> None:
             else "all is well."
         )
     )
+    if report.problems:
+        terminal.hint(
+            "relive repair --from STORE fetches what is damaged or missing from another store that has it"
+        )
     raise typer.Exit(StoreError.exit_status if report.problems else 0)
 
 

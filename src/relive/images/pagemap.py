@@ -71,5 +71,9 @@ def _is_present(entry: pb.PagemapEntry) -> bool:
     if not entry.HasField("flags"):  # written by a CRIU before 2.6
         return not entry.in_parent
     if entry.flags & _IN_PARENT:
-        raise ObjectCorrupt("the images are of an incremental dump", cause="Relive makes none", remedy=None)
+        raise ObjectCorrupt(
+            "the images are of an incremental dump",
+            cause="Relive makes none",
+            remedy="do not trust this commit",
+        )
     return bool(entry.flags & _PRESENT)

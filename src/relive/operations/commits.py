@@ -22,6 +22,7 @@ __all__ = [
     "CommitDetail",
     "CommitPage",
     "CommitsParams",
+    "DamagedCommit",
     "Deleted",
     "delete_commit",
     "page_of_commits",
@@ -49,16 +50,30 @@ class Commit(Result):
     parent: CommitId | None
     tags: list[str] = Field(default=[])
     suspect: bool = Field(default=False, description="It may be wrong, and is not restored")
+    damaged: bool = Field(default=False, description="Its manifest is damaged: it cannot be restored")
 
     @classmethod
-    def of(cls, stored: StoredCommit, tags: list[str], *, suspect: bool = False) -> Commit:
+    def of(
+        cls, stored: StoredCommit, tags: list[str], *, suspect: bool = False, damaged: bool = False
+    ) -> Commit:
         """From the index."""
         # ``asdict`` copies each value, which costs as much as finding the page.
         return cls(
             **{field.name: getattr(stored, field.name) for field in fields(stored)},
             tags=tags,
             suspect=suspect,
+            damaged=damaged,
         )
+
+
+class DamagedCommit(Result):
+    """A commit that cannot be read, and what to do: the parts of the error that using it would raise."""
+
+    id: CommitId
+    code: str
+    message: str
+    cause: str | None
+    remedy: str | None
 
 
 class CommitDetail(Manifest):
@@ -98,6 +113,10 @@ class CommitPage(Result):
 
     items: list[Commit]
     next: str | None
+    damaged: list[DamagedCommit] = Field(
+        default=[],
+        description="Whose manifests are damaged: of this page, and those that no page has, since nothing else says what they are",
+    )
 
 
 def page_of_commits(settings: Settings, params: CommitsParams, progress: Progress) -> CommitPage:
@@ -115,11 +134,26 @@ def page_of_commits(settings: Settings, params: CommitsParams, progress: Progres
     names = tags_of(store)
     page = store.page(query, after=params.after, limit=params.limit)
     suspects = SuspectCaptures(settings.home)
+    damaged = store.damaged(one.id for one in page.items)
     items = [
-        Commit.of(one, names.get(one.id, []), suspect=suspects.is_any() and _is_suspect(suspects, store, one))
+        Commit.of(
+            one,
+            names.get(one.id, []),
+            suspect=suspects.is_any() and one.id not in damaged and _is_suspect(suspects, store, one),
+            damaged=one.id in damaged,
+        )
         for one in page.items
     ]
-    return CommitPage(items=items, next=page.next)
+    return CommitPage(
+        items=items,
+        next=page.next,
+        damaged=[
+            DamagedCommit(
+                id=commit_id, code=error.code, message=error.message, cause=error.cause, remedy=error.remedy
+            )
+            for commit_id, error in sorted((damaged | store.left_out()).items())
+        ],
+    )
 
 
 def _is_suspect(suspects: SuspectCaptures, store: Store, commit: StoredCommit) -> bool:

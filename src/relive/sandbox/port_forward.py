@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 import subprocess
 import sys
@@ -35,7 +36,11 @@ class Forwarder:
             )
         except OSError as error:
             raise UsageError(
-                f"cannot listen on {host}:{host_port}", cause=error.strerror, remedy="publish on another port"
+                f"cannot publish on {host} port {host_port}",
+                cause=(error.strerror or str(error)).partition(" (while")[
+                    0
+                ],  # what Python adds is what was said
+                remedy=_remedy(error),
             ) from error
         with listener:
             self._process = subprocess.Popen(
@@ -89,3 +94,11 @@ class Forwarder:
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
         self._process.stdout.close()
+
+
+def _remedy(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "publish on another port, or end what listens there (`ss -ltnp` names it)"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return "publish on a port above 1023, or run it as root"
+    return "write [ADDRESS:]PORT:PORT with an address that this host has (`ip address`), or leave the address out for 127.0.0.1"

@@ -102,6 +102,8 @@ async def _chunks(descriptor: int, span: ByteRange) -> AsyncIterator[bytes]:
     while begin < end:
         chunk = await anyio.to_thread.run_sync(os.pread, descriptor, min(_CHUNK, end - begin), begin)
         if not chunk:  # the connection is cut: the client sees that bytes are missing
-            raise ObjectCorrupt("an export became shorter while it was sent")
+            raise ObjectCorrupt(
+                "an export became shorter while it was sent", remedy="export the commit again"
+            )
         begin += len(chunk)
         yield chunk

@@ -42,7 +42,6 @@ def checked_bundle(image: ImageFile, data: bytes) -> bytes:
         raise ObjectCorrupt(
             "the commit's small images are damaged",
             cause="what its packs hold does not match the manifest",
-            remedy="use another commit (`relive log`)",
         )
     return data
 

@@ -178,7 +178,6 @@ class StoredContents:
             raise ObjectCorrupt(
                 f"content {name[:12]} is damaged",
                 cause="what its packs hold does not match its name",
-                remedy="use another commit (`relive log`); the damaged one cannot be trusted",
             )
 
     def _again(self, known: _Known, name: str) -> _Known:
@@ -258,5 +257,4 @@ def _missing(name: str) -> ObjectMissing:
     return ObjectMissing(
         f"content {name[:12]} is not in the store",
         cause="it was deleted or never arrived",
-        remedy="use another commit (`relive log`)",
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -235,14 +235,28 @@ class CommitIndex:
         cost_ns, since_ns = int(marks.get("cost_ns", 0)), time.time_ns() - int(marks.get("at_ns", 0))
         return cost_ns > QUICK_NS and 0 <= since_ns < SHARE * cost_ns
 
-    def mark(self, state: str | None, cost_ns: int) -> None:
+    def mark(self, state: str | None, cost_ns: int, left_out: Collection[CommitId]) -> None:
         """Note that it follows the manifests, and what it took to find that out.
 
         Every change of the index takes away that it follows. Where this cannot be written, the next who opens it compares again.
+
+        Args:
+            left_out: commits that have no line, since their manifests are damaged.
         """
         self._note(
-            {"manifests": state or "", "lines": self._lines(), "cost_ns": cost_ns, "at_ns": time.time_ns()}
+            {
+                "manifests": state or "",
+                "lines": self._lines(),
+                "cost_ns": cost_ns,
+                "at_ns": time.time_ns(),
+                "left_out": " ".join(sorted(left_out)),
+            }
         )
+
+    def left_out(self) -> list[CommitId]:
+        """Commits that had no line when ``mark`` was called last."""
+        found = self._database.execute("SELECT value FROM marks WHERE name = 'left_out'").fetchone()
+        return [] if found is None else [CommitId(name) for name in str(found[0]).split()]
 
     def _lines(self) -> str:
         count, total = self._database.execute("SELECT count(*), total(sum) FROM commits").fetchone()

@@ -79,12 +79,14 @@ def renew_lines(
     return [commit_id for commit_id, known in commits.items() if known is None]
 
 
-def add_lines(index: CommitIndex, manifests: Manifests, commits: Collection[CommitId]) -> int:
-    """Give these commits their lines; call it with the store locked alone. Returns how many; damaged manifests get none."""
-    count = 0
+def add_lines(index: CommitIndex, manifests: Manifests, commits: Collection[CommitId]) -> list[CommitId]:
+    """Give these commits their lines; call it with the store locked alone. Returns those left out: their manifests are damaged."""
+    left_out = []
     for commit_id in sorted(commits):
-        with contextlib.suppress(ObjectCorrupt):
+        try:
             manifest = manifests.read(commit_id)
-            index.add(commit_id, manifest, durable_us=None, size=size_of(manifest), new_bytes=0)
-            count += 1
-    return count
+        except ObjectCorrupt:
+            left_out.append(commit_id)
+            continue
+        index.add(commit_id, manifest, durable_us=None, size=size_of(manifest), new_bytes=0)
+    return left_out

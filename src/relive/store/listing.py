@@ -42,7 +42,6 @@ def checked_layers(listing: Listing, data: bytes) -> list[Layer]:
         raise ObjectCorrupt(
             "the list of the commit's files is damaged",
             cause="what its packs hold does not match the manifest",
-            remedy="use another commit (`relive log`)",
         )
     try:
         return _LAYERS.validate_json(data)
@@ -62,7 +61,6 @@ def check_listing(listing: Listing, index: PackIndex) -> list[Layer]:
         raise ObjectCorrupt(
             "the commit's index is damaged",
             cause=f"content {missing[0][:12]} is not in it",
-            remedy="use another commit (`relive log`)",
         )
     return layers
 

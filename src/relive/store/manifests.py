@@ -94,6 +94,10 @@ class Manifests:
         """
         return parse_manifest(commit_id, self.raw(commit_id))
 
+    def check(self, commit_id: CommitId) -> None:
+        """Compare its bytes with its id, without reading what they say; raises as ``read``."""
+        _check_bytes(commit_id, self.raw(commit_id))
+
     def raw(self, commit_id: CommitId) -> bytes:
         """The file's bytes; raises RefUnknown."""
         try:
@@ -107,12 +111,7 @@ class Manifests:
 
 def parse_manifest(commit_id: CommitId, data: bytes) -> Manifest:
     """The manifest of those bytes; raises ObjectCorrupt where they are not what the id says, or no manifest."""
-    if hash_bytes(data) != commit_id:
-        raise ObjectCorrupt(
-            f"the manifest of {commit_id[:10]} is damaged",
-            cause="its bytes do not match its id",
-            remedy="use another commit (`relive log`)",
-        )
+    _check_bytes(commit_id, data)
     try:
         manifest = Manifest.model_validate_json(data)
         if not 1 <= manifest.version <= MANIFEST_VERSION:
@@ -126,3 +125,10 @@ def parse_manifest(commit_id: CommitId, data: bytes) -> Manifest:
             remedy="use the Relive that wrote it",
         ) from error
     return manifest
+
+
+def _check_bytes(commit_id: CommitId, data: bytes) -> None:
+    if hash_bytes(data) != commit_id:
+        raise ObjectCorrupt(
+            f"the manifest of {commit_id[:10]} is damaged", cause="its bytes do not match its id"
+        )

@@ -87,19 +87,14 @@ class Objects:
             raise ObjectMissing(
                 f"object {name[:12]} is not in the store",
                 cause="it was deleted or never arrived",
-                remedy=_OTHER_COMMIT,
             ) from None
         if not is_whole:
             raise ObjectCorrupt(
                 f"object {name[:12]} is damaged",
                 cause="its bytes do not match its name any more",
-                remedy=_OTHER_COMMIT,
             )
         return path
 
     def delete(self, name: str) -> int:
         """Remove an object; returns the bytes freed, 0 if it was not there."""
         return delete_file(self.path(name))
-
-
-_OTHER_COMMIT = "use another commit (`relive log`); the damaged one cannot be trusted"

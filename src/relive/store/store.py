@@ -176,9 +176,9 @@ class Store:
         cost_ns = time.thread_time_ns() - began_ns
         if known - there:
             self._drop(sorted(known - there))
-        count = add_lines(self._index, self._manifests, there - known)
-        self._index.mark(state if self._manifests.state() == state else None, cost_ns)
-        return count
+        left_out = add_lines(self._index, self._manifests, there - known)
+        self._index.mark(state if self._manifests.state() == state else None, cost_ns, left_out)
+        return len(there - known) - len(left_out)
 
     def _enter_missing_words(self) -> None:
         """Let commits be searched for that an older Relive entered. Needs no lock: manifests do not change."""
@@ -565,6 +565,24 @@ class Store:
             else:
                 tagged = list(self._tags.all().values()) if query.tagged is not None else []
             return self._index.page(query, tagged, after, limit)
+
+    def left_out(self) -> dict[CommitId, ObjectCorrupt]:
+        """Commits that no list has, since their manifests are damaged; with what is wrong."""
+        with disk_errors("reading the index", self._directory):
+            return self.damaged(self._index.left_out())
+
+    def damaged(self, commits: Iterable[CommitId]) -> dict[CommitId, ObjectCorrupt]:
+        """Those of them whose manifests are damaged, with what is wrong; their packs and files are not looked at."""
+        found = {}
+        with disk_errors("reading manifests", self._directory):
+            for commit_id in commits:
+                try:
+                    self._manifests.check(commit_id)
+                except ObjectCorrupt as error:
+                    found[commit_id] = error
+                except RefUnknown:  # it was dropped meanwhile
+                    continue
+        return found
 
     def targets(self) -> list[TargetLine]:
         """All targets that have commits, that of the newest commit first."""

@@ -121,7 +121,6 @@ class Transfers:
             raise ObjectMissing(
                 f"{part} is not in the store",
                 cause="it was deleted or never arrived",
-                remedy="use another commit (`relive log`)",
             ) from None
 
     # -- coming --------------------------------------------------------------------------------------------------

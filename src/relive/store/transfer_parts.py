@@ -67,5 +67,4 @@ def check_part(part: TransferPart, path: Path) -> None:
         raise ObjectCorrupt(
             f"{part} is damaged",
             cause="its bytes do not match its name",
-            remedy="use another commit (`relive log`); the damaged one cannot be trusted",
         )

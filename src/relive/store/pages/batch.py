@@ -169,6 +169,4 @@ def _span(numbers: Numbers) -> Numbers | slice:
 
 def untrue(cause: str) -> ObjectCorrupt:
     """The error of an index that does not fit what it speaks of."""
-    return ObjectCorrupt(
-        "the commit's index is damaged", cause=cause, remedy="use another commit (`relive log`)"
-    )
+    return ObjectCorrupt("the commit's index is damaged", cause=cause)

@@ -158,5 +158,4 @@ def damaged(name: str, cause: str) -> ObjectCorrupt:
     return ObjectCorrupt(
         f"pack {name[:12]} is damaged",
         cause=cause,
-        remedy="use another commit (`relive log`) that does not need it",
     )

@@ -132,7 +132,6 @@ class PackReader:
             raise ObjectMissing(
                 f"pack {name[:12]} is not in the store",
                 cause="it was deleted or never arrived",
-                remedy="use another commit (`relive log`) that does not need it",
             ) from None
         try:
             head, self._frames = self._read_header()

@@ -50,7 +50,6 @@ class PageSink:
             raise ObjectCorrupt(
                 f"image {self._image.name} is damaged",
                 cause="what its packs hold does not match the manifest",
-                remedy="use another commit (`relive log`)",
             )
 
     def _await_last(self) -> None:

@@ -107,7 +107,6 @@ class Placements:
             raise ObjectMissing(
                 f"the placement of {commit_id[:10]} is not in the store",
                 cause="it was deleted or never arrived",
-                remedy="use another commit (`relive log`)",
             ) from None
 
     def check(self, commit_id: CommitId, data: bytes) -> Placement:
@@ -221,5 +220,4 @@ def _damaged(commit_id: CommitId, cause: str) -> ObjectCorrupt:
     return ObjectCorrupt(
         f"the placement of {commit_id[:10]} is damaged",
         cause=cause,
-        remedy="use another commit (`relive log`)",
     )
