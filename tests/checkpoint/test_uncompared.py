@@ -10,7 +10,17 @@ from pathlib import Path
 import pytest
 
 from relive.checkpoint.suspect_captures import SuspectCaptures
-from relive.checkpoint.uncompared import UncomparedChain, UncomparedSpan, closed, path_of, read_spans, span_of
+from relive.checkpoint.uncompared import (
+    SpansDamaged,
+    UncomparedChain,
+    UncomparedSpan,
+    closed,
+    damaged_spans,
+    drop_spans,
+    path_of,
+    read_spans,
+    span_of,
+)
 from relive.model.commit import Manifest, TargetFacts
 
 
@@ -33,7 +43,7 @@ def uncompared(home: Path, *moments: int) -> list[int]:
 
 def test_what_is_compared_clears_those_before_it(tmp_path: Path, now: Iterator[int]) -> None:
     chain = UncomparedChain(tmp_path, "linux", "boot")
-    chain.begin("one")
+    chain.begin("one", is_of_this_boot=True)
     full = next(now)
     chain.base_taken()
     moments = [next(now) for _ in range(6)]
@@ -53,11 +63,11 @@ def test_what_is_compared_clears_those_before_it(tmp_path: Path, now: Iterator[i
 def test_what_a_dead_agent_left_stays_uncompared(tmp_path: Path, now: Iterator[int]) -> None:
     """Whatever the next one compares: that asked anew. Its full commit is none of them."""
     chain = UncomparedChain(tmp_path, "linux", "boot")
-    chain.begin("one")
+    chain.begin("one", is_of_this_boot=True)
     chain.base_taken()
     chain.note(lost := next(now), [False])
     again = UncomparedChain(tmp_path, "linux", "boot")
-    again.begin("one")
+    again.begin("one", is_of_this_boot=True)
     full = next(now)
     again.base_taken()
     again.note(known := next(now), [True])
@@ -65,7 +75,7 @@ def test_what_a_dead_agent_left_stays_uncompared(tmp_path: Path, now: Iterator[i
     again.end()
     after = next(now)
     assert uncompared(tmp_path, lost, full, known, believed, after) == [lost, believed]
-    again.begin("another")
+    again.begin("another", is_of_this_boot=True)
     assert uncompared(tmp_path, lost, believed) == [lost, believed]
 
 
@@ -81,11 +91,11 @@ def test_what_was_open_when_the_host_stopped_stays_so_under_another_clock(
 ) -> None:
     """A container has one life in many boots; the clock of each begins anew."""
     chain = UncomparedChain(tmp_path, "linux", "boot")
-    chain.begin("one")
+    chain.begin("one", is_of_this_boot=True)
     chain.base_taken()
     chain.note(1_000_000, [False])
     again = UncomparedChain(tmp_path, "linux", "another boot")
-    again.begin("one")
+    again.begin("one", is_of_this_boot=True)
     again.base_taken()
     again.note(next(now), [True])
     again.end()
@@ -106,7 +116,7 @@ def test_one_kernel_that_misled_makes_suspect_what_believed_it_before(
     """Also of agents that died; not what believed another kernel, nor what is taken and compared later."""
     suspects = SuspectCaptures(tmp_path)
     chain = UncomparedChain(tmp_path, "linux", "boot")
-    chain.begin("one")
+    chain.begin("one", is_of_this_boot=True)
     chain.base_taken()
     chain.note(before := next(now), [False])
     assert not suspects.is_suspect(taken(before))
@@ -121,8 +131,44 @@ def test_one_kernel_that_misled_makes_suspect_what_believed_it_before(
     assert [suspects.is_suspect(taken(one)) for one in (before, later, last)] == [False, False, False]
 
 
-def test_a_damaged_file_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_of_this_boot", [True, False])
+@pytest.mark.parametrize("damage", ["{", "", "[[1]]"])
+def test_a_damaged_file_is_said_and_written_anew_by_the_next_full_commit(
+    tmp_path: Path, now: Iterator[int], damage: str, is_of_this_boot: bool
+) -> None:
+    """All of its life so far counts as not compared, whichever kernel it believed; what is compared later does not."""
     path_of(tmp_path, "one").parent.mkdir()
-    path_of(tmp_path, "one").write_text("{")
-    with pytest.raises(OSError, match="damaged"):
-        span_of(tmp_path, taken(1))
+    path_of(tmp_path, "one").write_text(damage)
+    before = next(now)
+    with pytest.raises(SpansDamaged, match="damaged"):
+        span_of(tmp_path, taken(before))
+    assert [name for name, _ in damaged_spans(tmp_path)] == ["one"]
+    chain = UncomparedChain(tmp_path, "linux", "boot")
+    chain.begin("one", is_of_this_boot=is_of_this_boot)
+    chain.base_taken()
+    chain.note(known := next(now), [True])
+    chain.end()
+    assert list(damaged_spans(tmp_path)) == []
+    # Of a life of several boots nobody knows when it ended, by their clocks.
+    assert uncompared(tmp_path, 0, before, known) == ([0, before] if is_of_this_boot else [0, before, known])
+    SuspectCaptures(tmp_path).add_uncompared("any other")
+    assert SuspectCaptures(tmp_path).is_suspect(taken(before))
+
+
+def test_what_cannot_be_read_is_not_written_anew(tmp_path: Path) -> None:
+    path_of(tmp_path, "one").mkdir(parents=True)
+    with pytest.raises(IsADirectoryError):
+        UncomparedChain(tmp_path, "linux", "boot").begin("one", is_of_this_boot=True)
+
+
+def test_only_what_nothing_needs_is_dropped(tmp_path: Path) -> None:
+    for life in ("ended", "pid:7", "needed"):
+        chain = UncomparedChain(tmp_path, "linux", "boot")
+        chain.begin(life, is_of_this_boot=True)
+        chain.base_taken()
+        chain.note(time.monotonic_ns(), [False])
+    later = max(path.stat().st_mtime_ns for path in (tmp_path / "uncompared").iterdir()) + 1
+    drop_spans(tmp_path, set(), before_ns=0)
+    assert len(list((tmp_path / "uncompared").iterdir())) == 3
+    drop_spans(tmp_path, {"needed", "pid:7"}, before_ns=later)
+    assert [bool(read_spans(tmp_path, life)) for life in ("ended", "pid:7", "needed")] == [False, True, True]

@@ -93,7 +93,8 @@ class MicroCommits:
             self._left_alone -= 1
             return
         try:
-            self._chain.begin(key_of(target.life, target.name))
+            is_capsule = target.kind is TargetKind.CAPSULE
+            self._chain.begin(key_of(target.life, target.name), is_of_this_boot=is_capsule)
             begun = _identities(target.root)
             if self._tracker is None or not self._tracker.is_alive or self._begun != begun:
                 self._end_tracker()
@@ -101,7 +102,7 @@ class MicroCommits:
                 self._tracker = MicroTracker(
                     self._tools,
                     [pid for pid, _ in begun],
-                    is_capsule=target.kind is TargetKind.CAPSULE,
+                    is_capsule=is_capsule,
                     asks=self._asks,
                 )
                 self._begun = begun

@@ -71,5 +71,5 @@ class SuspectCaptures:
         ]
         span = span_of(self.path.parent, manifest) if lost else None
         return span is not None and any(
-            span.kernel == kernel and span.wall_ns <= int(at) for at, kernel in lost
+            span.believed(kernel) and span.wall_ns <= int(at) for at, kernel in lost
         )

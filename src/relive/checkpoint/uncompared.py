@@ -1,7 +1,8 @@
 """Which micro-commits believed the kernel's objects and were not compared since (``native/micro/audit.h``), whichever agent died.
 
 Of each life a file says so in spans of time, from the last commit that was compared to the last on the same base. So nothing is
-written for a commit, but once for each comparison; what a dead agent left open is closed by the next one.
+written for a commit, but once for each comparison; what a dead agent left open is closed by the next one. A damaged file makes all
+commits of its life count as not compared, and is written anew so at the next full one. It goes when no commit of its life is left.
 """
 
 from __future__ import annotations
@@ -9,18 +10,23 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote
+
+import structlog
 
 from relive.kernel.atomic_write import Durability, replace_file
 from relive.model.commit import Manifest
 
 __all__ = [
+    "SpansDamaged",
     "UncomparedChain",
     "UncomparedSpan",
     "closed",
+    "damaged_spans",
+    "drop_spans",
     "key_of",
     "latest_wall_ns",
     "path_of",
@@ -31,12 +37,16 @@ __all__ = [
 _SPANS_MOST = 256  # of a life; more are joined, and what was taken between them counts, too
 
 
+class SpansDamaged(OSError):
+    """The file is there and can be read, and tells nothing."""
+
+
 class UncomparedSpan(NamedTuple):
     """Commits taken after ``after_ns`` up to ``until_ns`` (CLOCK_MONOTONIC), None: and on.
 
     Attributes:
-        kernel: which was believed. wall_ns: when it was last compared, or the first of them taken.
-        boot: the boot id of the host's kernel, in which these times were.
+        kernel: which was believed; "": any. wall_ns: when it was last compared, or the first of them taken.
+        boot: the boot id of the host's kernel, in which these times were; "": not known.
     """
 
     after_ns: int
@@ -48,6 +58,10 @@ class UncomparedSpan(NamedTuple):
     def holds(self, taken_ns: int) -> bool:
         """A commit of its life that was taken then is one of them."""
         return self.after_ns < taken_ns and (self.until_ns is None or taken_ns <= self.until_ns)
+
+    def believed(self, kernel: str) -> bool:
+        """It was this kernel that was believed, or may have been."""
+        return self.kernel in ("", kernel)
 
 
 def closed(spans: Sequence[UncomparedSpan], until_ns: int, boot: str) -> list[UncomparedSpan]:
@@ -89,7 +103,7 @@ def read_spans(home: Path, life: str) -> list[UncomparedSpan]:
     """Those of a life, the oldest first; none where there is no file.
 
     Raises:
-        OSError: it cannot be read, or is damaged.
+        SpansDamaged: it is damaged. OSError: it cannot be read.
     """
     try:
         return _read(path_of(home, life))
@@ -101,7 +115,7 @@ def _read(path: Path) -> list[UncomparedSpan]:
     try:
         return [UncomparedSpan(*one) for one in json.loads(path.read_text())]
     except (ValueError, TypeError) as error:
-        raise OSError(f"{path} is damaged: {error}") from error
+        raise SpansDamaged(f"{path} is damaged: {error}") from error
 
 
 def span_of(home: Path, manifest: Manifest) -> UncomparedSpan | None:
@@ -113,10 +127,33 @@ def span_of(home: Path, manifest: Manifest) -> UncomparedSpan | None:
 def latest_wall_ns(home: Path) -> int:
     """The latest of all spans of all lives; of a life that cannot be read no commit is restored, whatever it has."""
     latest = 0
-    for path in (home / "uncompared").glob("*"):
+    for path in _files(home):
         with contextlib.suppress(OSError):
             latest = max([latest, *(span.wall_ns for span in _read(path))])
     return latest
+
+
+def _files(home: Path) -> list[Path]:
+    return sorted(path for path in (home / "uncompared").glob("*") if path.suffix != ".new")
+
+
+def damaged_spans(home: Path) -> Iterator[tuple[str, OSError]]:
+    """The files that tell nothing, by name, with the reason."""
+    for path in _files(home):
+        try:
+            _read(path)
+        except FileNotFoundError:
+            continue  # it went meanwhile
+        except OSError as error:
+            yield path.name, error
+
+
+def drop_spans(home: Path, needed: Container[str], before_ns: int) -> None:
+    """Remove the files of what is not among ``needed`` (``key_of``), if they were written before that (CLOCK_REALTIME)."""
+    for path in _files(home):
+        with contextlib.suppress(FileNotFoundError):
+            if unquote(path.name) not in needed and path.stat().st_mtime_ns < before_ns:
+                path.unlink()
 
 
 def key_of(life: str | None, target: str) -> str:
@@ -142,8 +179,11 @@ class UncomparedChain:
             with contextlib.suppress(OSError):
                 self._write([*self._earlier, span], self._last_ns, Durability.CONTENT)
 
-    def begin(self, life: str) -> None:
+    def begin(self, life: str, *, is_of_this_boot: bool) -> None:
         """A full commit of this life is about to be taken; what a dead agent left open ended before.
+
+        Args:
+            is_of_this_boot: no commit of this life was taken before the host started.
 
         Raises:
             OSError: that cannot be read, or not be written.
@@ -151,10 +191,20 @@ class UncomparedChain:
         self.end()
         self._compared_ns.clear()
         if life != self._life:
-            earlier = read_spans(self._home, life)
-            self._life, self._earlier = life, closed(earlier, time.monotonic_ns(), self._boot)
-            if self._earlier != earlier:
-                self._write(self._earlier, None, Durability.CONTENT)
+            now = time.monotonic_ns()
+            try:
+                earlier = read_spans(self._home, life)
+            except SpansDamaged as error:
+                structlog.get_logger().error(
+                    "which commits of this life were not compared is lost: all so far count as such",
+                    error=str(error),
+                )
+                earlier, kept = [], [UncomparedSpan(-1, now if is_of_this_boot else None, 0, "", "")]
+            else:
+                kept = closed(earlier, now, self._boot)
+            self._life, self._earlier = life, kept
+            if kept != earlier:
+                self._write(kept, None, Durability.CONTENT)
 
     def base_taken(self) -> None:
         """The others follow from now on."""

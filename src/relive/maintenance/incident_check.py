@@ -1,17 +1,18 @@
-"""Checking what is kept beside the store: incidents with what belongs to them, and recordings."""
+"""Checking what is kept beside the store: incidents with what belongs to them, recordings, which micro-commits were compared."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
+from relive.checkpoint.uncompared import damaged_spans
 from relive.errors import IncidentUnknown, RecordingCorrupt, RecordingError, ReliveError
 from relive.incidents.checksums import damaged_beside
 from relive.incidents.incidents import Incidents
 from relive.maintenance.problems import Kind, Problem
 from relive.recording.reader import Recording
 
-__all__ = ["incident_problems", "recording_problems"]
+__all__ = ["comparison_problems", "incident_problems", "recording_problems"]
 
 _RECORDINGS = ("recording", "inside", "egress")  # directories of a life
 
@@ -53,6 +54,11 @@ def recording_problems(capsules: Path) -> Iterator[Problem]:
                     pass
             except RecordingError as error:
                 yield _of(Kind.RECORDING, str((life / name).relative_to(capsules)), error)
+
+
+def comparison_problems(home: Path) -> list[Problem]:
+    """Files of ``checkpoint.uncompared`` that tell nothing: all commits of their lives count as not compared."""
+    return [_problem(Kind.COMPARISON, life, str(error)) for life, error in damaged_spans(home)]
 
 
 def _of(kind: Kind, name: str, error: ReliveError) -> Problem:

@@ -14,7 +14,7 @@ class Kind(StrEnum):
     """What it is about.
 
     The first four are things that another store may still have (``source``); an index and what is laid out are made from others,
-    and anew; incidents and recordings lie beside the store.
+    and anew; incidents, recordings and which micro-commits were compared lie beside the store.
     """
 
     MANIFEST = "manifest"
@@ -27,6 +27,7 @@ class Kind(StrEnum):
     INCIDENT = "incident"
     INCIDENT_INDEX = "incident-index"
     RECORDING = "recording"
+    COMPARISON = "comparison"
 
 
 @dataclass(frozen=True, slots=True)

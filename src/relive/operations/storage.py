@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from relive.checkpoint.uncompared import drop_spans, key_of
 from relive.config import Settings
+from relive.kernel.disk_errors import disk_errors
 from relive.maintenance.garbage import Thing
 from relive.maintenance.gc import GRACE, Collected, collect, foresee
 from relive.maintenance.problems import Kind, Problem, Report
+from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId
 from relive.model.token_scope import Scope
 from relive.model.trial import TAG_PREFIX
@@ -128,7 +132,7 @@ class VerifyParams(Params):
 
 def verify(settings: Settings, params: VerifyParams, progress: Progress) -> Verification:
     """Check signatures, hashes, and that all is there that commits need; raises RefUnknown, RefAmbiguous, StoreError."""
-    from relive.maintenance.incident_check import incident_problems, recording_problems
+    from relive.maintenance.incident_check import comparison_problems, incident_problems, recording_problems
     from relive.maintenance.verify import verify as verify_store
 
     store = Store(settings.store)
@@ -136,6 +140,7 @@ def verify(settings: Settings, params: VerifyParams, progress: Progress) -> Veri
     report = verify_store(store, commits, data=params.data, progress=progress.progress)
     if commits is None:
         report.problems.extend(incident_problems(settings.incidents))
+        report.problems.extend(comparison_problems(settings.home))
         report.problems.extend(recording_problems(settings.capsules) if params.data else ())
     return Verification.of(report)
 
@@ -210,8 +215,24 @@ def gc(settings: Settings, params: GcParams, progress: Progress) -> Garbage:
     act = foresee if params.dry_run else collect
     store = Store(settings.store)
     found = act(store, grace=params.grace, progress=progress.progress)
+    if not params.dry_run:
+        _drop_comparisons(settings, store)
     kept = [name for name in store.tags() if name.startswith(TAG_PREFIX)]
     return Garbage.of(found, dry_run=params.dry_run, kept=kept)
+
+
+def _drop_comparisons(settings: Settings, store: Store) -> None:
+    """Of lives that have ended, and of which no commit is left: which were not compared."""
+    written_before = time.time_ns() - int(GRACE * 1e9)
+    open_lives = {
+        path.name for path in settings.capsules.glob("*/*") if not LifePaths(path).closed.exists()
+    }  # before the store is read: what ends meanwhile may add a commit
+    with disk_errors("removing what is not needed", settings.home):
+        drop_spans(
+            settings.home,
+            open_lives | {key_of(one.life, one.name) for one in store.log()},
+            written_before,
+        )
 
 
 GC = Operation(
