@@ -152,14 +152,7 @@ def watch(settings: Settings, params: WatchParams, progress: Progress) -> Watchi
         missing.append("Requests are not recorded: --record PORT reads the packets of its port.")
     if way.hindrance is not None:
         missing.append(told_hindrance(way.hindrance))
-    if engine.name in _SERVICES:
-        missing += _not_seen(state)
-    elif not state.has_recorder:
-        words = f"{engine.name} run $(relive podman-args {_flag(engine.name)}{state.image}) ..."
-        missing.append(
-            "What its Python processes do is not recorded, and exceptions are only seen as what they lead to: it was "
-            f"created without the recorder. `{words}` creates one with it."
-        )
+    missing += not_seen(state, engine.name)
     if not state.is_running:
         missing.append(f"It does not run ({state.status}); the watch waits for its start.")
     return Watching(
@@ -227,13 +220,26 @@ def _there(path: Path, option: str) -> Path:
     return path.resolve()
 
 
-def _not_seen(state: ContainerState) -> list[str]:
-    """What the watch of a service that was started by somebody else cannot see."""
+def not_seen(state: ContainerState, engine: str) -> list[str]:
+    """Sentences on what the watch of a container or service cannot see because of how that was started."""
     found = []
-    if state.is_running and any(is_python(pid) for pid in procfs.tree_of(state.pid)):
+    is_service = engine in _SERVICES
+    if is_service and state.is_running and any(is_python(pid) for pid in procfs.tree_of(state.pid)):
         found.append(
             "What its Python processes do inside is not recorded, and exceptions are only seen as what they lead to: the recorder "
             "has to be there when a process begins. `relive run` starts a service with it."
+        )
+    if not is_service and not state.has_recorder:
+        words = f"{engine} run $(relive podman-args {_flag(engine)}{state.image}) ..."
+        found.append(
+            "What its Python processes do is not recorded, and exceptions are only seen as what they lead to: it was "
+            f"created without the recorder. `{words}` creates one with it."
+        )
+    if state.logs == "none":
+        found.append(
+            "Its output is not kept: standard output and error lead to no file. --log FILE names one that it logs to."
+            if is_service
+            else "Its output is not kept: it was created with the log driver none. --log-driver names another when it is created."
         )
     return found
 

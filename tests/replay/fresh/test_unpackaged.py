@@ -28,8 +28,8 @@ def incident(kind: FailureKind, request: int | None) -> Incident:
         (FailureKind.ANSWER, None, "did not happen to one request"),
         (FailureKind.HANG, None, "did not happen to one request"),
         (FailureKind.LOG, 1, "did not happen to one request"),
-        (FailureKind.ANSWER, 1, "is not here"),
-        (FailureKind.EXIT, 1, "is not here"),
+        (FailureKind.ANSWER, 1, "is gone"),
+        (FailureKind.EXIT, 1, "is gone"),
     ],
 )
 def test_what_is_no_answer_or_is_not_here_is_refused_with_the_reason(
@@ -44,7 +44,7 @@ def test_what_is_no_answer_or_is_not_here_is_refused_with_the_reason(
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"open_requests": [4]}, "what was recorded of its request is not here"),
+        ({"open_requests": [4]}, "what was recorded of its request is not here any more"),
         ({"open_requests": [4, 5]}, "2 requests were being served"),
         ({"request": 4, "from_outside": True, "sender": "by pid 9 (kill)"}, "sent by pid 9 (kill)"),
     ],
@@ -58,6 +58,19 @@ def test_a_death_is_of_the_one_request_that_was_open(
     with pytest.raises(PackageMissing) as raised:
         unpackaged_input(settings, one, lambda _incident: {})
     assert why in (raised.value.cause or "")
+
+
+@pytest.mark.parametrize(("kept", "why"), [("watch.json", "is watched"), ("agent.log", "state.json is gone")])
+def test_without_the_start_of_its_service_it_is_said_why(tmp_path: Path, kept: str, why: str) -> None:
+    """A watched container or service was started by somebody else."""
+    settings = Settings(home=tmp_path)
+    life = settings.capsules / "shop" / "L"
+    life.mkdir(parents=True)
+    (life / kept).touch()
+    with pytest.raises(PackageMissing) as raised:
+        unpackaged_input(settings, incident(FailureKind.ANSWER, 1), lambda _incident: {})
+    assert why in (raised.value.cause or "")
+    assert "Errno" not in (raised.value.cause or "")
 
 
 def call(mono_ns: int, url: str) -> Event:

@@ -54,6 +54,8 @@ def unpackaged_input(settings: Settings, incident: Incident, committed: Environm
     """
     number = _request_of(incident)
     paths = LifePaths(settings.capsules / incident.service / incident.life)
+    if not paths.state.exists():
+        raise _missing(incident, _why_no_state(paths))
     try:
         facts = CapsuleFacts.model_validate_json(paths.state.read_bytes())
         exchange = Exchanges(Recording(paths.recording)).by_number(number)
@@ -89,6 +91,17 @@ def _request_of(incident: Incident) -> int:
     else:
         cause = "no Python exception was seen to escape, and it did not happen to one request"
     raise _missing(incident, cause)
+
+
+def _why_no_state(paths: LifePaths) -> str:
+    if paths.watch.exists():
+        return (
+            "its service is watched (`relive watch`), not run by Relive, so how a fresh one is started is kept only with exceptions"
+            " that the recorder inside it saw"
+        )
+    if paths.directory.exists():
+        return f"how its service was started is not here any more: {paths.state} is gone"
+    return f"what was recorded of its request is not here any more: {paths.directory} is gone"
 
 
 def _missing(incident: Incident, cause: str) -> PackageMissing:
