@@ -81,7 +81,9 @@ class Sender:
         self._sent: dict[int, asyncio.Event] = {}
         self._before: dict[int, int] = {}  # the request before it on its connection
         self._goes: dict[int, list[Exchange]] = {}  # what is sent in one go, by the number of the first
-        self._unanswered = 0  # requests without an answer that had one when they were recorded
+        self._unanswered = (
+            0  # requests that had no answer within a time in which they had one when they were recorded
+        )
         self.answers: dict[int, ReceivedAnswer] = {}
         self.sent_anew: list[int] = []
         self.ports: dict[int, int] = {}
@@ -187,17 +189,24 @@ class Sender:
             # What has come of the answer stays: a head without an end is a hang as well.
             answer = self.answers.setdefault(exchange.number, ReceivedAnswer())
             answer.end, answer.seconds = End.NO_ANSWER, patience
-            self._unanswered += exchange.status is not None
+            took = self._took(exchange)
+            self._unanswered += took is not None and took < patience
         finally:
             self._sent[exchange.number].set()
             self._ended[exchange.number].set()
 
     def _patience(self, exchange: Exchange) -> float:
         """Seconds for a request beside the subject. A service that hangs in all of hundreds is not waited for each time as long."""
-        if self._unanswered < _UNANSWERED_MOST or exchange.status is None or exchange.ended_mono_ns is None:
+        took = self._took(exchange)
+        if self._unanswered < _UNANSWERED_MOST or took is None:
             return self._limit
-        took = (exchange.ended_mono_ns - exchange.started_mono_ns) / 1e9 / self._speed
         return min(self._limit, _BRIEFLY + 3 * took)
+
+    def _took(self, exchange: Exchange) -> float | None:
+        """Seconds until its answer was whole when it was recorded, at this replay's speed; None: it had none."""
+        if exchange.status is None or exchange.seconds is None:
+            return None
+        return exchange.seconds / self._speed
 
     async def _hang_up(self, hangup: Hangup, began: float) -> None:
         """Close a connection as its client had, once nothing more is to come on it."""
