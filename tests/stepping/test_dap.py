@@ -13,7 +13,7 @@ from .test_stepping_session import made  # noqa: F401 - the request that is alwa
 
 class Editor:
     def __init__(self, timeline: Any) -> None:
-        self.adapter = DapAdapter(timeline, "request 7 (GET /)")
+        self.adapter = DapAdapter(timeline, "request 7 (GET /)", "KeyError: 'CHF'")
         self.seq = 0
 
     def ask(self, command: str, **arguments: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -39,7 +39,9 @@ def test_it_says_that_it_steps_back_and_begins_at_the_failure(editor):
     assert editor.ask("attach")[0]["success"]
     _, events = editor.ask("configurationDone")
     assert [(one["event"], one["body"]["reason"]) for one in events] == [("stopped", "exception")]
+    assert events[0]["body"]["text"].startswith("KeyError: 'CHF'")
     assert editor.where() == 5
+    assert editor.ask("pause", threadId=1)[0]["success"], "it stands"
     assert editor.ask("threads")[0]["body"]["threads"] == [{"id": 1, "name": "request 7 (GET /)"}]
 
 
@@ -60,9 +62,12 @@ def test_breakpoints_of_a_file_take_the_place_of_those_before(editor):
     editor.ask("setBreakpoints", source=source, breakpoints=[{"line": 22}])
     response, _ = editor.ask("setBreakpoints", source=source, breakpoints=[{"line": 20}, {"line": 21}])
     assert [one["verified"] for one in response["body"]["breakpoints"]] == [True, True]
-    assert [editor.ask("reverseContinue")[1][0]["body"]["reason"] for _ in range(3)] == ["step"] * 3
+    assert [editor.ask("reverseContinue")[1][0]["body"]["reason"] for _ in range(3)] == [
+        "breakpoint",
+        "breakpoint",
+        "step",
+    ]
     assert editor.where() == 2  # the third found nothing more
-    editor.ask("setDataBreakpoints", breakpoints=[{"dataId": "app.cache"}])
 
 
 def test_breakpoints_that_were_set_before_it_runs_are_checked_when_it_stands_in_a_line(editor):
@@ -115,7 +120,9 @@ def test_what_a_variable_holds_is_unfolded_and_what_is_reached_by_names_can_be_w
     response, _ = editor.ask("setDataBreakpoints", breakpoints=[{"dataId": watched}])
     assert response["body"]["breakpoints"] == [{"verified": True}]
     editor.ask("stepBack")
-    assert not editor.ask("variables", variablesReference=outer)[0]["success"], "numbers are of one stop"
+    for command in ("variables", "dataBreakpointInfo"):
+        refused, _ = editor.ask(command, variablesReference=outer, name="cache")
+        assert not refused["success"] and "has moved since" in refused["message"], "numbers are of one stop"
 
 
 def test_what_cannot_be_meant_is_refused_and_the_session_goes_on(editor):

@@ -27,7 +27,7 @@ class Port:
 
     def __init__(self) -> None:
         self.listener = listening(0)
-        adapter = DapAdapter(SteppingSession(_nobody), "a request")  # type: ignore[arg-type]
+        adapter = DapAdapter(SteppingSession(_nobody), "a request", "it failed")  # type: ignore[arg-type]
         self.serving = threading.Thread(target=serve_one, args=[self.listener, adapter], daemon=True)
         self.serving.start()
 

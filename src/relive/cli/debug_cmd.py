@@ -189,7 +189,7 @@ def _serve_editor(
             terminal.status(f"Wrote the entry {entry_name(incident.number)!r} into {written}.")
         with stepping(settings, params, incident, terminal) as (timeline, case):
             terminal.status(f"Listening on 127.0.0.1:{port} for a client of the Debug Adapter Protocol.")
-            serve_one(listener, DapAdapter(timeline, request_words(case)))
+            serve_one(listener, DapAdapter(timeline, request_words(case), incident.sighting.summary))
 
 
 def _from_outside(terminal: Terminal, settings: Settings, params: DebugParams, incident: Incident) -> None:

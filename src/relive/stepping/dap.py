@@ -32,6 +32,8 @@ _CAPABILITIES = {
 }
 _ENDS = "The request has ended; this is its last line"
 _BEGINS = "Nothing to stop at before this"
+_FAILED = "The request stands before the line that failed; step back from here"
+_NOTHING_RAISED = "Nothing was raised in it; it stands at its last line, step back from here"
 _LATER = "It is looked for when the request has come to its failure"
 
 
@@ -63,14 +65,16 @@ class DapAdapter:
 
     Args:
         about: the request in words, shown as the thread's name.
+        failure: what failed in it, in words, as it was seen when it was recorded.
 
     Attributes:
         has_ended: the client has left, or ended the session.
     """
 
-    def __init__(self, session: SteppingSession, about: str) -> None:
+    def __init__(self, session: SteppingSession, about: str, failure: str) -> None:
         self._session = session
         self._about = about
+        self._failure = failure
         self.has_ended = False
         self._sent = 0
         self._waiting: list[tuple[int, Breakpoint]] = []  # set before it stood in a line, with their numbers
@@ -131,7 +135,9 @@ class DapAdapter:
         reasons = {"breakpoint": "breakpoint", "watch": "data breakpoint"}
         reason, description = "step", None
         if stop is not None:
-            reason = reasons.get(stop.stopped, "step")
+            reason = (
+                self._why_back(stop) if command == "reverseContinue" else reasons.get(stop.stopped, "step")
+            )
         elif command in ("stepBack", "reverseContinue"):
             description = _BEGINS
         elif not was_ended and self._session.last:
@@ -141,6 +147,14 @@ class DapAdapter:
         if description is not None:
             body |= {"description": description, "text": description}
         return "stopped", body
+
+    def _why_back(self, stop: Stop) -> str:
+        """Why it stands there that was reached by going to that position."""
+        is_there = any(
+            one.line == stop.line and f"/{one.file}".endswith(f"/{stop.file}")
+            for one in self._session.breakpoints
+        )
+        return "breakpoint" if is_there else "data breakpoint"
 
     # -- beginning and end -----------------------------------------------------------------------------------------
 
@@ -165,8 +179,10 @@ class DapAdapter:
             yield "output", {"category": "important", "output": text}
             yield "terminated", {}
         else:
-            text = "This is where it failed. Step back."
-            body = {"reason": "exception", "description": text, "text": text, "threadId": _THREAD}
+            # Editors show the text where the line is.
+            where = _FAILED if self._session.raised else _NOTHING_RAISED
+            text = f"{self._failure}\n{where}"
+            body = {"reason": "exception", "description": where, "text": text, "threadId": _THREAD}
             yield "stopped", body | {"allThreadsStopped": True}
 
     def _do_disconnect(self, _given: Message) -> Iterator[Any]:
@@ -177,6 +193,10 @@ class DapAdapter:
         self.has_ended = True
         yield {}
         yield "terminated", {}
+
+    def _do_pause(self, _given: Message) -> Iterator[Any]:
+        """It stands: requests are answered one after the other, and each move ends in a stop."""
+        yield {}
 
     # -- stops -----------------------------------------------------------------------------------------------------
 
@@ -218,7 +238,7 @@ class DapAdapter:
     def _do_dataBreakpointInfo(self, given: Message) -> Iterator[Any]:
         name = str(given["name"])
         if given.get("variablesReference"):
-            held = self._held[int(given["variablesReference"])]
+            held = self._held_as(given["variablesReference"])
             found = next((one for one in self._children(held) if one.name == name), None)
             watched = held.watched_child(found.expression) if found is not None else None
             if watched is None:  # a local: its name means something in its frame only
@@ -286,7 +306,7 @@ class DapAdapter:
         }
 
     def _do_variables(self, given: Message) -> Iterator[Any]:
-        held = self._held[int(given["variablesReference"])]
+        held = self._held_as(given["variablesReference"])
         yield {
             "variables": [
                 {
@@ -310,6 +330,16 @@ class DapAdapter:
             "type": found.type,
             "variablesReference": self._number_of(_Held(frame, ""), found),
         }
+
+    def _held_as(self, number: Any) -> _Held:
+        try:
+            return self._held[int(number)]
+        except KeyError:
+            raise UsageError(
+                f"nothing is called {number!r} here",
+                cause="the request has moved since that value was shown",
+                remedy="ask for the scopes again",
+            ) from None
 
     def _children(self, held: _Held) -> list[Variable]:
         if held.of == "globals":
