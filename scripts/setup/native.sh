@@ -32,7 +32,7 @@ for source in "$REPO"/native/*.c; do
         command=(gcc "${flags[@]}" -flto -shared -fPIC -nostdlib -fvisibility=hidden -fno-stack-protector -s "-I$python_headers" "${parts[@]}")
     elif [[ $name == page_tree ]]; then
         place=$REPO/src/relive/store/pages target=page_tree.library.so
-        command=(gcc "${flags[@]}" -shared -fPIC -fvisibility=hidden "$source")
+        command=(gcc "${flags[@]}" -O3 -shared -fPIC -fvisibility=hidden "$source")
     elif [[ $name == *_plugin ]]; then
         place=$RELIVE_TOOLS/plugins target=$name.so command=(gcc "${flags[@]}" -shared -fPIC "$source")
     elif [[ $name == *_shim ]]; then
