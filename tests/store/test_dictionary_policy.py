@@ -6,21 +6,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relive.store.pages.dictionary import Dictionary
-from relive.store.pages.dictionary_policy import DictionaryTrial, Generation, begun, may_begin, may_use
+from relive.store.pages.dictionary_policy import Generation, begun, may_begin, may_use
 
 MEGA = 1 << 20
 FIRST = begun(3, Dictionary(b"root"), after=None)
 
 
-def took(*, saves: float = 0.9, raw: int = MEGA) -> DictionaryTrial:
-    return DictionaryTrial(raw, int(1000 * (1 - saves)), 1000)
+def after(generation: Generation, *, saves: float = 0.9, raw: int = MEGA) -> Generation:
+    return generation.after(raw, lambda: (int(1000 * (1 - saves)), 1000))
 
 
 def onward(generation: Generation) -> Generation:
     """Its next commit, which helps."""
     if generation.adds_node:
         return generation.with_node(3 + generation.number, b",%d" % generation.number)
-    return generation.after(took())
+    return after(generation)
 
 
 def test_a_commit_of_few_or_of_very_many_pages_begins_none():
@@ -65,15 +65,24 @@ def test_nodes_continue_each_other_from_the_root_whatever_helps(helps):
     for one in helps:
         if not may_use(generation, 1):
             break
-        generation = onward(generation) if one or generation.adds_node else generation.after(took(saves=0.1))
+        generation = onward(generation) if one or generation.adds_node else after(generation, saves=0.1)
         numbers = [node.number for node in generation.nodes]
         assert numbers[0] == 0 and numbers == sorted(set(numbers)) and len(numbers) <= 3
-        for before, after in zip(generation.nodes, generation.nodes[1:], strict=False):
-            assert after.dictionary.data == before.dictionary.data + b",%d" % after.number
+        for before, behind in zip(generation.nodes, generation.nodes[1:], strict=False):
+            assert behind.dictionary.data == before.dictionary.data + b",%d" % behind.number
 
 
 def test_a_few_bytes_tell_nothing():
-    assert FIRST.after(took(saves=0.0, raw=60_000)) == FIRST
+    assert after(FIRST, saves=0.0, raw=60_000) == FIRST
+
+
+def test_what_it_saves_is_found_out_only_behind_a_node():
+    def unasked() -> tuple[int, int]:
+        raise AssertionError("nobody needs to know")
+
+    generation = FIRST.after(MEGA, lambda: (1, 1000))
+    assert generation.number == 2 and generation.after(MEGA, unasked).number == 3
+    assert FIRST.after(1000, unasked) == FIRST
 
 
 def waits(generation: Generation) -> int:
@@ -88,11 +97,11 @@ def waits(generation: Generation) -> int:
 def test_one_that_does_not_help_is_given_up_and_the_next_is_tried_later_and_later():
     generation, found = FIRST, []
     for _ in range(7):
-        generation = generation.after(took(saves=0.1))
+        generation = after(generation, saves=0.1)
         found.append(waits(generation))
         for _ in range(found[-1]):
             generation = generation.unused()
         generation = begun(5, Dictionary(b""), after=generation)
     assert found == [1, 2, 4, 8, 16, 32, 32]
-    helped = generation.after(took())
+    helped = after(generation)
     assert helped.patience == 1

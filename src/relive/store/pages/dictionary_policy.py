@@ -10,13 +10,13 @@ another is tried after one commit, then after two, four and so on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from relive.store.pages.dictionary import Dictionary
 from relive.store.pages.nodes import NODE_EVERY, is_node, leans_on
 
-__all__ = ["DictionaryTrial", "Generation", "Node", "begun", "may_begin", "may_use"]
+__all__ = ["Generation", "Node", "begun", "may_begin", "may_use"]
 
 _LEAST = 64  # [pages] for which a dictionary is begun
 _MOST = 8192  # [pages] more are kept for themselves: they are read into memory at once
@@ -24,20 +24,6 @@ _TELLING = 1 << 16  # [bytes] of which the rate tells something
 _WORTH = 0.8  # of what it takes without; a dictionary that saves less is given up
 _PATIENCE_MOST = 32  # [commits]
 _LONGEST = NODE_EVERY**3  # [commits] of a generation
-
-
-@dataclass(frozen=True, slots=True)
-class DictionaryTrial:
-    """What was compressed against a dictionary in one commit.
-
-    Attributes:
-        raw: bytes before.
-        sample, alone: bytes of some frames of it, and what they would be without the dictionary.
-    """
-
-    raw: int
-    sample: int
-    alone: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +67,20 @@ class Generation:
         most = leans_on(self.number)
         return [node for node in self.nodes if node.number <= most][-1]
 
-    def after(self, trial: DictionaryTrial) -> Generation:
-        """The same when a commit was compressed against it, and added no node."""
-        if trial.raw < _TELLING:
+    def after(self, raw: int, sample: Callable[[], tuple[int, int]]) -> Generation:
+        """The same when a commit was compressed against it, and added no node.
+
+        Args:
+            raw: bytes of what was compressed, before.
+            sample: finds out, where that is to be known, bytes of some of it and what they would be without the dictionary.
+        """
+        if raw < _TELLING:
             return self  # a service at rest keeps its dictionary
         onward = replace(self, number=self.number + 1)
         if not is_node(self.number - 1):
             return onward  # the one that follows a node lies nearest to it, and tells most
-        if trial.sample > _WORTH * trial.alone:
+        against, alone = sample()
+        if against > _WORTH * alone:
             return replace(onward, is_useless=True)
         return replace(onward, patience=1)
 

@@ -33,7 +33,7 @@ from relive.store.pages.compaction import (
 )
 from relive.store.pages.contents import SPARSE, ContentIntake, NewContent
 from relive.store.pages.dictionary import DICTIONARY_MOST, NODE_MOST
-from relive.store.pages.dictionary_policy import DictionaryTrial, Generation, begun, may_begin, may_use
+from relive.store.pages.dictionary_policy import Generation, begun, may_begin, may_use
 from relive.store.pages.held_pages import HeldPages, note_changed
 from relive.store.pages.materialize import OpenPacks
 from relive.store.pages.nodes import is_node, leans_on
@@ -332,7 +332,7 @@ class _Intake:
             return generation.with_node(self.pack, self._writer.dictionary(what).data)
         if self._is_key:
             return generation  # what is kept anew is not what the service changed
-        return generation.after(DictionaryTrial(self._writer.raw - raw, *self._writer.sample(what)))
+        return generation.after(self._writer.raw - raw, lambda: self._writer.sample(what))
 
     def look_at(self, file: PageFile, pages: HeldPages) -> None:
         """Compare a page file, keep what can be kept as changed words, note what has to be kept full."""

@@ -135,8 +135,8 @@ def decode_table(name: str, head: bytes, table: bytes, frames_end: int) -> list[
 
 
 def _encode_field(frame: PackFrame) -> int:
-    count = frame.pages - 1 if frame.kind & FrameKind.WORDS else 0
-    return frame.raw | frame.kind | count << _COUNT_SHIFT
+    count = frame.pages - 1 if FrameKind.WORDS in frame.kind else 0
+    return frame.raw | int(frame.kind) | count << _COUNT_SHIFT
 
 
 def _decode_field(field: int, checksum: bytes) -> tuple[int, bytes, FrameKind, int]:

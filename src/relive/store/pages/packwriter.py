@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -33,7 +34,9 @@ _LEVEL = 3  # of zstd
 _TAGGED_MOST = 1 << 24
 _ID_SIZE = 16
 _Row = TypeVar("_Row", np.uint64, np.bool_)
-_SAMPLE = 6  # one in so many frames that are compressed against a dictionary is compressed without it, too, to see what it saves
+# Of the frames that are compressed against a dictionary one in so many, up to so many in all, can be compressed without it, too, to
+# see what it saves.
+_SAMPLE, _SAMPLES_MOST = 6, 16
 
 
 class PackWriter:
@@ -52,7 +55,7 @@ class PackWriter:
         self._kind = FrameKind.PAGES
         self._raw = 0
         self._dictionaries: dict[FrameKind, Dictionary] = {}
-        self._samples: dict[FrameKind, tuple[int, int]] = {}
+        self._samples: dict[FrameKind, list[tuple[bytes, int]]] = {}  # some frames, and what they took
         self._for_dictionary: dict[FrameKind, list[bytes]] = {}
         self._file = FreshFile(packs.incoming, "pack")
         try:
@@ -88,8 +91,14 @@ class PackWriter:
         return self._dictionaries[what]
 
     def sample(self, what: FrameKind) -> tuple[int, int]:
-        """Bytes of some of the frames that were added as DELTA, and what they would be without; (0, 0) if there is none."""
-        return self._samples.get(what, (0, 0))
+        """Bytes of some of the frames that were added as DELTA, and what they would be without; (0, 0) if there is none.
+
+        That is found out now, and takes as long as compressing them did.
+        """
+        samples = self._samples.get(what, [])
+        compressor = zstandard.ZstdCompressor(level=_LEVEL)
+        alone = sum(len(compressor.compress(piece)) for piece, _ in samples)
+        return sum(against for _, against in samples), alone
 
     def dictionary(self, what: FrameKind) -> Dictionary:
         """All that has been added as DICTIONARY, of full pages (PAGES) or changed words (WORDS)."""
@@ -175,11 +184,9 @@ class PackWriter:
         for one, piece, count in zip(compressed, pieces, counts, strict=True):
             self._write_frame(one, len(piece), self._kind, count)
         if self._kind & FrameKind.DELTA:
-            against, alone = self.sample(self._kind & FrameKind.WORDS)
-            against += sum(len(compressed[number]) for number in range(0, len(pieces), _SAMPLE))
-            compressor = zstandard.ZstdCompressor(level=_LEVEL)
-            alone += sum(len(compressor.compress(piece)) for piece in pieces[::_SAMPLE])
-            self._samples[self._kind & FrameKind.WORDS] = (against, alone)
+            some = zip(pieces[::_SAMPLE], compressed[::_SAMPLE], strict=True)
+            samples = self._samples.setdefault(self._kind & FrameKind.WORDS, [])
+            samples += [(bytes(piece), len(one)) for piece, one in islice(some, _SAMPLES_MOST - len(samples))]
         if self._kind & FrameKind.DICTIONARY:
             self._for_dictionary.setdefault(self._kind & FrameKind.WORDS, []).extend(map(bytes, pieces))
         self._waiting_pages = 0

@@ -212,8 +212,9 @@ def _decode_dictionaries(value: Sequence[Sequence[int]]) -> Dictionaries:
 
 def _encode_column(numbers: Numbers) -> bytes:
     """Differences, modulo 2**32, byte planes from the lowest: runs of pages become runs of equal bytes."""
-    differences = np.diff(numbers.astype(np.uint32), prepend=np.uint32(0))
-    return np.ascontiguousarray(differences.astype("<u4").view(np.uint8).reshape(-1, _PLANES).T).tobytes()
+    differences = numbers.astype("<u4")
+    differences[1:] -= numbers[:-1].astype("<u4")
+    return differences.view(np.uint8).reshape(-1, _PLANES).T.tobytes()
 
 
 def _decode_table(columns: Sequence[bytes]) -> PageTable:
