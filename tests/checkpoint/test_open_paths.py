@@ -14,9 +14,9 @@ def test_how_a_file_was_opened_is_told(tmp_path: Path) -> None:
     read.write_text("read")
     with read.open() as _one, written.open("w") as _other:
         assert {str(read), str(written)} <= open_paths(me)
-        assert str(written) in writable_paths(me)
-        assert str(read) not in writable_paths(me)
-    assert str(written) not in writable_paths(me)
+        assert str(written) in writable_paths([me])
+        assert str(read) not in writable_paths([me])
+    assert str(written) not in writable_paths([me])
 
 
 def test_what_is_written_through_a_mapping_is_told(tmp_path: Path) -> None:
@@ -29,6 +29,6 @@ def test_what_is_written_through_a_mapping_is_told(tmp_path: Path) -> None:
         ring.open("r+b") as other,
         mmap.mmap(other.fileno(), 4096, access=mmap.ACCESS_COPY),
     ):
-        found = shared_writable_paths(os.getpid())
+        found = shared_writable_paths([os.getpid()])
     assert str(path) in found
     assert str(ring) not in found

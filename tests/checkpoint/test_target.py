@@ -35,7 +35,7 @@ def test_a_ring_of_the_recorder_is_no_file_of_the_service(put_there, tmp_path):
     own.write_bytes(bytes(4096))
     with put_there.open("r+b") as ring, own.open("r+b") as file:
         with mmap.mmap(ring.fileno(), 4096), mmap.mmap(file.fileno(), 4096):
-            shared = shared_writable_paths(os.getpid())
+            shared = shared_writable_paths([os.getpid()])
         opened = open_paths(os.getpid())
     assert {str(own)} <= shared and {str(own)} <= opened
     assert str(put_there) not in shared | opened

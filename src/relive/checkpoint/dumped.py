@@ -133,9 +133,10 @@ class Capture:
         if self.target.contained is not None:
             inherit_groups(self.staging.images)
         files = self.files if self.files is not None else read_files(images)
-        listening = read_listening(files)
-        connections = summarise(read_connections(images, files), listening)
-        outlets = read_outlets(files) + [Outlet(key=key, writable=True) for key in self.terminals]
+        ends = [one for one in files if not one.HasField("reg")]  # most are regular files, which lead nowhere
+        listening = read_listening(ends)
+        connections = summarise(read_connections(images, ends), listening)
+        outlets = read_outlets(ends) + [Outlet(key=key, writable=True) for key in self.terminals]
         processes = read_processes(images)
         layers = self._store_layers(store)
         contained = self.target.contained

@@ -26,6 +26,7 @@ from relive.checkpoint.micro_shared import BaseShared
 from relive.images import criu_images_pb2 as pb
 from relive.images.image_file import (
     decode,
+    first_message,
     followed_entries,
     image_like,
     messages,
@@ -155,8 +156,8 @@ class MicroBase:
             for number, place in one.positions.items()
         }
         self._shared.check(records)
+        _check_sizes(self._sizes, positions.keys(), root)
         files = self._placed_files(positions)
-        _check_sizes(files, positions.keys(), root)
         connections = self._connections.follow(records, files)
         return MicroCommit(processes, connections, self._ghosts.follow(self._nameless(seen)))
 
@@ -173,6 +174,17 @@ class MicroBase:
         """As in the base; nobody changes them."""
         bodies = messages("files.img", self._small["files.img"])
         return [decode("files.img", body, pb.FileEntry) for body in bodies]
+
+    @cached_property
+    def _moving(self) -> list[int]:
+        """Where in ``_files`` those are that may be otherwise in the next commit: regular ones, and epoll instances."""
+        return [at for at, one in enumerate(self._files) if one.HasField("reg") or one.HasField("epfd")]
+
+    @cached_property
+    def _sizes(self) -> list[tuple[int, str, int]]:
+        """Of the regular files their ids, paths, and sizes [bytes] where CRIU has noted these."""
+        regular = ((one.id, one.reg) for one in self._files if one.HasField("reg"))
+        return [(number, one.name, one.size) for number, one in regular if one.HasField("size")]
 
     def files_of(self, commit: MicroCommit) -> HeldImages:
         """The images that say which connections there are and where each stands."""
@@ -207,38 +219,36 @@ class MicroBase:
 
     def _placed_files(self, positions: Mapping[int, tuple[int, int]]) -> list[pb.FileEntry]:
         """The base's, with the positions and sizes of regular ones as of now; what epoll instances watch may be changed in them."""
-        placed = []
-        for entry in self._files:
-            is_regular = entry.HasField("reg") and entry.id in positions
-            if is_regular or entry.HasField("epfd"):
-                own = pb.FileEntry()
+        placed = list(self._files)
+        for at in self._moving:
+            entry = placed[at]
+            position = positions.get(entry.id) if entry.HasField("reg") else None
+            if position is not None or entry.HasField("epfd"):
+                placed[at] = own = pb.FileEntry()
                 own.CopyFrom(entry)
-                if is_regular:
-                    own.reg.pos, size = positions[own.id]
+                if position is not None:
+                    own.reg.pos, size = position
                     if own.reg.HasField("size"):
                         own.reg.size = size
-                placed.append(own)
-            else:
-                placed.append(entry)
         return placed
 
     def _clocks(self, record: MicroRecord) -> bytes:
-        clocks = decode(_CLOCKS, messages(_CLOCKS, self._small[_CLOCKS])[0], pb.TimensEntry)
+        clocks = decode(_CLOCKS, first_message(_CLOCKS, self._small[_CLOCKS]), pb.TimensEntry)
         for clock, ns in ((clocks.monotonic, record.monotonic_ns), (clocks.boottime, record.boot_ns)):
             clock.tv_sec, clock.tv_nsec = divmod(ns, _NS)
         return self._like(_CLOCKS, [clocks])
 
 
-def _check_sizes(files: Iterable[pb.FileEntry], opened: Container[int], root: Path) -> None:
+def _check_sizes(sizes: Iterable[tuple[int, str, int]], opened: Container[int], root: Path) -> None:
     """Files that are mapped or run, as CRIU will check them when it restores; open ones are noted anew."""
-    for entry in files:
-        if entry.HasField("reg") and entry.id not in opened and entry.reg.HasField("size"):
+    for number, name, size in sizes:
+        if number not in opened:
             try:
-                size = os.stat(f"{root}{entry.reg.name}").st_size
+                now = os.stat(f"{root}{name}").st_size
             except OSError:
-                size = -1
-            if size != entry.reg.size:
-                raise FullCommitNeeded(f"{entry.reg.name} has changed")
+                now = -1
+            if now != size:
+                raise FullCommitNeeded(f"{name} has changed")
 
 
 def _pooled(pool: PagePool, path: Path, places: npt.NDArray[np.int64]) -> PooledPages:

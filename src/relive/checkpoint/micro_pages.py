@@ -11,7 +11,7 @@ import numpy.typing as npt
 from relive.checkpoint.micro_record import CopiedRuns, FullCommitNeeded
 from relive.checkpoint.page_runs import Span
 from relive.images import criu_images_pb2 as pb
-from relive.images.image_file import decode, image_like, messages
+from relive.images.image_file import decode, first_message, image_like
 
 __all__ = [
     "PAGE",
@@ -118,7 +118,7 @@ def _runs(pages: Numbers, flags: Numbers) -> list[tuple[int, int]]:
 
 def pagemap_like(name: str, before: bytes, pages: Numbers, flags: Numbers) -> bytes:
     """The image of a pagemap like another, of these pages, which are in ascending order."""
-    head, *_ = messages(name, before)
+    head = first_message(name, before)
     entries = [
         pb.PagemapEntry(
             vaddr=int(pages[first]) * PAGE,

@@ -40,7 +40,7 @@ from relive.checkpoint.micro_record import (
     spans_of,
 )
 from relive.images import criu_images_pb2 as pb
-from relive.images.image_file import decode, image_like, messages, read_first
+from relive.images.image_file import decode, first_message, image_like, messages, read_first
 from relive.images.pagemap import read_pagemap
 from relive.store.pages.page_pool import PagePool, PooledPages
 
@@ -121,7 +121,7 @@ class BaseProcess:
         self.seen = seen
         self._small = small
         self._members = members
-        self.ids = decode("ids", messages("ids", small[f"ids-{self.pid}.img"])[0], pb.TaskKobjIdsEntry)
+        self.ids = decode("ids", first_message("ids", small[f"ids-{self.pid}.img"]), pb.TaskKobjIdsEntry)
         self._cores = {tid: read_first(images / f"core-{tid}.img", pb.CoreEntry) for tid in entry.threads}
         self._memory = read_first(images / f"mm-{self.pid}.img", pb.MmEntry)
         name = self._pagemap

@@ -68,9 +68,10 @@ class OpenFiles:
             OSError: the disk is full.
         """
         calls, looked_ns = procfs.write_calls(root), time.time_ns()
-        if len(procfs.tree_of(root)) != 1:
+        processes = procfs.tree_of(root)
+        if len(processes) != 1:
             return None  # the calls of one process are counted
-        if calls is None or shared_writable_paths(root):
+        if calls is None or shared_writable_paths(processes):
             return None  # writing through a mapping does not move a file's times
         opened = _regular(root)
         if len(opened) > EXPECTED_MOST or not all(is_settled(facts, looked_ns) for facts in opened.values()):

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import stat
-from pathlib import Path
+from collections.abc import Iterable
 
 from relive.kernel import procfs
 
@@ -36,10 +36,10 @@ def open_paths(root: int) -> set[str]:
     }
 
 
-def writable_paths(root: int) -> set[str]:
-    """Files that a process of the tree has open for writing."""
+def writable_paths(processes: Iterable[int]) -> set[str]:
+    """Files that one of these processes has open for writing."""
     found = set()
-    for pid in procfs.tree_of(root):
+    for pid in processes:
         with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/fd") as links:
             for link in links:
                 with contextlib.suppress(OSError):
@@ -51,13 +51,13 @@ def writable_paths(root: int) -> set[str]:
     return found
 
 
-def shared_writable_paths(root: int) -> set[str]:
-    """Files that a process of the tree has mapped shared and writable.
+def shared_writable_paths(processes: Iterable[int]) -> set[str]:
+    """Files that one of these processes has mapped shared and writable.
 
     Called while the target stands still, so the mappings are searched as bytes and not parsed one by one.
     """
     found: set[bytes] = set()
-    for pid in procfs.tree_of(root):
+    for pid in processes:
         with contextlib.suppress(OSError):
-            found.update(_SHARED_WRITABLE.findall(Path(f"/proc/{pid}/maps").read_bytes()))
+            found.update(_SHARED_WRITABLE.findall(procfs.read_file(f"/proc/{pid}/maps")))
     return {path for raw in found if not (path := os.fsdecode(raw)).startswith("/run/relive/")}

@@ -16,6 +16,7 @@ from relive.checkpoint.open_files import OpenFiles
 from relive.checkpoint.open_paths import open_paths, shared_writable_paths
 from relive.checkpoint.target import Target
 from relive.images import criu_images_pb2 as pb
+from relive.kernel import procfs
 from relive.model.advance import Advance
 from relive.store import Staging
 
@@ -69,7 +70,8 @@ class TargetFiles:
         return self.open_files.expect(self._target.root, self._staging.files) if self.open_files else None
 
     def _scan(self) -> None:
-        shared = shared_writable_paths(self._target.root) if self._target.sources else set()
+        processes = procfs.tree_of(self._target.root) if self._target.sources else []
+        shared = shared_writable_paths(processes)
         opened = open_paths(self._target.root) if self._target.sources else set()
         self.layers = []
         for number, source in enumerate(self._target.sources):

@@ -42,6 +42,7 @@ from relive.checkpoint.large_files import REFRESHED_FROM, prepare_refresh, refre
 from relive.checkpoint.open_paths import shared_writable_paths, writable_paths
 from relive.images import criu_images_pb2 as pb
 from relive.images.sockets import read_files
+from relive.kernel import procfs
 from relive.kernel.leases import LEASED, leased_files
 from relive.kernel.openat2 import look_without_links
 from relive.model.advance import Advance
@@ -165,8 +166,9 @@ class FollowedFiles:
             self._control.wait_until_idle(_SETTLE_LIMIT)
             self._control.next_epoch()
             begun_ns = time.monotonic_ns()
-            opened = writable_paths(self.root)
-            self._mapped = self._followed(shared_writable_paths(self.root))
+            processes = procfs.tree_of(self.root)
+            opened = writable_paths(processes)
+            self._mapped = self._followed(shared_writable_paths(processes))
             self._pending |= self._open | self._mapped | self._always
             records = self._journal.read_new()
             self._note(records)
@@ -207,7 +209,7 @@ class FollowedFiles:
             self._control.next_epoch()  # what has come and gone since ``copy_changed`` may come again: that is another record
             known = set(self._pending)
             self._note(self._journal.read_new())
-            self._mapped = self._followed(shared_writable_paths(self.root))
+            self._mapped = self._followed(shared_writable_paths(procfs.tree_of(self.root)))
             self._pending |= self._mapped
             if images is not None:
                 self._note_remapped(images)
@@ -373,10 +375,11 @@ class FollowedFiles:
 
     def _look_at_memory_files(self, names: Iterable[str]) -> None:
         """What others put into memory and the service has open for reading: a branch has no other place to find it."""
-        for name in names:
-            place = self._places.get(self._point_of(name) or "")
-            is_in_memory = place is not None and place.kind is LayerKind.TMPFS
-            if is_in_memory and name not in self._entries and self._is_followed(name):
+        points = {point for point, place in self._places.items() if place.kind is LayerKind.TMPFS}
+        tops = tuple(f"{point.rstrip('/')}/" for point in points)
+        held = [name for name in names if name.startswith(tops) and self._point_of(name) in points]
+        for name in held:
+            if name not in self._entries and self._is_followed(name):
                 self._describe(name)
 
     def _note_missed(self, writable: set[str]) -> None:

@@ -21,6 +21,7 @@ from relive.kernel.atomic_write import Durability, replace_file
 
 __all__ = [
     "decode",
+    "first_message",
     "followed_entries",
     "image_like",
     "messages",
@@ -41,13 +42,22 @@ Entry = TypeVar("Entry", bound=Message)
 
 def messages(name: str, data: bytes) -> list[bytes]:
     """The messages of an image without payload, undecoded; raises ObjectCorrupt where the bytes are no CRIU image."""
-    _check_magic(Path(name), data)
-    found: list[bytes] = []
+    return list(_bodies(name, data))
+
+
+def first_message(name: str, data: bytes) -> bytes:
+    """The first of ``messages``, whatever follows it; raises ObjectCorrupt, also where there is none."""
+    for body in _bodies(name, data):
+        return body
+    raise _corrupt(name, "it holds nothing")
+
+
+def _bodies(name: str, data: bytes) -> Iterator[bytes]:
+    _check_magic(name, data)
     offset = _HEADER.size
     while offset < len(data):
-        body, offset = _read_body(Path(name), data, offset)
-        found.append(body)
-    return found
+        body, offset = _read_body(name, data, offset)
+        yield body
 
 
 def read_entries(path: ImagePath, kind: type[Entry]) -> list[Entry]:
@@ -57,14 +67,7 @@ def read_entries(path: ImagePath, kind: type[Entry]) -> list[Entry]:
         FileNotFoundError: there is no such image, which for many kinds means "none of these".
         ObjectCorrupt: the bytes are no CRIU image of such messages.
     """
-    data = path.read_bytes()
-    _check_magic(path, data)
-    entries: list[Entry] = []
-    offset = _HEADER.size
-    while offset < len(data):
-        entry, offset = _read_message(path, data, offset, kind)
-        entries.append(entry)
-    return entries
+    return [decode(path.name, body, kind) for body in _bodies(path.name, path.read_bytes())]
 
 
 def read_first(path: ImagePath, kind: type[Entry]) -> Entry:
@@ -73,9 +76,7 @@ def read_first(path: ImagePath, kind: type[Entry]) -> Entry:
     Raises:
         FileNotFoundError, ObjectCorrupt: as ``read_entries``; an image without a message is damaged too.
     """
-    data = path.read_bytes()
-    _check_magic(path, data)
-    return _read_message(path, data, _HEADER.size, kind)[0]
+    return decode(path.name, first_message(path.name, path.read_bytes()), kind)
 
 
 def followed_entries(
@@ -86,35 +87,31 @@ def followed_entries(
     Raises:
         ObjectCorrupt: the image is cut off, or holds no such messages.
     """
-    path, offset = Path(name), _HEADER.size
+    offset = _HEADER.size
     while offset < len(data):
-        entry, offset = _read_message(path, data, offset, kind)
+        body, offset = _read_body(name, data, offset)
+        entry = decode(name, body, kind)
         end = offset + payload(entry)
         if end > len(data):
-            raise _corrupt(path, f"cut off at byte {offset}")
+            raise _corrupt(name, f"cut off at byte {offset}")
         yield entry, data[offset:end]
         offset = end
 
 
-def _check_magic(path: ImagePath, data: bytes) -> None:
+def _check_magic(name: str, data: bytes) -> None:
     if len(data) < _HEADER.size or _HEADER.unpack_from(data)[0] not in _COMMON_MAGICS:
-        raise _corrupt(path, "the magic number is not CRIU's")
+        raise _corrupt(name, "the magic number is not CRIU's")
 
 
-def _read_message(path: ImagePath, data: bytes, offset: int, kind: type[Entry]) -> tuple[Entry, int]:
-    """The message at an offset, and the offset behind it."""
-    body, end = _read_body(path, data, offset)
-    return decode(path.name, body, kind), end
-
-
-def _read_body(path: ImagePath, data: bytes, offset: int) -> tuple[bytes, int]:
+def _read_body(name: str, data: bytes, offset: int) -> tuple[bytes, int]:
+    """The message at an offset, undecoded, and the offset behind it."""
     if offset + _LENGTH.size > len(data):
-        raise _corrupt(path, f"cut off at byte {offset}")
+        raise _corrupt(name, f"cut off at byte {offset}")
     (length,) = _LENGTH.unpack_from(data, offset)
     offset += _LENGTH.size
     end = offset + length
     if end > len(data):
-        raise _corrupt(path, f"cut off at byte {offset}")
+        raise _corrupt(name, f"cut off at byte {offset}")
     return data[offset:end], end
 
 
@@ -123,9 +120,9 @@ def decode(name: str, body: bytes, kind: type[Entry]) -> Entry:
     try:
         entry = kind.FromString(body)
     except DecodeError as error:
-        raise _corrupt(Path(name), f"no {kind.DESCRIPTOR.name}: {error}") from error
+        raise _corrupt(name, f"no {kind.DESCRIPTOR.name}: {error}") from error
     if not entry.IsInitialized():  # parsing lets it pass, writing would not
-        raise _corrupt(Path(name), f"no {kind.DESCRIPTOR.name}: it lacks a required field")
+        raise _corrupt(name, f"no {kind.DESCRIPTOR.name}: it lacks a required field")
     return entry
 
 
@@ -151,12 +148,12 @@ def read_inventory(images: Path) -> pb.InventoryEntry:
     path = images / _INVENTORY
     data = path.read_bytes()
     if len(data) < _HEADER.size:
-        raise _corrupt(path, "it is cut off")
+        raise _corrupt(path.name, "it is cut off")
     magic, length = _HEADER.unpack_from(data)
     if magic != _INVENTORY_MAGIC:
-        raise _corrupt(path, "the magic number is not CRIU's")
+        raise _corrupt(path.name, "the magic number is not CRIU's")
     if _HEADER.size + length != len(data):
-        raise _corrupt(path, "it is cut off")
+        raise _corrupt(path.name, "it is cut off")
     return decode(path.name, data[_HEADER.size :], pb.InventoryEntry)
 
 
@@ -167,9 +164,9 @@ def write_inventory(images: Path, entry: pb.InventoryEntry) -> None:
     replace_file(images / _INVENTORY, data, durability=Durability.NONE)
 
 
-def _corrupt(path: ImagePath, cause: str) -> ObjectCorrupt:
+def _corrupt(name: str, cause: str) -> ObjectCorrupt:
     return ObjectCorrupt(
-        f"image {path.name} is damaged",
+        f"image {name} is damaged",
         cause=cause,
         remedy="restore another commit; this one cannot be trusted",
     )

@@ -7,6 +7,7 @@ import socket
 import struct
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import lru_cache
 
 from relive.errors import ObjectCorrupt
 from relive.images import criu_images_pb2 as pb
@@ -137,10 +138,15 @@ def _names(found: list[TcpConnection]) -> set[tuple[_End, _End]]:
 
 
 def _unmapped(end: tuple[str, int]) -> tuple[str, int]:
-    """An IPv4 address that an IPv6 socket uses (RFC 4291, 2.5.5.2): the other end need not be of that family."""
-    address = ipaddress.ip_address(end[0])
+    return _plain(end[0]), end[1]
+
+
+@lru_cache(maxsize=256)  # of one commit after another they are mostly the same
+def _plain(text: str) -> str:
+    """An IPv4 address that an IPv6 socket uses (RFC 4291, 2.5.5.2) as such: the other end need not be of that family."""
+    address = ipaddress.ip_address(text)
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return str(mapped or address), end[1]
+    return str(mapped or address)
 
 
 def read_listening(files: list[pb.FileEntry]) -> list[tuple[str, int]]:
