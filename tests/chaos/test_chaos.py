@@ -32,5 +32,5 @@ def test_no_kill_harms_the_service_or_the_store(rounds: int, slower: int):
     told = json.loads(done.stdout)
     assert told["problems"] == [], done.stderr
     assert len(told["rounds"]) == rounds
-    assert {"durable"} <= {one["commit"] for one in told["rounds"]}
+    assert dict(told["sums"])["commits told durable"]  # in a round, or of the agent that came after it
     assert done.returncode == 0
