@@ -88,10 +88,14 @@ def test_whoever_is_told_to_step_aside_amid_a_crash_does_not_trace_any_more(star
     async def main() -> None:
         async with await TracerClient.start() as tracer:
             await tracer.attach(program.pid)
+            os.kill(tracer.pid, signal.SIGSTOP)  # for as long as the crash and the command need to reach it
             program.say()
             while procfs.read_stat(program.pid).state != "t":  # type: ignore[union-attr]
-                pass
-            held = await tracer.detach()
+                await asyncio.sleep(0.001)
+            waiting = asyncio.create_task(tracer.detach())
+            await asyncio.sleep(0)  # lets it send
+            os.kill(tracer.pid, signal.SIGCONT)
+            held = await waiting
             tracers = {procfs.status_field(thread, "TracerPid") for thread in procfs.threads_of(program.pid)}
             assert held and tracers == {"0"}
             assert isinstance(await anext(tracer.events()), Fatal)
