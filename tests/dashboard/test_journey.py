@@ -62,6 +62,7 @@ def see_the_verdict(page: Page, address: str, payments: Payments) -> None:
     expect(page.get_by_text("No packets left the sandboxes")).to_be_visible()
     page.reload()  # what was begun is the dashboard's, not the page's
     expect(page.get_by_text(verdict)).to_be_visible()
+    expect(page).to_have_title(f"Incident {payments.incident} · Relive")
     page.get_by_role("link", name=f"Replay {kept.number} of incident {payments.incident}").click()
     expect(page).to_have_url(re.compile("/run\\?number="))
     expect(page.get_by_text(verdict)).to_be_visible()

@@ -579,6 +579,7 @@ def test_a_branch_that_runs_can_be_rolled_back(look, home, monkeypatch):
         (home / "branches" / name / "state.json").write_text(facts.model_dump_json())
     with claimed(home / "branches" / "b2"):
         app = look("branches")
+        assert said(app).count("belongs to a debugger or to another running command") == 1
         app.button("rollback a1").click().run()
         assert not app.exception and "rollback b2" not in {one.key for one in app.button}
     assert begun == [(ROLLBACK, RollbackParams(branch="a1"))]

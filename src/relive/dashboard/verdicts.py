@@ -51,6 +51,12 @@ def show_verdict(result: Replay | Reproduction, mask: Mask) -> None:
     if isinstance(result, Replay) and result.unrecorded:
         names = ", ".join(one.words for one in result.unrecorded)
         st.caption(f"Not recorded, so that a replay lacks it: {label(names)}.")
+    if isinstance(result, Reproduction) and verdict == "not-reproduced":
+        st.caption(
+            label(
+                f"It ran {result.tree.words}, without the state that the service had: Replay brings that back."
+            )
+        )
     rows = (
         [_run(run, mask) for run in result.runs[:_MOST]]
         if isinstance(result, Replay)

@@ -69,6 +69,8 @@ def _show_branch(settings: Settings, one: BranchState) -> None:
                 help="It is again what its commit was, with its id and ports; all that happened in it is gone",
             ):
                 _roll_back(settings, facts.id)
+        if one.is_alive and facts.is_owned:
+            st.caption("It belongs to a debugger or to another running command, and ends with that.")
         show_jobs(settings, _subject(facts.id))
         for port in facts.publications:
             st.caption(f"Its port {port.port} is reached at {port.host}:{port.host_port}.")
@@ -77,7 +79,7 @@ def _show_branch(settings: Settings, one: BranchState) -> None:
 
 def _show_log(settings: Settings, branch: str) -> None:
     stream = st.segmented_control(
-        "What it says", list(LogStream), key=f"log {branch}", format_func=lambda one: _WORDS[one]
+        "Its output", list(LogStream), key=f"log {branch}", format_func=lambda one: _WORDS[one]
     )
     if stream is None:
         return

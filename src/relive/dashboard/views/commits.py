@@ -56,7 +56,7 @@ def _show_services(settings: Settings) -> None:
     head = st.columns([4, 1.4, 2, 2, 2.4, 2])
     for column, words in zip(
         head,
-        ("Service", "Commits", "Newest", "Middle pause", "They bring back", "Kept in the store"),
+        ("Service", "Commits", "Newest", "Median pause", "Memory and files", "In the store"),
         strict=True,
     ):
         column.caption(words)

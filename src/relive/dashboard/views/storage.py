@@ -89,7 +89,7 @@ def _show_stats(found: StorageStats) -> None:
         return
     with st.container(horizontal=True):
         st.metric("Commits", f"{len(found.commits):,}", border=True)
-        st.metric("They bring back", size(found.logical), border=True)
+        st.metric("Memory and files", size(found.logical), border=True)
         st.metric("On this disk", size(found.stored), border=True)
         st.metric("Factor", f"{found.logical / max(1, found.stored):.1f}", border=True)
     left, right = st.columns(2, gap="large")

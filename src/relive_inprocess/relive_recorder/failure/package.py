@@ -57,7 +57,9 @@ def make(error: BaseException, where: str, fingerprint: str, representer: Repres
         "cut": cut,
     }
     if representer.is_exhausted:
-        cut.append("values that there was no time or room to look at")
+        cut.append(
+            "values that there was no time or room to look at; frames are looked at from the innermost one outward"
+        )
     return _fitting(package)
 
 
