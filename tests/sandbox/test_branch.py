@@ -1,29 +1,38 @@
-"""Ending a branch whose processes ended long ago: their numbers may be others' by now."""
+"""What is done to a branch from outside of it, without one that runs."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from relive.model.branch import BranchFacts, Clock, Publication
 from relive.model.commit import CommitId
 from relive.sandbox.branch import Branch
+from relive.sandbox.limits import OVERHEAD
+
+
+def _facts(**given: Any) -> BranchFacts:
+    return BranchFacts(
+        id="b",
+        commit=CommitId("0" * 64),
+        name="service",
+        clock=Clock.NOW,
+        created_wall_ns=0,
+        restore_us=0,
+        **given,
+    )
 
 
 def test_numbers_that_are_strangers_by_now_are_not_signalled(tmp_path: Path) -> None:
+    """Its processes ended long ago."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as stranger:
         pid = stranger.pid
-        facts = BranchFacts(
-            id="b",
-            commit=CommitId("0" * 64),
-            name="service",
+        facts = _facts(
             init=pid,
             init_started=1,
             root=pid,
-            clock=Clock.NOW,
-            created_wall_ns=0,
-            restore_us=0,
             stubs=pid,
             stubs_started=1,
             publications=[Publication(host="127.0.0.1", host_port=1, port=1, forwarder=pid)],
@@ -35,3 +44,17 @@ def test_numbers_that_are_strangers_by_now_are_not_signalled(tmp_path: Path) -> 
         assert stranger.poll() is None and not directory.exists()
         stranger.communicate(b"\n")
     assert stranger.returncode == 0
+
+
+def test_memory_of_its_capsule_is_less_what_restored_it_and_its_rings(tmp_path: Path) -> None:
+    """Rings are memory of the capsule, and files of the host where they are a branch's."""
+    group, limit = tmp_path / "group", 100 << 20
+    group.mkdir()
+    (group / "memory.current").write_text("1\n")
+    (group / "memory.max").write_text(f"{limit + OVERHEAD}\n")
+    branch = Branch(tmp_path, tmp_path, _facts(init=1, init_started=1, root=1, groups=[str(group)]))
+    branch.rings.mkdir()
+    for name, size in (("2-a.ring", 4096), ("3-b.ring", 8192), ("answers", 512)):
+        (branch.rings / name).write_bytes(bytes(size))
+    branch.have_memory_of_capsule()
+    assert int((group / "memory.max").read_text()) == limit - 4096 - 8192

@@ -53,7 +53,6 @@ from relive.replay.stubs.speed import AS_RECORDED, Speed
 from relive.replay.verdict import Earlier, compare, ended_otherwise, same_answer
 from relive.replay.workers import elsewhere_words
 from relive.sandbox.branch import Branch
-from relive.sandbox.limits import OVERHEAD
 from relive.store import Store
 
 __all__ = ["ReplayOptions", "answers_for", "replay"]
@@ -214,8 +213,8 @@ async def _run(
         stage.open(branch, case.manifest)
         options.changes(branch)
         if case.recorded.out_of_memory and not used.is_put_back:
-            # What restored it needs no more: else a request that went over the limit by less than that would go well here.
-            branch.groups.lower_memory(OVERHEAD)
+            # Else a request that went over the limit by less than that would go well here.
+            branch.have_memory_of_capsule()
         meter = options.measures(branch) if options.measures is not None else None
         opened = time.monotonic()
         lived = await _live(branch, case, options, deaths, log_from=used.log_from)

@@ -29,6 +29,7 @@ from relive.sandbox.cgroups import Groups, sweep_groups
 from relive.sandbox.endpoints import OpenedEndpoints
 from relive.sandbox.lazy.pager import await_pager
 from relive.sandbox.lazy.state import memory_lost, pager_killed, read_memory
+from relive.sandbox.limits import OVERHEAD
 from relive.sandbox.ownership import Ownership
 from relive.sandbox.seal import Seal, read_seal
 from relive.sandbox.unfinished import sweep_unfinished
@@ -127,6 +128,15 @@ class Branch:
     def rings(self) -> Path:
         """Directory of the rings of its Python processes."""
         return self.directory / "rings"
+
+    def have_memory_of_capsule(self) -> None:
+        """From now on it may use what its capsule could, where its use leaves that.
+
+        What restored it needs no more. And the rings of a capsule's Python processes are memory of the capsule, those of a branch
+        are files of its host.
+        """
+        rings = sum(one.stat().st_size for one in self.rings.glob("*.ring"))
+        self.groups.lower_memory(OVERHEAD + rings)
 
     def log(self, stream: str) -> Path:
         """The file with its "stdout" or "stderr"."""
