@@ -19,7 +19,7 @@
 #define API __attribute__((visibility("default")))
 
 /* One more with each change of what the functions below take or mean: Python and the library may come from different trees. */
-#define RELAY_VERSION 3
+#define RELAY_VERSION 4
 
 /* Of what Python mirrors: the version, then the sizes of its structures. */
 API int relay_layout(int which)

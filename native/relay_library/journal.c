@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
-#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -22,6 +21,7 @@
 #define WAITING_MOST (1u << 20)
 #define KEPT_COPIED_MOST (512u * 1024) /* as of a `journal_keep_back`: larger than any packet */
 #define KEPT_WAITING_MOST (2u << 20)
+#define PART_LEAST 8192 /* of what is not copied: to name a smaller one to the kernel costs as much */
 enum { HEAD_STATE = 2, HEAD_SEQ, HEAD_REQUEST, HEAD_CONNECTION, HEAD_SEGMENT, HEAD_OFFSET };
 enum { STATE_RECORDING = 1, STATE_OFF };
 
@@ -67,6 +67,11 @@ int journal_open(struct journal *journal, const char *directory, struct numbers 
 int journal_keep_back(struct journal *journal)
 {
     return make_room(journal, KEPT_WAITING_MOST, KEPT_COPIED_MOST);
+}
+
+void journal_lasts(struct journal *journal, const uint8_t *begin, size_t size)
+{
+    journal->lasting = begin, journal->lasting_end = begin + size;
 }
 
 static void tell_head(struct journal *journal)
@@ -151,19 +156,19 @@ static int write_all(int fd, struct iovec *parts, int count)
     return 0;
 }
 
-/* What waits, and `data` behind it, to the kernel. */
-static void hand_over(struct journal *journal, const uint8_t *data, size_t data_size)
+/* What waits, to the kernel. */
+static void hand_over(struct journal *journal)
 {
     struct numbers *numbers = journal->numbers;
     uint64_t events = journal->waiting_events;
-    size_t size = journal->waiting_bytes + data_size;
-    struct iovec parts[2] = {{journal->waiting, journal->waiting_bytes}, {(void *)data, data_size}};
-    journal->waiting_bytes = 0, journal->waiting_events = 0;
+    size_t size = journal->part_bytes;
+    int count = journal->part_count;
+    journal->part_count = 0, journal->part_bytes = 0, journal->waiting_bytes = 0, journal->waiting_events = 0;
     int is_full = numbers->offset + size > numbers->segment_bytes ||
                   (numbers->full_at_ns && clock_ns(CLOCK_MONOTONIC) > numbers->full_at_ns);
     if (is_full && numbers->offset > SEGMENT_HEADER && begin_segment(journal, numbers->seq - events + 1) < 0) {
         switch_off(journal, errno, events);
-    } else if (write_all((int)numbers->fd, parts, data_size ? 2 : 1) < 0) {
+    } else if (write_all((int)numbers->fd, journal->parts, count) < 0) {
         switch_off(journal, errno, events);
     } else {
         numbers->offset += size;
@@ -174,8 +179,25 @@ static void hand_over(struct journal *journal, const uint8_t *data, size_t data_
 
 void journal_flush(struct journal *journal)
 {
-    if (journal->waiting_bytes)
-        hand_over(journal, NULL, 0);
+    if (journal->part_count)
+        hand_over(journal);
+}
+
+/* One behind the other. What follows the last in memory becomes a part of it. */
+static void add_part(struct journal *journal, const uint8_t *data, size_t size)
+{
+    struct iovec *last = journal->part_count ? &journal->parts[journal->part_count - 1] : NULL;
+    if (last && (const uint8_t *)last->iov_base + last->iov_len == data)
+        last->iov_len += size;
+    else
+        journal->parts[journal->part_count++] = (struct iovec){(void *)data, size};
+    journal->part_bytes += size;
+}
+
+/* It is there until `journal_flush`, and large enough for a part of its own. */
+static int lasts(const struct journal *journal, const uint8_t *data, size_t size)
+{
+    return size >= PART_LEAST && data >= journal->lasting && data + size <= journal->lasting_end;
 }
 
 /* Try to go on, once a RETRY_NS; the note that says what is missing comes first. */
@@ -220,7 +242,7 @@ uint64_t journal_append_at(struct journal *journal, uint64_t mono_ns, uint64_t w
         tell_head(journal);
         return numbers->seq;
     }
-    if (journal->waiting_bytes > journal->waiting_most)
+    if (journal->part_bytes > journal->waiting_most || journal->part_count > PARTS_MOST - 2)
         journal_flush(journal);
     if (numbers->retry_at_ns || fields_size > FIELDS_MOST) { /* switched off just now */
         numbers->lost++;
@@ -234,7 +256,7 @@ uint64_t journal_append_at(struct journal *journal, uint64_t mono_ns, uint64_t w
     memcpy(at, fields, fields_size);
     at = put_bin_head(at + fields_size, data_size);
     uint32_t size = (uint32_t)((size_t)(at - body) + data_size);
-    int is_copied = data_size <= journal->copied_most;
+    int has_lasting = lasts(journal, data, data_size), is_copied = !has_lasting && data_size <= journal->copied_most;
     if (data_size && is_copied) {
         memcpy(at, data, data_size);
         at += data_size;
@@ -244,7 +266,11 @@ uint64_t journal_append_at(struct journal *journal, uint64_t mono_ns, uint64_t w
     memcpy(record, header, sizeof header);
     journal->waiting_bytes = (size_t)(at - journal->waiting);
     journal->waiting_events++;
-    if (!is_copied)
-        hand_over(journal, data, data_size);
+    add_part(journal, record, (size_t)(at - record));
+    if (is_copied)
+        return numbers->seq;
+    add_part(journal, data, data_size);
+    if (!has_lasting)
+        hand_over(journal);
     return numbers->seq;
 }

@@ -10,6 +10,9 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
+
+#define PARTS_MOST 512
 
 /* Shared with Python (`relive.proxies.ingress._relay`), which reads it; each number is stored whole. */
 struct numbers {
@@ -27,9 +30,13 @@ struct journal {
     struct numbers *numbers;
     volatile uint64_t *head;
     char directory[4096];
-    uint8_t *waiting; /* records that the kernel does not have yet */
-    size_t waiting_bytes, waiting_room, waiting_most; /* with more than `waiting_most` they are handed to it */
+    struct iovec parts[PARTS_MOST]; /* what the kernel does not have yet: pieces of `waiting`, and data where they are */
+    int part_count;
+    size_t part_bytes, waiting_most; /* with more than `waiting_most` they are handed to it */
+    uint8_t *waiting;
+    size_t waiting_bytes, waiting_room;
     size_t copied_most; /* larger data goes to the kernel from where it is, with all that waits */
+    const uint8_t *lasting, *lasting_end; /* memory that stays as it is until `journal_flush` */
     uint64_t waiting_events;
     void (*tell)(void *who, int what, uint64_t value); /* JOURNAL_* below, with the lock held */
     void *who;
@@ -41,6 +48,8 @@ int journal_open(struct journal *journal, const char *directory, struct numbers 
 /* Nobody waits for what is recorded until `journal_flush`: have the kernel get much at once, which costs half as much for each byte
  * (ext4, 64 KiB and 2 MiB: larger folios). Before the first event. -1: there is no memory. */
 int journal_keep_back(struct journal *journal);
+/* What lies in this memory when it is recorded is there until `journal_flush`, and is not copied before the kernel does. */
+void journal_lasts(struct journal *journal, const uint8_t *begin, size_t size);
 /* One event; `fields` is a packed map of at most FIELDS_MOST bytes. Returns its seq. */
 #define FIELDS_MOST (1024 * 1024)
 uint64_t journal_append(struct journal *journal, const char *kind, uint64_t connection, uint64_t request, const uint8_t *fields,

@@ -16,6 +16,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #define API __attribute__((visibility("default")))
@@ -60,6 +61,7 @@ API struct tap *tap_new(struct relay *relay, int ring, uint64_t size, int notes)
         free(made);
         return NULL;
     }
+    journal_lasts(&relay->journal, made->ring, 2 * size); /* it is given back behind `journal_flush` */
     made->notes->is_idle = 0; /* who was killed while it waited is not to be woken */
     made->buckets = must(calloc(TAP_BUCKETS, sizeof *made->buckets));
     return made;
@@ -136,6 +138,19 @@ API uint64_t tap_take(struct tap *tap, int64_t apart_ns)
     return until - began;
 }
 
+/* While much comes: `tap_take` again and again, after a pause each time, until one took no more than `least` or `rounds` are over. Returns
+ * what the last one did. */
+API uint64_t tap_follow(struct tap *tap, int64_t apart_ns, uint64_t pause_ns, unsigned rounds, uint64_t least)
+{
+    const struct timespec pause = {0, (long)pause_ns};
+    uint64_t taken;
+    do {
+        nanosleep(&pause, NULL);
+        taken = tap_take(tap, apart_ns);
+    } while (taken > least && --rounds);
+    return taken;
+}
+
 /* Whether the next copy is to wake who waits for the ring's descriptor. Between this and that `tap_take` has to be called once more. */
 API void tap_wake(struct tap *tap, int is_wanted)
 {
@@ -159,6 +174,7 @@ API void tap_end(struct tap *tap, int is_over)
     pthread_mutex_unlock(&tap->relay->journal.lock);
     for (struct known *next, *one = tap->known; one; one = next)
         next = one->next, free(one);
+    journal_lasts(&tap->relay->journal, NULL, 0);
     munmap((void *)tap->consumed, tap->page);
     munmap((void *)tap->produced, tap->page + 2 * tap->size);
     munmap(tap->notes, tap->page);

@@ -53,6 +53,25 @@ def test_whatever_the_order_the_bytes_are_those(copies: Copies, one: Conversatio
     assert endings(dialogue) == {Way.UP: "closed", Way.DOWN: "closed"}
 
 
+def test_large_parts_that_stay_in_the_ring_until_they_are_written_are_those(
+    copies: Copies, one: Conversation
+) -> None:
+    """Beside small ones, and such that wait for others, which are copied; the file gets them in several writes."""
+    seeded = random.Random(1)
+    sizes = [seeded.choice((1, 100, 8191, 8192, 8193, 65_536)) for _ in range(150)]
+    data = seeded.randbytes(sum(sizes))
+    places = list(itertools.accumulate(sizes, initial=0))
+    parts = [(low, data[low:high]) for low, high in itertools.pairwise(places)]
+    for number in range(0, len(parts), 10):
+        parts[number : number + 2] = parts[number : number + 2][::-1]
+    for at, part in parts:
+        one.put(DOWN, ACK, at, 0, part)
+    with copies.reader() as tapped:
+        assert tapped.follow(0.0, 3, 0) == 0  # the first look took all
+    (dialogue,) = copies.dialogues()
+    assert said(dialogue) == (b"", data)
+
+
 def test_what_a_killed_recorder_has_recorded_and_not_taken_out_is_recorded_once(copies: Copies) -> None:
     """Of one that goes on, one that is over and one that was reset."""
     for who, flags in ((1, ACK), (2, FIN | ACK), (3, 4)):

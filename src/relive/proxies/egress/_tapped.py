@@ -82,6 +82,7 @@ class TappedDialogues:
         signatures: dict[str, tuple[object, list[object]]] = {
             "tap_new": (_AT, [_AT, ctypes.c_int, _U64, ctypes.c_int]),
             "tap_take": (_U64, [_AT, ctypes.c_int64]),
+            "tap_follow": (_U64, [_AT, ctypes.c_int64, _U64, ctypes.c_uint, _U64]),
             "tap_wake": (None, [_AT, ctypes.c_int]),
             "tap_count": (None, [_AT, _AT]),
             "tap_resume": (None, [_AT, _AT]),
@@ -105,7 +106,14 @@ class TappedDialogues:
 
     def take(self) -> int:
         """Record what the service's sockets had sent and got before the call; returns how many bytes of the ring it took."""
-        return int(self._c.tap_take(self._at, time.time_ns() - time.monotonic_ns()))
+        return int(self._c.tap_take(self._at, _apart_ns()))
+
+    def follow(self, pause: float, rounds: int, least: int) -> int:
+        """``take`` so often, with a pause [s, less than 1] before each, or until one took no more bytes than ``least``.
+
+        Returns what the last one did. Other threads run meanwhile.
+        """
+        return int(self._c.tap_follow(self._at, _apart_ns(), round(pause * 1e9), rounds, least))
 
     def wake(self, is_wanted: bool) -> None:
         """Whether who waits for the descriptor is woken by the next packet; ``take`` once more before waiting."""
@@ -121,3 +129,7 @@ class TappedDialogues:
         """Take nothing more. What is said from now on is the next one's, unless it is over: dialogues that go on end as lost."""
         self._c.tap_end(self._at, int(is_over))
         self._maps.close()
+
+
+def _apart_ns() -> int:
+    return time.time_ns() - time.monotonic_ns()

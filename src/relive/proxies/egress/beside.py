@@ -50,6 +50,7 @@ from relive.recording.events import EventKind
 __all__ = ["BesideOptions", "BesideRecorder", "main"]
 
 LOOK_SECONDS, URGENT_SECONDS = 0.02, 0.001
+_URGENT_LOOKS = 5  # before it is looked for what agents say
 IDLE_SECONDS = 0.5
 URGENT = -10
 _UNANSWERED_SECONDS = 10.0  # so often it is looked for questions without an answer
@@ -163,23 +164,31 @@ class BesideRecorder:
             elif post.kind is PostKind.SEGMENT_BEGUN:
                 self.writer.segment_begun()
 
+    def _follow(self) -> int:
+        """While much comes: look for what is said so often that the ring has room; returns what the last look took."""
+        taken = self.tapped.follow(URGENT_SECONDS, _URGENT_LOOKS, _LITTLE)
+        self._hear()
+        return taken
+
     async def _read(self) -> None:
         """Take what comes, until told to stop."""
         quiet, is_urgent = 0.0, False
         while not self._stop.is_set():
-            taken = self.take_all()
+            taken = self._follow() if is_urgent else self.take_all()
             if is_urgent != (taken > (_LITTLE if is_urgent else _MUCH)):
                 is_urgent = not is_urgent
                 _be_nice(URGENT if is_urgent else 0)
             quiet = 0.0 if taken else quiet + LOOK_SECONDS
-            if quiet < IDLE_SECONDS:
-                await self._sleep(URGENT_SECONDS if is_urgent else LOOK_SECONDS)
+            if is_urgent:
+                await asyncio.sleep(0)  # what agents say
+            elif quiet < IDLE_SECONDS:
+                await self._sleep()
             else:
                 await self._wait()
 
-    async def _sleep(self, seconds: float) -> None:
+    async def _sleep(self) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(LOOK_SECONDS):
                 await self._stop.wait()
 
     async def _wait(self) -> None:

@@ -32,7 +32,7 @@ __all__ = [
 _U64, _I64, _I32, _U32 = ctypes.c_uint64, ctypes.c_int64, ctypes.c_int32, ctypes.c_uint32
 _SIZE, _TEXT, _AT = ctypes.c_size_t, ctypes.c_char_p, ctypes.c_void_p
 _CLIENT, _SERVICE = 0, 1
-_VERSION = 3  # RELAY_VERSION of relay_library.c
+_VERSION = 4  # RELAY_VERSION of relay_library.c
 
 
 class Numbers(ctypes.Structure):
