@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
-import structlog
-
 from relive.kernel.atomic_write import Durability, replace_file
 from relive.model.commit import Manifest
 
@@ -195,6 +193,8 @@ class UncomparedChain:
             try:
                 earlier = read_spans(self._home, life)
             except SpansDamaged as error:
+                import structlog  # noqa: PLC0415 - each command that lists commits would import it
+
                 structlog.get_logger().error(
                     "which commits of this life were not compared is lost: all so far count as such",
                     error=str(error),

@@ -8,7 +8,7 @@ import typer
 
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
-from relive.operations.commits import delete_commit
+from relive.operations.deleting import delete_commit
 
 __all__ = ["delete"]
 

@@ -1,4 +1,4 @@
-"""Commits: listing, showing, deleting them. They are taken in ``committing``."""
+"""Commits: listing and showing them. They are taken in ``committing``, and deleted in ``deleting``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pydantic import Field
 from relive.checkpoint.suspect_captures import SuspectCaptures
 from relive.checkpoint.uncompared import span_of
 from relive.config import Settings
-from relive.errors import RefUnknown, UsageError
-from relive.incidents.incidents import Incidents
+from relive.errors import RefUnknown
 from relive.model.commit import CommitId, Manifest, Trigger
 from relive.operations.operation import Params, Result
 from relive.operations.progress import Progress
@@ -23,8 +22,6 @@ __all__ = [
     "CommitPage",
     "CommitsParams",
     "DamagedCommit",
-    "Deleted",
-    "delete_commit",
     "page_of_commits",
     "show_commit",
     "tags_of",
@@ -188,42 +185,6 @@ def show_commit(settings: Settings, ref: str) -> CommitDetail:
         tags=tags_of(store).get(found, []),
         suspect=suspects.is_any() and _is_suspect(suspects, store, stored),
         uncompared=_is_uncompared(settings, manifest),
-    )
-
-
-class Deleted(Result):
-    """A commit that is no more."""
-
-    id: CommitId
-
-
-def delete_commit(settings: Settings, ref: str) -> Deleted:
-    """Delete a commit that nothing holds.
-
-    Raises:
-        RefUnknown, RefAmbiguous: there is none.
-        UsageError: a tag or an incident holds it.
-    """
-    store = Store(settings.store)
-    found = store.resolve(ref)
-    incidents = Incidents(settings.incidents)
-    # Asked with the store's lock held: no incident can begin to need it in between.
-    if found not in store.thin(store.get(found).name, lambda _lines: {found} - incidents.pinned()):
-        raise _held(found, tags_of(store).get(found, []))
-    return Deleted(id=found)
-
-
-def _held(commit_id: CommitId, tags: list[str]) -> UsageError:
-    if tags:
-        return UsageError(
-            f"{commit_id[:10]} is kept",
-            cause=f"it is tagged {', '.join(tags)}",
-            remedy="remove the tag first: relive tag --delete NAME",
-        )
-    return UsageError(
-        f"{commit_id[:10]} is kept",
-        cause="an incident needs it to be replayed",
-        remedy="`relive incidents` tells which; what belongs to incidents is never deleted",
     )
 
 

@@ -11,12 +11,11 @@ from relive.operations.commits import (
     CommitDetail,
     CommitPage,
     CommitsParams,
-    Deleted,
-    delete_commit,
     page_of_commits,
     show_commit,
 )
 from relive.operations.committing import COMMIT, CommitParams, TargetParams
+from relive.operations.deleting import Deleted, delete_commit
 from relive.operations.operation import Params
 from relive.operations.progress import Silent
 from relive.operations.tags import Tag, add_tag, delete_tag, list_tags
