@@ -142,6 +142,8 @@ static struct {
     PyObject *handling, *recorder, *describe, *write, *failed, *before_end;
 } requests;
 
+int is_handling(PyObject *request) { return (PyObject *)Py_TYPE(request) == requests.handling; }
+
 PyObject *the_recorder(void) { return requests.recorder; }
 
 PyObject *module_requests(PyObject *Py_UNUSED(module), PyObject *given) {
@@ -169,7 +171,8 @@ PyObject *begin_handling(PyObject *about) {
     PyObject *handling = ((allocfunc)PyType_GetSlot(class, Py_tp_alloc))(class, 0);
     PyObject *parts[] = {next_number(), new_count(), PyDict_New(), PyLong_FromUnsignedLongLong(now(CLOCK_MONOTONIC))};
     PyObject *names[] = {name_number, name_lanes, name_store, name_began};
-    int failed = handling == NULL || PyObject_SetAttr(handling, name_about, about) < 0 || PyObject_SetAttr(handling, name_routed, Py_None) < 0;
+    int failed = handling == NULL || PyObject_SetAttr(handling, name_about, about) < 0 || PyObject_SetAttr(handling, name_routed, Py_None) < 0 ||
+                 PyObject_SetAttr(handling, name_at_rest, Py_False) < 0;
     for (int i = 0; i < 4; i++) {
         failed = failed || parts[i] == NULL || PyObject_SetAttr(handling, names[i], parts[i]) < 0;
         Py_XDECREF(parts[i]);

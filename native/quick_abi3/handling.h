@@ -7,6 +7,9 @@
 // tells ``(handling, error)``; and the list of that name.
 PyObject *module_requests(PyObject *module, PyObject *given);
 
+// Whether a request is of that class.
+int is_handling(PyObject *request);
+
 // A borrowed reference to the one of them that numbers requests; NULL where nobody is known.
 PyObject *the_recorder(void);
 

@@ -134,11 +134,16 @@ int end_request(PyObject *token) {
     return 0;
 }
 
-int works_for_a_request(const Quick *self) {
+PyObject *running_request(const Quick *self) {
     PyObject *request = get(lanes.request);
-    int is_one = request != NULL && request != self->outside;
+    if (request == self->outside) Py_CLEAR(request);
+    return request;
+}
+
+int works_for_a_request(const Quick *self) {
+    PyObject *request = running_request(self);
     Py_XDECREF(request);
-    return is_one;
+    return request != NULL;
 }
 
 PyObject *new_count(void) {

@@ -18,7 +18,10 @@ PyObject *begin_request(PyObject *request);
 // ``end`` of context.py; -1 with an error.
 int end_request(PyObject *token);
 
-// Whether the running code works for one.
+// A reference to the one that the running code works for; NULL where there is none, perhaps with an error.
+PyObject *running_request(const Quick *self);
+
+// Whether there is one.
 int works_for_a_request(const Quick *self);
 
 // itertools.count(1)

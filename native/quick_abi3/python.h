@@ -69,6 +69,8 @@ extern const char *PyUnicode_AsUTF8AndSize(PyObject *, Py_ssize_t *) __attribute
     NAME(raw_headers, "raw_headers")                                                                                                      \
     NAME(sole, "_sole")                                                                                                                   \
     NAME(routed, "routed")                                                                                                                \
+    NAME(at_rest, "at_rest")                                                                                                              \
+    NAME(is_left, "is_left")                                                                                                              \
     NAME(ended, "ended")                                                                                                                  \
     NAME(wrapped, "__wrapped__")                                                                                                          \
     NAME(await, "__await__")                                                                                                              \

@@ -10,7 +10,7 @@ enum { NAMES = 256, LONGEST_NAME = 256 };  // of headers that are remembered, an
 
 static struct {
     PyObject *slow;                                                           // what ``__call__`` was
-    PyObject *describe, *header_name, *note_input, *note_start, *note_piece, *watch;  // functions in Python
+    PyObject *describe, *header_name, *note_input, *note_start, *note_piece, *watch, *leave;  // functions in Python
     PyObject *server, *names;  // "wsgi"; by the names of variables those of headers, empty where they are none
 } wsgi;
 
@@ -144,6 +144,7 @@ static PyObject *begin(Quick *writer, PyObject *environ) {
 typedef struct {
     PyObject_HEAD
     PyObject *handling, *wrapped;
+    PyObject *write;  // what the server's function returned, if it can be called
     Answer answer;
     int is_told_in_python;  // what comes, from now on
 } Start;
@@ -152,6 +153,7 @@ static int start_traverse(PyObject *object, visitproc visit, void *arg) {
     Start *self = (Start *)object;
     Py_VISIT(self->handling);
     Py_VISIT(self->wrapped);
+    Py_VISIT(self->write);
     Py_VISIT(self->answer.headers);
     return 0;
 }
@@ -160,6 +162,7 @@ static int start_clear(PyObject *object) {
     Start *self = (Start *)object;
     Py_CLEAR(self->handling);
     Py_CLEAR(self->wrapped);
+    Py_CLEAR(self->write);
     forget_answer(&self->answer);
     return 0;
 }
@@ -201,6 +204,24 @@ static PyObject *argument(PyObject *given, Py_ssize_t at, PyObject *named, PyObj
     return at < PyTuple_Size(given) ? PyTuple_GetItem(given, at) : named != NULL ? PyDict_GetItem(named, name) : NULL;
 }
 
+// A piece of the body is given to the server; -1 with an error.
+static int note(Start *self, PyObject *piece) {
+    if (!self->is_told_in_python && Py_TYPE(piece) == &PyBytes_Type && (!PyBytes_Size(piece) || self->answer.body == NULL)) {
+        if (PyBytes_Size(piece)) self->answer.body = kept(piece);
+        return 0;
+    }
+    return tell_in_python(self, wsgi.note_piece, piece, NULL);
+}
+
+// write(piece), of those who send their answer by what ``start_response`` returns.
+static PyObject *start_write(PyObject *object, PyObject *piece) {
+    Start *self = (Start *)object;
+    if (note(self, piece) < 0) return NULL;
+    return PyObject_CallFunctionObjArgs(self->write, piece, NULL);
+}
+
+static PyMethodDef write_method = {"write", start_write, METH_O, NULL};
+
 // start_response(status, headers[, exc_info])
 static PyObject *start_call(PyObject *object, PyObject *given, PyObject *named) {
     Start *self = (Start *)object;
@@ -208,16 +229,11 @@ static PyObject *start_call(PyObject *object, PyObject *given, PyObject *named) 
     if (status != NULL && headers != NULL && (self->is_told_in_python || !keep_start(&self->answer, status, headers)) &&
         tell_in_python(self, wsgi.note_start, status, headers) < 0)
         return NULL;
-    return PyObject_Call(self->wrapped, given, named);
-}
-
-// A piece of the body was given to the server; -1 with an error.
-static int note(Start *self, PyObject *piece) {
-    if (!self->is_told_in_python && Py_TYPE(piece) == &PyBytes_Type && (!PyBytes_Size(piece) || self->answer.body == NULL)) {
-        if (PyBytes_Size(piece)) self->answer.body = kept(piece);
-        return 0;
-    }
-    return tell_in_python(self, wsgi.note_piece, piece, NULL);
+    PyObject *write = PyObject_Call(self->wrapped, given, named), *before = self->write;
+    if (write == NULL || !PyCallable_Check(write)) return write;
+    self->write = write;
+    Py_XDECREF(before);
+    return PyCFunction_NewEx(&write_method, object, NULL);
 }
 
 static void start_ended(Start *self) { end_handling(self->handling, &self->answer); }
@@ -256,7 +272,10 @@ static int pieces_clear(PyObject *object) {
     return 0;
 }
 
-static void pieces_gone(PyObject *object) { let_go(object, pieces_clear); }
+// The server has what it asked for, and none of the application's code runs; or it runs again. -1 with an error.
+static int rest(const Pieces *self, int is_at_rest) {
+    return self->start == NULL ? 0 : PyObject_SetAttr(self->start->handling, name_at_rest, is_at_rest ? (PyObject *)self->start : Py_False);
+}
 
 // With an error set or without.
 static void pieces_ended(Pieces *self) {
@@ -268,10 +287,11 @@ static void pieces_ended(Pieces *self) {
 
 static PyObject *pieces_next(PyObject *object) {
     Pieces *self = (Pieces *)object;
+    if (rest(self, 0) < 0) return NULL;
     if (self->pieces == NULL) self->pieces = PyObject_GetIter(self->wrapped);
     PyObject *piece = self->pieces != NULL ? PyIter_Next(self->pieces) : NULL;
     if (piece != NULL) {
-        if (self->start != NULL && note(self->start, piece) < 0) Py_CLEAR(piece);
+        if (self->start != NULL && (note(self->start, piece) < 0 || rest(self, 1) < 0)) Py_CLEAR(piece);
         return piece;
     }
     if (PyErr_Occurred() && self->start != NULL) fail_handling(self->start->handling);
@@ -281,6 +301,7 @@ static PyObject *pieces_next(PyObject *object) {
 
 static PyObject *pieces_close(PyObject *object, PyObject *Py_UNUSED(nothing)) {
     Pieces *self = (Pieces *)object;
+    if (rest(self, 0) < 0) return NULL;
     PyObject *close = PyObject_GetAttr(self->wrapped, name_close), *done = NULL;
     if (close == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) PyErr_Clear();
     else if (close != NULL && close != Py_None) done = PyObject_CallFunctionObjArgs(close, NULL);
@@ -289,6 +310,22 @@ static PyObject *pieces_close(PyObject *object, PyObject *Py_UNUSED(nothing)) {
     pieces_ended(self);
     if (PyErr_Occurred()) return NULL;
     Py_RETURN_NONE;
+}
+
+// Nobody will ask for more of it.
+static void pieces_finalize(PyObject *object) {
+    PyObject *type, *error, *trace;
+    PyErr_Fetch(&type, &error, &trace);
+    if (rest((Pieces *)object, 0) < 0) PyErr_Clear();
+    pieces_ended((Pieces *)object);
+    if (PyErr_Occurred()) PyErr_WriteUnraisable(NULL);
+    PyErr_Restore(type, error, trace);
+}
+
+static void pieces_gone(PyObject *object) {
+    PyObject_GC_UnTrack(object);
+    pieces_finalize(object);
+    let_go(object, pieces_clear);
 }
 
 static PyObject *pieces_attribute(PyObject *object, PyObject *name) { return attribute_of(object, ((Pieces *)object)->wrapped, name); }
@@ -335,7 +372,9 @@ static PyObject *watch_answer(Start *start, PyObject *environ, PyObject *answer)
     if (file == 0 && (pieces = (Pieces *)((allocfunc)PyType_GetSlot(pieces_type, Py_tp_alloc))(pieces_type, 0)) != NULL) {
         pieces->wrapped = answer;
         pieces->start = (Start *)kept((PyObject *)start);
-        return (PyObject *)pieces;
+        if (rest(pieces, 1) == 0) return (PyObject *)pieces;
+        Py_DECREF((PyObject *)pieces);
+        return NULL;
     }
     PyErr_Clear();
     PyObject *watched = NULL;
@@ -359,12 +398,35 @@ static PyObject *call_recorded(PyObject *app, PyObject *environ, PyObject *start
     return answer;
 }
 
+// ``_leave`` of servers/wsgi.py, with what is known here of the answer; -1 with an error.
+static int leave(PyObject *handling) {
+    PyObject *start = PyObject_GetAttr(handling, name_at_rest), *done = NULL;
+    if (start != NULL && (Py_TYPE(start) != start_type || hand_over(handling, &((Start *)start)->answer) == 0))
+        done = PyObject_CallFunctionObjArgs(wsgi.leave, handling, NULL);
+    Py_XDECREF(start);
+    Py_XDECREF(done);
+    return done != NULL ? 0 : -1;
+}
+
+// Whether this is a part of a request. One that its server has left is over then.
+static int is_part_of_a_request(const Quick *writer) {
+    PyObject *request = running_request(writer), *is_left = request != NULL && is_handling(request) ? PyObject_GetAttr(request, name_is_left) : NULL;
+    int is_part = request != NULL && (is_left != Py_True || leave(request) < 0);
+    Py_XDECREF(is_left);
+    Py_XDECREF(request);
+    return is_part;
+}
+
 // RecordedWsgi.__call__(environ, start_response)
 static PyObject *recorded_call(PyObject *recorded, PyObject *given, PyObject *named) {
     PyObject *environ = PyTuple_Size(given) == 2 ? PyTuple_GetItem(given, 0) : NULL, *app = NULL, *handling = NULL, *answer = NULL;
     int is_plain = environ != NULL && Py_TYPE(environ) == &PyDict_Type && (named == NULL || !PyDict_Size(named)) && are_lanes_found_here();
     Quick *writer = is_plain ? writer_of(the_recorder()) : NULL;
-    int is_part = writer != NULL && works_for_a_request(writer);
+    int is_part = writer != NULL && is_part_of_a_request(writer);
+    if (PyErr_Occurred() && switch_off_at_error() < 0) {
+        Py_DECREF((PyObject *)writer);
+        return NULL;
+    }
     if (writer != NULL && !is_part) handling = begin(writer, environ);
     Py_XDECREF((PyObject *)writer);
     if ((is_part || handling != NULL) && (app = PyObject_GetAttr(recorded, name_wrapped)) != NULL) {
@@ -389,7 +451,7 @@ static PyType_Spec start_spec = {"relive_recorder._quick.Start", sizeof(Start), 
 static PyMethodDef pieces_methods[] = {{"close", pieces_close, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL}};
 static PyGetSetDef pieces_attributes[] = {{"__wrapped__", pieces_wrapped, NULL, NULL, NULL}, {NULL, NULL, NULL, NULL, NULL}};
 static PyType_Slot pieces_slots[] = {{Py_tp_dealloc, pieces_gone}, {Py_tp_traverse, pieces_traverse},   {Py_tp_clear, pieces_clear},
-                                     {Py_tp_iter, itself},         {Py_tp_iternext, pieces_next},       {Py_tp_getattro, pieces_attribute},
+                                     {Py_tp_finalize, pieces_finalize}, {Py_tp_iter, itself},         {Py_tp_iternext, pieces_next},       {Py_tp_getattro, pieces_attribute},
                                      {Py_tp_methods, pieces_methods}, {Py_tp_getset, pieces_attributes}, {0, NULL}};
 static PyType_Spec pieces_spec = {"relive_recorder._quick.Pieces", sizeof(Pieces), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, pieces_slots};
 
@@ -402,12 +464,12 @@ int make_wsgi_types(void) {
 }
 
 PyObject *module_wsgi(PyObject *Py_UNUSED(module), PyObject *given) {
-    PyObject *class, *parts[6];
-    if (!PyArg_ParseTuple(given, "O!OOOOOO", &PyType_Type, &class, &parts[0], &parts[1], &parts[2], &parts[3], &parts[4], &parts[5])) return NULL;
+    PyObject *class, *parts[7];
+    if (!PyArg_ParseTuple(given, "O!OOOOOOO", &PyType_Type, &class, &parts[0], &parts[1], &parts[2], &parts[3], &parts[4], &parts[5], &parts[6])) return NULL;
     if (wsgi.slow != NULL) Py_RETURN_FALSE;
     if ((wsgi.slow = PyObject_GetAttrString(class, "__call__")) == NULL) return NULL;
-    PyObject **places[] = {&wsgi.describe, &wsgi.header_name, &wsgi.note_input, &wsgi.note_start, &wsgi.note_piece, &wsgi.watch};
-    for (int i = 0; i < 6; i++) *places[i] = kept(parts[i]);
+    PyObject **places[] = {&wsgi.describe, &wsgi.header_name, &wsgi.note_input, &wsgi.note_start, &wsgi.note_piece, &wsgi.watch, &wsgi.leave};
+    for (int i = 0; i < 7; i++) *places[i] = kept(parts[i]);
     if (put_method(class, &call_method) < 0) return NULL;
     Py_RETURN_TRUE;
 }

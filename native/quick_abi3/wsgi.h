@@ -2,7 +2,7 @@
 #pragma once
 #include "python.h"
 
-// wsgi(class, describe, header_name, note_input, note_start, note_piece, watch) -> bool: give the class ``RecordedWsgi`` its ``__call__``; once in a
+// wsgi(class, describe, header_name, note_input, note_start, note_piece, watch, leave) -> bool: give the class ``RecordedWsgi`` its ``__call__``; once in a
 // process. False: it was done already. What is not plain its own way does (``__call__`` as it was), and the functions of servers/wsgi.py;
 // ``describe`` is of servers/handling.py.
 PyObject *module_wsgi(PyObject *module, PyObject *given);

@@ -34,6 +34,7 @@ native.wsgi(
     wsgi._note_start,
     wsgi._note_piece,
     wsgi._watch_answer,
+    wsgi._leave,
 )
 context.in_c(native)
 

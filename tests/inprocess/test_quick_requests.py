@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import inspect
 import re
 import sys
 
@@ -180,7 +181,7 @@ def test_messages_of_an_application_are_told_the_same(benches, sent, received, i
             recorder.requests = 0
             ended = contextvars.copy_context().run(_outcome_of, asgi.RecordedAsgi(app)(scope, receive, send))
             is_off = recorder._ring is None
-        records = [(re.sub('"ns":[0-9]+', "", text), data) for text, data in bench.records()]
+        records = [(re.sub('"ns":[0-9]+', '"ns":0', text), data) for text, data in bench.records()]
         told.append((ended, is_off, taken, records))
     assert told[0] == told[1]
 
@@ -204,7 +205,7 @@ def test_what_fails_in_the_recorder_is_none_of_the_services_business(benches, mo
         messages.append(message["type"])
 
     def shop(_environ, start):
-        start(status="200 OK" if fails != "note" else "none", headers=[])
+        start(status="200 OK" if fails != "note" else "0200", headers=[])
         return iter([b"token=" * (fails == "end")])
 
     def fail(*_):
@@ -219,7 +220,8 @@ def test_what_fails_in_the_recorder_is_none_of_the_services_business(benches, mo
         monkeypatch.setattr(handling.Handling, "ended", fail)
     else:
         scope["headers"] = []
-        monkeypatch.setattr(asgi, "int", fail, raising=False)
+        for server in asgi, wsgi:
+            monkeypatch.setattr(server, "int", fail, raising=False)
     bench = benches()[0]
     for ask in (
         lambda: _outcome_of(asgi.RecordedAsgi(app)(scope, None, send)),
@@ -251,7 +253,7 @@ def test_many_names_of_headers_keep_no_request_from_its_end(benches):
                 many = {**environ, **{f"HTTP_X{number}": "v" for number in range(count)}}
                 app = wsgi.RecordedWsgi(lambda _environ, start: start("200 OK", []) or [b"x"])
                 assert contextvars.copy_context().run(app, many, lambda *_: None) == [b"x"]
-        told.append([(re.sub('"ns":[0-9]+', "", text), data) for text, data in bench.records()])
+        told.append([(re.sub('"ns":[0-9]+', '"ns":0', text), data) for text, data in bench.records()])
     assert told[0] == told[1] and len(told[0]) == 8
 
 
@@ -273,3 +275,111 @@ def test_an_answer_may_begin_with_exc_info_by_name(benches):
             environ = {"REQUEST_METHOD": "GET", "RAW_URI": "/a", "REMOTE_ADDR": "::1"}
             asked = contextvars.copy_context().run(app, environ, lambda *_, **named: b"%d" % len(named))
         assert asked == [b"1"]
+
+
+@pytest.mark.parametrize("held", ["dropped", "kept", "begun", "closed elsewhere"])
+def test_an_answer_that_its_server_leaves_keeps_no_request_from_its_end(benches, held):
+    """GIVEN a server that drops an answer, or keeps it without closing it, or closes it in another thread
+    WHEN its thread goes on with the next request
+    THEN each is recorded as one of its own, and none is left in the thread's context.
+    """
+    environ = {"REQUEST_METHOD": "GET", "RAW_URI": "/a", "REMOTE_ADDR": "::1"}
+    app = wsgi.RecordedWsgi(lambda _environ, start: start("200 OK", []) or iter([b"a", b"b"]))
+
+    def serve():
+        left = app(environ, lambda *_: None)
+        if held == "dropped":
+            left = None
+        elif held == "closed elsewhere":
+            contextvars.copy_context().run(left.close)
+        elif held == "begun":
+            assert next(left) == b"a"
+        # What it does while a piece is made is a part of it.
+        assert list(wsgi.RecordedWsgi(lambda *given: iter(app(*given)))(environ, lambda *_: None)) == [
+            b"a",
+            b"b",
+        ]
+        assert not context.here().number
+        return left
+
+    told = []
+    for bench in benches():
+        with bench:
+            recorder.requests = 0
+            contextvars.copy_context().run(serve)
+        told.append([(re.sub('"ns":[0-9]+', '"ns":0', text), data) for text, data in bench.records()])
+    assert told[0] == told[1]
+    assert [data for text, data in told[0] if "handling-ended" in text] == [b"a" * (held == "begun"), b"ab"]
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "pieces"),
+    [
+        ("none", [], [b"a"]),
+        (None, None, ["text"]),
+        ("200 OK", [], [5, b"a", "text"]),
+        ("200 OK", [], iter(["text"])),
+    ],
+)
+def test_an_answer_that_no_server_takes_is_its_requests_own_business(benches, status, headers, pieces):
+    pieces = list(pieces)
+
+    def app(_environ, start):
+        start(status, headers)
+        return iter(pieces)
+
+    environ = {"REQUEST_METHOD": "GET", "RAW_URI": "/a", "REMOTE_ADDR": "::1"}
+    told = []
+    for bench in benches():
+        with bench:
+            recorder.requests = 0
+            assert (
+                contextvars.copy_context().run(lambda: list(wsgi.RecordedWsgi(app)(environ, lambda *_: None)))
+                == pieces
+            )
+            assert recorder.mode()
+        told.append([(re.sub('"ns":[0-9]+', '"ns":0', text), data) for text, data in bench.records()])
+    assert told[0] == told[1] and len(told[0]) == 2
+
+
+def test_what_is_sent_by_write_is_a_part_of_the_answer(benches):
+    def app(_environ, start):
+        write = start("200 OK", [])
+        write(b"by ")
+        write(b"write ")
+        return [b"and by return"]
+
+    environ = {"REQUEST_METHOD": "GET", "RAW_URI": "/a", "REMOTE_ADDR": "::1"}
+    told = []
+    for bench in benches():
+        sent = []
+        with bench:
+            recorder.requests = 0
+            contextvars.copy_context().run(wsgi.RecordedWsgi(app), environ, lambda *_, sent=sent: sent.append)
+        assert sent == [b"by ", b"write "]
+        told.append([(re.sub('"ns":[0-9]+', '"ns":0', text), data) for text, data in bench.records()])
+    assert told[0] == told[1] and told[0][-1][1] == b"by write and by return"
+
+
+class _Shop:
+    async def __call__(self, scope, receive, send):
+        pass
+
+    async def method(self, scope, receive, send):
+        pass
+
+    def made(self, scope, receive, send):
+        return self(scope, receive, send)
+
+
+class _OldShop:
+    def __call__(self, scope):
+        pass
+
+
+@pytest.mark.parametrize("app", [_Shop(), _Shop().method, _Shop().made, _OldShop(), _outcome_of])
+def test_frameworks_are_told_the_same_of_a_recorded_application(app):
+    """Whether it is of ASGI 3 they see by that."""
+    recorded = asgi.RecordedAsgi(app)
+    for of in (lambda one: one, lambda one: one.__call__):
+        assert inspect.iscoroutinefunction(of(recorded)) == inspect.iscoroutinefunction(of(app))

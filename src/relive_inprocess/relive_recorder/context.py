@@ -39,6 +39,7 @@ __all__ = [
     "know_greenlets",
     "lane",
     "leave",
+    "leave_request",
     "made",
     "made_there",
     "outward",
@@ -156,6 +157,11 @@ def end(token: "Token[Request]") -> None:
         _request.reset(token)
     except ValueError:
         pass
+
+
+def leave_request() -> None:
+    """Work for none from now on, in this context."""
+    _request.set(OUTSIDE)
 
 
 def lane() -> int:

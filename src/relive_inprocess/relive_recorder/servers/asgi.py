@@ -15,6 +15,7 @@ from relive_recorder.servers.handling import Handling, begin, handle_in_c, targe
 __all__ = ["install"]
 
 _KINDS = frozenset(("http", "websocket"))
+_CO_COROUTINE = 0x80  # of ``inspect``
 Scope = Dict[str, Any]
 Receive = Callable[[], Awaitable[Dict[str, Any]]]
 Send = Callable[[Dict[str, Any]], Awaitable[None]]
@@ -116,12 +117,18 @@ def _failing(error: BaseException) -> None:
 
 
 class RecordedAsgi:
-    """An application with the recorder before it; everything else of it is as it was."""
+    """An application with the recorder before it; everything else of it is as it was, also what frameworks ask of its ``__call__``."""
 
     def __init__(self, app: Any) -> None:
         self.__wrapped__ = app
+        if _is_coroutine_method(getattr(app, "__call__", None)):  # noqa: B004 - not whether it can be called
+            # Only who asks for it by name finds this; to call an object Python looks into its class.
+            self.__dict__["__call__"] = self._answer
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        return self._answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         handling = None if context.here().number else attempt(_begin, scope)
         if handling is None:
             await self.__wrapped__(scope, receive, send)
@@ -137,6 +144,12 @@ class RecordedAsgi:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__wrapped__, name)
+
+
+def _is_coroutine_method(call: Any) -> bool:
+    """As ``inspect.iscoroutinefunction`` of a method, without that module, which takes milliseconds."""
+    flags = getattr(getattr(getattr(call, "__func__", None), "__code__", None), "co_flags", 0)
+    return bool(flags & _CO_COROUTINE)
 
 
 def _begin(scope: Scope) -> Optional[Handling]:

@@ -113,10 +113,12 @@ class Handling(context.Request):
         status, headers: of the answer; set by the server's hook when they are known.
         raw_headers: set instead of ``headers`` where they are not scrubbed yet: pairs of bytes, or of str.
         routed: a mapping that will have ``path_params`` once a router has found its way (an ASGI scope); or None.
+        at_rest: true while none of its code runs, since the server has its answer and asks for no piece of it just now. In C it is who
+            knows the answer by then.
     """
 
     # What all requests set. ``_token`` is None once it has ended.
-    __slots__ = ("__dict__", "__weakref__", "_began", "_token", "routed")
+    __slots__ = ("__dict__", "__weakref__", "_began", "_token", "at_rest", "routed")
     # What most requests never set: of those the dictionary is empty, by which the part in C knows them.
     status: Optional[int] = None
     headers: Sequence[Sequence[str]] = ()
@@ -135,6 +137,7 @@ class Handling(context.Request):
         self.store = {}
         self._began = _mono()
         self.routed: Any = None
+        self.at_rest: Any = False
         self._token: Optional["Token[context.Request]"] = context.begin(self)
 
     @property
@@ -212,6 +215,11 @@ class Handling(context.Request):
             self._error = attempt(describe_error, error)
         if isinstance(error, Exception):  # not a cancellation, a generator's end, an exit
             seen(error, where)
+
+    @property
+    def is_left(self) -> bool:
+        """It has ended elsewhere, or its server has left it: then what is called in its context is another request."""
+        return bool(self.at_rest) or self._token is None
 
     def ended(self) -> None:
         """The answer is whole, or will never be. The first call counts."""

@@ -23,7 +23,7 @@ def install() -> None:
     """Wrap the application where each server keeps it (Django's runserver is wsgiref's)."""
     if handle_in_c():
         quick.module.wsgi(
-            RecordedWsgi, describe, _header_name, _note_input, _note_start, _note_piece, _watch_answer
+            RecordedWsgi, describe, _header_name, _note_input, _note_start, _note_piece, _watch_answer, _leave
         )
     for name in ("gunicorn.workers.sync", "gunicorn.workers.gthread"):
         when_imported(name, _gunicorn)
@@ -148,7 +148,16 @@ class RecordedWsgi:
         return getattr(self.__wrapped__, name)
 
 
+def _leave(left: Handling) -> None:
+    """Its server neither asked for the rest of its answer nor closed it, or did so in another thread: here it is over."""
+    left.ended()
+    context.leave_request()
+
+
 def _begin(environ: Environ) -> Optional[Handling]:
+    before = context.here().handling
+    if before is not None and before.is_left:
+        _leave(before)
     query = environ.get("QUERY_STRING")
     # What the client sent, where the server tells it; else the decoded path, which may look different.
     target = environ.get("RAW_URI") or environ.get("REQUEST_URI")
@@ -262,10 +271,17 @@ class _Start:
 
     def __call__(self, status: Any, headers: Any, *rest: Any, **named: Any) -> Any:
         _note_start(self._handling, status, headers)
-        return self.__wrapped__(status, headers, *rest, **named)
+        write = self.__wrapped__(status, headers, *rest, **named)
+        return functools.partial(_write, self._handling, write) if callable(write) else write
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__wrapped__, name)
+
+
+def _write(handling: Handling, write: Callable[[bytes], Any], piece: bytes) -> Any:
+    """Of those who send their answer by what ``start_response`` returns."""
+    _note_piece(handling, piece)
+    return write(piece)
 
 
 def _note_start(handling: Handling, status: Any, headers: Any) -> None:
@@ -273,12 +289,15 @@ def _note_start(handling: Handling, status: Any, headers: Any) -> None:
 
 
 def _keep_start(handling: Handling, status: Any, headers: Any) -> None:
-    handling.status = int(str(status).split(" ", 1)[0])
-    handling.raw_headers = tuple([(str(name), str(value)) for name, value in list(headers)])
+    code = str(status).split(" ", 1)[0]
+    if code.isdecimal():  # else the server will refuse it
+        handling.status = int(code)
+        handling.raw_headers = tuple([(str(name), str(value)) for name, value in list(headers)])
 
 
 def _note_piece(handling: Handling, piece: Any) -> None:
-    attempt(handling.sent, piece)
+    if isinstance(piece, (bytes, bytearray, memoryview)):  # else the server will refuse it
+        attempt(handling.sent, bytes(piece))
 
 
 def _watch_answer(handling: Handling, environ: Environ, answer: Any) -> Any:
@@ -304,11 +323,13 @@ class _Answer:
         self.__wrapped__ = answer
         self._handling = handling
         self._pieces: Any = None
+        handling.at_rest = True
 
     def __iter__(self) -> "_Answer":
         return self
 
     def __next__(self) -> bytes:
+        self._handling.at_rest = False
         try:
             if self._pieces is None:
                 self._pieces = iter(self.__wrapped__)
@@ -321,15 +342,20 @@ class _Answer:
             self._handling.ended()
             raise
         _note_piece(self._handling, piece)
+        self._handling.at_rest = True
         return piece
 
     def close(self) -> None:
+        self._handling.at_rest = False
         try:
             close = getattr(self.__wrapped__, "close", None)
             if close is not None:
                 close()
         finally:
             self._handling.ended()
+
+    def __del__(self) -> None:
+        attempt(self._handling.ended)  # unless it has
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__wrapped__, name)
