@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 import sys
 import zlib
@@ -93,7 +94,7 @@ class Bench:
         self.ring = Ring(str(self.path), 1 << 16, RECORD, make)
 
     def __enter__(self) -> Bench:
-        recorder.options = Options({"inline_bytes": 4 * self.most})
+        recorder.options = Options({"rings": str(self.path.parent), "inline_bytes": 4 * self.most})
         recorder.scrubber, recorder._ring, recorder.quick = self.scrubber, self.ring, self.ring.quick
         return self
 
@@ -101,7 +102,7 @@ class Bench:
         recorder._ring = recorder.quick = None
 
     def records(self) -> list[tuple[str, bytes]]:
-        """(what follows the lane, data) of each event, its own time and number taken away; every checksum is looked at."""
+        """(what follows the lane, data) of each event, without what names files. Looks at every checksum."""
         raw = self.path.read_bytes()
         head, at, found = struct.unpack_from("<Q", raw, 40)[0], HEADER_BYTES, []
         while at < HEADER_BYTES + head:
@@ -111,7 +112,8 @@ class Bench:
             assert turned == length ^ 0xFFFFFFFF
             told = body[:meta].decode("ascii")
             json.loads(told)
-            found.append((told.split(",", 3)[3], body[meta:]))
+            # Files of bodies have numbers of the process.
+            found.append((re.sub(r'"file":"\d+-\d+\.body"', '"file":""', told.split(",", 3)[3]), body[meta:]))
             at += 16 + length
         return found
 

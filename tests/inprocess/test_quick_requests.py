@@ -152,6 +152,7 @@ MESSAGES = st.fixed_dictionaries(
 
 @settings(max_examples=100)
 @example([{"type": "http.response.start", "status": 200, "headers": []}], [], False)
+@example([], [{"type": "http.request", "body": b"x" * 5000}], False)  # goes into a file
 @given(st.lists(MESSAGES, max_size=4), st.lists(MESSAGES, max_size=2), st.booleans())
 def test_messages_of_an_application_are_told_the_same(benches, sent, received, is_failing):
     """GIVEN messages as an application may send and receive them, in whatever order

@@ -117,7 +117,7 @@ def _failing(error: BaseException) -> None:
 
 
 class RecordedAsgi:
-    """An application with the recorder before it; everything else of it is as it was, also what frameworks ask of its ``__call__``."""
+    """An application with the recorder before it; everything else of it is as it was, also what ``__call__`` is said to be."""
 
     def __init__(self, app: Any) -> None:
         self.__wrapped__ = app

@@ -113,8 +113,8 @@ class Handling(context.Request):
         status, headers: of the answer; set by the server's hook when they are known.
         raw_headers: set instead of ``headers`` where they are not scrubbed yet: pairs of bytes, or of str.
         routed: a mapping that will have ``path_params`` once a router has found its way (an ASGI scope); or None.
-        at_rest: true while none of its code runs, since the server has its answer and asks for no piece of it just now. In C it is who
-            knows the answer by then.
+        at_rest: true while none of its code runs, since the server has its answer and asks for no piece of it just now. In C it is
+            who knows the answer by then.
     """
 
     # What all requests set. ``_token`` is None once it has ended.
