@@ -11,7 +11,7 @@
 // No function of the C library is named with its version (it is linked without one), so the library can be loaded where another one is.
 //
 // The parts: text.h and values.h write JSON, checker.h says which texts are clean, lanes.h who runs, ring.h and event.h write; calls.c, queries.c,
-// logs.c and handling.c have the events, asgi.h, wsgi.h, readings.h, environment.h, sqlite.h and audit.h what takes the place of functions of Python.
+// handling.c have the events, logs.h, asgi.h, wsgi.h, readings.h, environment.h, sqlite.h and audit.h what takes the place of functions of Python.
 #include "quick_abi3/python.h"
 
 #include "quick_abi3/asgi.h"
@@ -20,6 +20,7 @@
 #include "quick_abi3/environment.h"
 #include "quick_abi3/handling.h"
 #include "quick_abi3/lanes.h"
+#include "quick_abi3/logs.h"
 #include "quick_abi3/quick.h"
 #include "quick_abi3/readings.h"
 #include "quick_abi3/ring.h"
@@ -73,6 +74,7 @@ static PyMethodDef module_methods[] = {
     {"lanes", module_lanes, METH_VARARGS, NULL},
     {"leave_lanes", module_leave_lanes, METH_NOARGS, NULL},
     {"listen", module_listen, METH_O, NULL},
+    {"logs", module_logs, METH_VARARGS, NULL},
     {"requests", module_requests, METH_VARARGS, NULL},
     {"sqlite", module_sqlite, METH_VARARGS, NULL},
     {"wsgi", module_wsgi, METH_VARARGS, NULL},

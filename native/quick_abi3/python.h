@@ -53,6 +53,8 @@ extern const char *PyUnicode_AsUTF8AndSize(PyObject *, Py_ssize_t *) __attribute
     NAME(store, "store")                                                                                                                  \
     NAME(about, "_about")                                                                                                                 \
     NAME(requests, "requests")                                                                                                            \
+    NAME(msg, "msg")                                                                                                                      \
+    NAME(args, "args")                                                                                                                    \
     NAME(exc_info, "exc_info")                                                                                                            \
     NAME(lineno, "lineno")                                                                                                                \
     NAME(pathname, "pathname")                                                                                                            \

@@ -8,6 +8,7 @@ import logging
 import math
 import sys
 import zlib
+from decimal import Decimal
 
 import pytest
 from hypothesis import example, given, settings
@@ -144,17 +145,28 @@ def test_a_long_text_is_written_by_the_part_in_c(benches):
 
 
 @settings(max_examples=50)
-@example("a\ud800", ("orders", "WARNING", "/a.py", 7), True, None)
-@example("plain", ("orders", "WARNING", "/\\ä.py", 7), True, None)
-@example("plain", ("orders", "WARNING", "/a.py", 1 << 70), True, None)
+@example("a\ud800", ("orders", "WARNING", "/a.py", 7), True, None, ())
+@example("plain", ("orders", "WARNING", "/\\ä.py", 7), True, None, ())
+@example("plain", ("orders", "WARNING", "/a.py", 1 << 70), True, None, ())
+@example(
+    "order %d of %s: %s, %s",
+    ("orders", "WARNING", "/a.py", 7),
+    False,
+    None,
+    (7, "password=hunter22", None, 0.5),
+)
+@example("%s", ("orders", "WARNING", "/a.py", 7), False, None, (Decimal(7),))
+@example("%s and %s", ("orders", "WARNING", "/a.py", 7), False, None, (object(), 1))
+@example("%(a)s", ("orders", "WARNING", "/a.py", 7), False, None, ({"a": 1},))
 @given(
-    texts | texts.map(lambda one: one * 2000),
+    texts | texts.map(lambda one: one * 2000) | st.sampled_from(["%s", "%d of %s", "100%", "%c"]),
     st.tuples(texts, texts, texts, st.integers(-(1 << 70), 1 << 70)) | st.tuples(plain, plain, plain, plain),
     st.booleans(),
     st.sampled_from([None, False, (ValueError, None, None), (None, None, None)]),
+    st.none() | st.lists(plain | st.binary(max_size=4), max_size=2).map(tuple),
 )
-def test_a_log_record_is_told_the_same(benches, text, parts, is_made, raised):
-    record = logging.LogRecord(parts[0], 30, parts[2], parts[3], text, (), raised)
+def test_a_log_record_is_told_the_same(benches, text, parts, is_made, raised, args):
+    record = logging.LogRecord(parts[0], 30, parts[2], parts[3], text, args, raised)
     record.levelname = parts[1]
     if is_made:
         record.message = text
@@ -186,6 +198,10 @@ def test_plain_events_are_written_by_the_part_in_c(benches):
         record = logging.LogRecord("orders", logging.WARNING, "/a.py", 7, "an order", (), None)
         record.message = "an order"
         assert quickly.logged(record) == 9
+        record = logging.LogRecord(
+            "orders", logging.WARNING, "/a.py", 7, "order %d of %s", (7, "somebody"), None
+        )
+        assert quickly.logged(record) == 10
 
 
 def test_what_a_signal_raises_while_a_checker_is_made_is_passed_on(benches, monkeypatch):

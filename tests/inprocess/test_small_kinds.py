@@ -200,3 +200,49 @@ def test_kinds_can_be_switched_off(run_recorded, tmp_path):
     ran = run_recorded("import time, os, random; time.time(), os.getenv('A'), random.random()", off=off)
     assert ran.status == 0
     assert {event.kind for event in ran.events[-1:]} == {EventKind.PROCESS_STARTED}
+
+
+LOGGING = """
+import logging, sys
+logger = logging.getLogger("orders")
+
+class Failing(logging.Handler):
+    def handle(self, record):
+        if record.msg == "fail":
+            raise KeyError("of the handler")
+        return "handled"
+
+logger.addHandler(logging.StreamHandler(sys.stdout))
+logger.addHandler(Failing())
+logger.warning("order %d of %s", 7, "somebody")
+logger.removeHandler(logger.handlers[0])
+logger.warning("order %d of %s", 8, "password=hunter2-hunter2")
+logger.error("%s", object())
+logger.error("100%", 1)
+logger.info("not accepted")
+try:
+    logger.warning("fail")
+except KeyError as error:
+    print(error)
+record = logger.makeRecord("orders", logging.INFO, "/a.py", 1, "by hand", None, None)
+print(logger.callHandlers(record=record), logging.Logger.callHandlers(logger, record))
+try:
+    logger.callHandlers()
+except TypeError:
+    print("TypeError")
+"""
+
+
+def test_log_records_are_told_the_same_by_the_part_in_c(run_recorded, tmp_path):
+    told = []
+    for quick in (True, False):
+        for ring in (tmp_path / "rings").glob("*"):
+            ring.unlink()
+        ran = run_recorded(LOGGING, quick=quick)
+        assert (ran.status, ran.err) == (0, "")
+        assert ran.out == "order 7 of somebody\n'of the handler'\nNone None\nTypeError\n"
+        # Each process has placeholders of its own.
+        texts = [event.fields["text"].split("<secret:")[0] for event in ran.of(EventKind.LOG_RECORD)]
+        told.append(texts)
+    begun = ["order 7 of somebody", "order 8 of password=", "<builtins.object>", "100%", "by hand", "by hand"]
+    assert told == [begun, begun]

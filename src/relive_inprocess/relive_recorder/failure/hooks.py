@@ -76,7 +76,12 @@ def _logs(module: Any) -> None:
 
     @functools.wraps(before)
     def handle(self: Any, record: Any) -> Any:
-        attempt(_of_record, record)
+        try:
+            is_of_error = record.exc_info is not None
+        except Exception:  # no record of logging's
+            is_of_error = False
+        if is_of_error:  # of most there is nothing else to see
+            attempt(_of_record, record)
         return before(self, record)
 
     module.Logger.handle = handle

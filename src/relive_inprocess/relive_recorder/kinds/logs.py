@@ -9,6 +9,7 @@ service is called for it.
 import functools
 from typing import Any
 
+from relive_recorder import quick
 from relive_recorder.guard import attempt
 from relive_recorder.imports import when_imported
 from relive_recorder.recorder import RECORD, REPLAY, recorder
@@ -32,12 +33,18 @@ def _change(module: Any) -> None:
     @functools.wraps(real)
     def callHandlers(self: Any, record: Any) -> Any:
         result = real(self, record)
-        quick = recorder.quick
-        if (quick is None or quick.logged(record) is None) and recorder.mode() in (RECORD, REPLAY):
-            attempt(_emit, record)
+        writer = recorder.quick
+        if writer is None or writer.logged(record) is None:
+            _tell(record)
         return result
 
-    logger.callHandlers = callHandlers
+    if quick.module is None or not quick.module.logs(logger, recorder, real, _tell, callHandlers):
+        logger.callHandlers = callHandlers
+
+
+def _tell(record: Any) -> None:
+    if recorder.mode() in (RECORD, REPLAY):
+        attempt(_emit, record)
 
 
 def _emit(record: Any) -> None:
