@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from relive.errors import KeyMissing, KeyWrong, ObjectCorrupt
+from relive.store.pages.blob_dictionary import BlobDictionary
 from relive.store.pages.materialize import OpenPacks
 from relive.store.pages.packfile import FRAME_PAGES, HEAD_SIZE
 from relive.store.pages.packreader import PackReader
@@ -35,7 +36,7 @@ def write(packs: Packs, *groups: np.ndarray, blob: bytes = b"blob", dictionary: 
     for pages in groups:
         slots.append(writer.add_pages(pages))
         writer.end_frame()
-    frame = writer.add_blob(blob, dictionary)
+    frame = writer.add_blob(blob, None if dictionary is None else BlobDictionary(dictionary))
     return writer.finish(), slots, frame
 
 

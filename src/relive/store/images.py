@@ -170,8 +170,9 @@ class Images:
         self._known.put(commit_id, pages.known, instead_of=taken.parent)
 
     def release_memory(self) -> None:
-        """Give back the memory of what the next commit will not be compared with."""
+        """Give back the memory of what the next commit will not be compared with, or has to make again."""
         self._known.release_memory()
+        self._known.release_dictionaries()
 
     def known(self, commit_id: CommitId) -> KnownCommit | None:
         """The commit to compare with; None, so that all is kept anew, if it cannot be given back (any more)."""

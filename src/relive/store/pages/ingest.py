@@ -24,6 +24,7 @@ from relive.errors import ObjectCorrupt, ObjectMissing
 from relive.model.advance import Advance
 from relive.model.commit import Layer
 from relive.store.atomic_io import FreshFile
+from relive.store.pages.blob_dictionary import BlobDictionary
 from relive.store.pages.compaction import (
     continued,
     dictionaries_used,
@@ -203,10 +204,12 @@ class CommitIntake:
         bases = (
             [one for one in onward.indexes if one.number <= leans_on(number)] if onward is not None else []
         )
-        frame = writer.add_blob(data, bases[-1].data if bases else None)
+        frame = writer.add_blob(data, bases[-1].dictionary if bases else None)
         names[-1] = name = writer.complete()
         index = FramePlace(len(names) - 1, frame)
-        indexes = [*bases, KnownIndex(number, index, data)] if is_node(number) else bases
+        for one in bases[:-1]:
+            one.dictionary.release_memory()
+        indexes = [*bases, KnownIndex(number, index, BlobDictionary(data))] if is_node(number) else bases
         files_known = {
             work.file.key: KnownFile(work.file.runs, work.pages, tables[work.file.name], work.bases)
             for work in self._works

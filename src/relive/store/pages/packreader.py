@@ -13,6 +13,7 @@ import zstandard
 
 from relive.config import STORE_KEY
 from relive.errors import KeyMissing, ObjectMissing
+from relive.store.pages.blob_dictionary import WINDOW_MOST, as_dictionary
 from relive.store.pages.dictionary import DICTIONARY_BYTES, DICTIONARY_MOST, Dictionary
 from relive.store.pages.packfile import (
     COUNT,
@@ -26,7 +27,7 @@ from relive.store.pages.packfile import (
     table_size,
 )
 from relive.store.pages.packs import Packs
-from relive.store.pages.packwriter import BATCH, THREADS, WINDOW_MOST, as_dictionary
+from relive.store.pages.packwriter import BATCH, THREADS
 from relive.store.pages.page_diff import WORDS, Flags, Numbers, Pages
 from relive.store.pages.sealing import FrameSeal, open_with_any
 from relive.store.pages.size import PAGE
@@ -229,7 +230,7 @@ class PackReader:
                 raise damaged(self._name, f"frame {number} has another size than its header says")
             # The window may reach as far as the dictionary, beyond what zstd admits by itself.
             reader = zstandard.ZstdDecompressor(
-                dict_data=as_dictionary(dictionary), max_window_size=1 << WINDOW_MOST
+                dict_data=as_dictionary(dictionary or b""), max_window_size=1 << WINDOW_MOST
             )
             return reader.decompress(stored)
         except zstandard.ZstdError as error:

@@ -13,6 +13,7 @@ import zstandard
 from blake3 import blake3
 
 from relive.store.atomic_io import FreshFile, publish_in_order
+from relive.store.pages.blob_dictionary import BlobDictionary, compress_blob
 from relive.store.pages.dictionary import Dictionary
 from relive.store.pages.packfile import FRAME_PAGES, FrameKind, PackFrame, encode_head, encode_table
 from relive.store.pages.packs import Packs
@@ -20,18 +21,13 @@ from relive.store.pages.page_diff import WORDS, Flags, Numbers, Pages
 from relive.store.pages.sealing import FrameSeal
 from relive.store.pages.words import encode_words
 
-__all__ = ["BATCH", "THREADS", "WINDOW_MOST", "PackWriter", "as_dictionary"]
+__all__ = ["BATCH", "THREADS", "PackWriter"]
 
 THREADS = 2  # of zstd; it ends them before it returns, since the caller may fork
 BATCH = 32  # [frames] compressed or decompressed at once
 _WAITING_FIRST = 2 * FRAME_PAGES  # [pages] that there is room for at first; it doubles
 _ALONE_MOST = 1 << 20  # [bytes] of a batch that one thread compresses sooner than threads are started
-WINDOW_MOST = 27  # [log2 bytes] how far back a blob's frame may refer, its dictionary included
-_WINDOW_LEAST = 18
-_SEARCH_LEAST, _SEARCH_MOST = 17, 24  # [log2 entries] of the tables by which a dictionary is searched
 _LEVEL = 3  # of zstd
-# [bytes] The strategy of that level (dfast) searches only so much of a dictionary, its end: zstd keeps 24 bits of each place there.
-_TAGGED_MOST = 1 << 24
 _ID_SIZE = 16
 _Row = TypeVar("_Row", np.uint64, np.bool_)
 # Of the frames that are compressed against a dictionary one in so many, up to so many in all, can be compressed without it, too, to
@@ -142,10 +138,11 @@ class PackWriter:
         if self._waiting_pages:
             self._compress()
 
-    def add_blob(self, data: bytes, dictionary: bytes | None) -> int:
+    def add_blob(self, data: bytes, dictionary: BlobDictionary | None) -> int:
         """Append bytes as one frame, compressed with ``dictionary`` as what came before; returns the frame's number."""
         self.end_frame()
-        self._write_frame(_compress_blob(data, dictionary), len(data), FrameKind.INDEX, 0)
+        compressed = compress_blob(data) if dictionary is None else dictionary.compress(data)
+        self._write_frame(compressed, len(data), FrameKind.INDEX, 0)
         return len(self._frames) - 1
 
     def finish(self) -> str:
@@ -222,30 +219,3 @@ def _longer(rows: npt.NDArray[_Row], used: int, length: int) -> npt.NDArray[_Row
     longer = np.empty((length, *rows.shape[1:]), rows.dtype)
     longer[:used] = rows[:used]
     return longer
-
-
-def _compress_blob(data: bytes, dictionary: bytes | None) -> bytes:
-    """Bytes as a frame, with ``dictionary`` as what came before."""
-    # By itself zstd searches only the last part of a large dictionary.
-    whole = (len(data) + len(dictionary or b"")).bit_length()
-    search = min(_SEARCH_MOST, max(_SEARCH_LEAST, whole - 2))
-    options = zstandard.ZstdCompressionParameters.from_level(
-        _LEVEL,
-        source_size=len(data),
-        dict_size=len(dictionary or b""),
-        window_log=min(WINDOW_MOST, max(_WINDOW_LEAST, whole)),
-        hash_log=search,
-        chain_log=search,
-        strategy=zstandard.STRATEGY_GREEDY
-        if len(dictionary or b"") > _TAGGED_MOST
-        else zstandard.STRATEGY_DFAST,
-    )
-    compressor = zstandard.ZstdCompressor(compression_params=options, dict_data=as_dictionary(dictionary))
-    return compressor.compress(data)
-
-
-def as_dictionary(data: bytes | None) -> zstandard.ZstdCompressionDict | None:
-    """What a blob is compressed against, for zstd."""
-    if not data:
-        return None
-    return zstandard.ZstdCompressionDict(data, dict_type=zstandard.DICT_TYPE_RAWCONTENT)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from relive.images.pagemap import Run
 from relive.model.commit import CommitId, Layer
+from relive.store.pages.blob_dictionary import BlobDictionary
 from relive.store.pages.dictionary_policy import Generation
 from relive.store.pages.held_pages import HeldPages
 from relive.store.pages.packfile import FrameKind
@@ -69,12 +70,12 @@ class KnownIndex:
 
     Attributes:
         number: of its commit, counted from its key commit.
-        data: the index, undecoded.
+        dictionary: the index, undecoded.
     """
 
     number: int
     place: FramePlace
-    data: bytes
+    dictionary: BlobDictionary
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,12 @@ class ParentCache:
         self._known[commit_id] = known
         while len(self._known) > _MOST:
             self._given_up.append(self._known.popitem(last=False)[1])
+
+    def release_dictionaries(self) -> None:
+        """Give the memory back in which indexes lie ready to be compressed against; the next commit makes one ready again."""
+        for known in self._known.values():
+            for index in known.indexes:
+                index.dictionary.release_memory()
 
     def release_memory(self) -> None:
         """Give the memory back of what was given up, and of pages that are to be compared with. Other threads go on meanwhile.

@@ -10,6 +10,7 @@ import numpy as np
 from relive.model.commit import ImageFile, Manifest
 from relive.store.bundle import BUNDLE, checked_bundle, unpack_bundle
 from relive.store.listing import checked_layers
+from relive.store.pages.blob_dictionary import BlobDictionary
 from relive.store.pages.mapped import MappedPages, map_pages
 from relive.store.pages.materialize import PageSource
 from relive.store.pages.nodes import is_node, path
@@ -58,12 +59,13 @@ def _indexes(placement: Placement, source: PageSource) -> list[KnownIndex]:
     """Those that the next commit's may be compressed against. Where they were moved, or an older Relive wrote them, there may be
     fewer than those by which the series counts: then each counts as an older one.
     """
+    indexes = [BlobDictionary(data) for data in source.indexes]
     if not placement.bases:
-        return [KnownIndex(0, placement.index, source.indexes[0])]
+        return [KnownIndex(0, placement.index, indexes[0])]
     own = placement.since_key
-    found = zip(path(own)[::-1], placement.bases, source.indexes, strict=False)
+    found = zip(path(own)[::-1], placement.bases, indexes, strict=False)
     known = [KnownIndex(*one) for one in found]
-    return [*known, KnownIndex(own, placement.index, source.indexes[-1])] if is_node(own) else known
+    return [*known, KnownIndex(own, placement.index, indexes[-1])] if is_node(own) else known
 
 
 def _read_back_file(file: PageFile, image: ImageFile, source: PageSource, bases: XorBases) -> KnownFile:

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from relive.model.commit import CommitId
+from relive.store.pages.blob_dictionary import BlobDictionary
 from relive.store.pages.compaction import dictionaries_in, packs_used, used_slots
 from relive.store.pages.dictionary import Dictionary
 from relive.store.pages.materialize import PageSource
@@ -82,7 +83,7 @@ def _move(name: str, live: Numbers, users: Sequence[Placement], placements: Plac
     try:
         slots = _copy_pages(name, live, writer, users, packs)
         moved = []
-        first: tuple[FramePlace, bytes] | None = None
+        first: tuple[FramePlace, BlobDictionary] | None = None
         for old in users:
             own = old.packs.index(name)
             with PageSource(old, packs) as source:
@@ -90,7 +91,7 @@ def _move(name: str, live: Numbers, users: Sequence[Placement], placements: Plac
             data = encode_index(index)
             frame = writer.add_blob(data, None if first is None else first[1])
             bases = [] if first is None else [FramePlace(own, first[0].frame)]
-            first = first or (FramePlace(own, frame), data)
+            first = first or (FramePlace(own, frame), BlobDictionary(data))
             used = packs_used(index.all_tables()) | {own, *index.dictionaries.values()}
             moved.append((old, FramePlace(own, frame), bases, used))
         new = writer.finish()
