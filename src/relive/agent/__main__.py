@@ -17,6 +17,7 @@ from pathlib import Path
 
 import relive.agent.control.lean  # noqa: F401 - before all others
 from relive.agent.agent import Agent
+from relive.agent.capsule.file_tracking import hold_listener
 from relive.agent.capsule.inherited import InheritedDescriptors
 from relive.agent.capsule.leftovers import in_use
 from relive.agent.capsule.lives import Capsule
@@ -53,6 +54,7 @@ def main() -> int:
         if paths.state.exists():
             facts = CapsuleFacts.model_validate_json(paths.state.read_bytes())
             group = MemoryGroup.make(name, facts.spec.memory)
+            listener = hold_listener(facts.init)
         else:
             spec = CapsuleSpec.model_validate_json(sys.stdin.buffer.read())
             is_unit = arguments.handed.is_unit
@@ -64,7 +66,8 @@ def main() -> int:
             # The service is started before there is any other thread: see spawn_first_process. Whatever can fail has been done by
             # then: who is told that it did not start must not find it running.
             with in_use():
-                facts = start_service(settings, spec, paths, group, arguments.handed)
+                started = start_service(settings, spec, paths, group, arguments.handed)
+            facts, listener = started.facts, started.listener
             if tracer is not None:
                 tracer.attach(facts.root)
             arguments.handed.close()
@@ -78,7 +81,7 @@ def main() -> int:
     notify_starter(arguments.ready, {"ok": True})
 
     async def serve() -> None:
-        await Agent(settings, Capsule(paths, facts), group, tracer).run()
+        await Agent(settings, Capsule(paths, facts), group, listener, tracer).run()
 
     asyncio.run(serve())
     return 0

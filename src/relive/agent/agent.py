@@ -17,7 +17,6 @@ import structlog
 
 from relive.agent.capsule.egress_recorder import EgressSupervisor
 from relive.agent.capsule.exit_wait import wait_for_end
-from relive.agent.capsule.file_tracking import hold_listener
 from relive.agent.capsule.injection import remove_rings
 from relive.agent.capsule.leftovers import remove_unused
 from relive.agent.capsule.lives import Capsule
@@ -65,9 +64,15 @@ class Agent:
         settings: Settings,
         capsule: Capsule,
         group: MemoryGroup | None,
+        listener: int | None,
         tracer: TracerProcess | None = None,
     ) -> None:
-        """``tracer``: one that was told to trace the service when that was started; None: none was."""
+        """Take these over.
+
+        Args:
+            listener: see ``file_tracking.hold_listener``; None: the service's files are not followed.
+            tracer: one that was told to trace the service when that was started; None: none was.
+        """
         facts = capsule.facts
         self._capsule = capsule
         self._group = group
@@ -84,7 +89,7 @@ class Agent:
             protection=self._protection,
             inside=paths.inside,
         )
-        self._listener = hold_listener(facts.init)
+        self._listener = listener
         target = capsule_target(settings, capsule)
         dumper = CriuDumper(settings, lambda: present_target(capsule, target))
         self._footprint = recent_footprint(lambda: capsule.lead, settings.pre_copy_from)

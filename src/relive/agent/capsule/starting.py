@@ -73,7 +73,7 @@ from relive.sandbox.spawn import (
     standard_streams,
 )
 
-__all__ = ["capsule_target", "present_target", "start_service"]
+__all__ = ["StartedService", "capsule_target", "present_target", "start_service"]
 
 _NAMESPACES = Namespace.PID | Namespace.MOUNT | Namespace.IPC
 _START_LIMIT = 30.0  # [s]
@@ -185,13 +185,25 @@ def _home_below(settings: Settings, point: str) -> frozenset[str]:
     return frozenset({home.removeprefix(top)} if home.startswith(top) else ())
 
 
+@dataclass(frozen=True, slots=True)
+class StartedService:
+    """What ``start_service`` made.
+
+    Attributes:
+        listener: see ``file_tracking.hold_listener``; the caller's. None: its files are not followed.
+    """
+
+    facts: CapsuleFacts
+    listener: int | None
+
+
 def start_service(
     settings: Settings,
     spec: CapsuleSpec,
     paths: LifePaths,
     group: MemoryGroup | None,
     handed: InheritedDescriptors,
-) -> CapsuleFacts:
+) -> StartedService:
     """Start the service and write ``state.json``. Call it from a process with one thread.
 
     Raises:
@@ -270,12 +282,15 @@ def start_service(
         border=border,
         unrecorded=SEALED if spec.egress_if_possible and not spec.record_egress else raised.unrecorded,
     )
+    listener = next(iter(channel.received), None)
+    if listener is not None:
+        os.set_inheritable(listener, False)  # recvmsg(2) leaves it open over execve(2)
     try:
         _write_state(paths, facts)
     except BaseException:
         os.kill(init, signal.SIGKILL)  # it would run on, and nobody would know of it
         raise
-    return facts
+    return StartedService(facts, listener)
 
 
 def _file_filter(tools: CriuTools) -> bytes:
@@ -375,11 +390,11 @@ class _Starter:
                 cause=str(error),
                 remedy="run `relive doctor`; docs/limits.md names file systems",
             ) from error
-        channel.send_values({"root": service})
         following = None
         if self.file_filter:
             limit = self.settings.base_file_limit
             following = FileTracking(listener.receive(), directory, self.settings.home, limit)
+        channel.send_values({"root": service}, [following.listener] if following is not None else [])
         become_init(
             *(self.tools.init, status, service),
             following=following,
