@@ -14,6 +14,8 @@ from support.waiting import eventually
 
 from .conftest import TOOLS, Home, Program
 
+MEMORY = Path("/sys/fs/cgroup")  # of both versions
+
 
 @pytest.fixture(scope="module")
 def capsule(home: Home) -> Iterator[str]:
@@ -88,8 +90,10 @@ def test_a_command_that_does_not_exist(home: Home):
 
 
 def test_a_command_that_cannot_be_executed(home: Home):
+    groups = [*MEMORY.rglob("relive/passwd-*")]
     error = home.refused("capsule-start-failed", 9, "run", "--", "/etc/passwd")
     assert "executable" in error["remedy"]
+    assert [*MEMORY.rglob("relive/passwd-*")] == groups
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,8 @@ from relive.store import Store
 
 __all__ = ["main"]
 
+_ENDING = 1.0  # [s] for what was begun of a service that did not start
+
 
 def main() -> int:
     """Start or take over, then serve until the capsule has ended."""
@@ -47,6 +49,7 @@ def main() -> int:
     settings = load_settings()
     log_to(paths.agent_log, settings)
     tracer: TracerProcess | None = None
+    group: MemoryGroup | None = None
     try:
         Store(settings.store).close()  # a store that cannot be opened is told before anything is started
         note_pid(paths)
@@ -74,6 +77,8 @@ def main() -> int:
     except ReliveError as error:
         if tracer is not None:
             tracer.close()
+        if group is not None and not paths.state.exists():
+            group.remove(_ENDING)
         notify_starter(arguments.ready, {"error": error.as_json()})
         return error.exit_status
     # A supervisor that tells all processes of a unit to end means the service, with which the agent ends by itself.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -150,9 +151,17 @@ class MemoryGroup:
             return None
         return bell
 
-    def remove(self) -> None:
-        """Remove it once it is empty, and with the last one the directory above."""
-        if self.is_ours:
-            with contextlib.suppress(OSError):
-                self.directory.rmdir()
-                self.directory.parent.rmdir()
+    def remove(self, within: float = 0.0) -> None:
+        """Remove it if it is empty, and with the last one the directory above.
+
+        Args:
+            within: seconds in which its last processes, which have been killed, may still end.
+        """
+        if not self.is_ours:
+            return
+        deadline = time.monotonic() + within
+        with contextlib.suppress(OSError):
+            while (self.directory / "cgroup.procs").read_bytes() and time.monotonic() < deadline:
+                time.sleep(0.005)
+            self.directory.rmdir()
+            self.directory.parent.rmdir()
