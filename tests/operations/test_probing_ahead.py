@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from relive.bisection.finding import find_jumps
 from relive.bisection.judgement import Judged, Judgement
 from relive.errors import UsageError
 from relive.operations.probing_ahead import ProbesAhead
+from support.waiting import eventually
 
 GOOD, BAD, _, FAILED = Judgement
 
@@ -37,12 +39,14 @@ def noted(directory: Path) -> Callable[[int], Judged]:
     """A predicate that writes down which commits it was asked of, fails at 20, is wrong at 25, and never ends at 12."""
 
     def ask(at: int) -> Judged:
-        (directory / str(at)).touch()
         if at == 12:
             try:
-                signal.pause()
+                (directory / "12").touch()
+                while True:  # a signal that comes just before pause(2) would not end that
+                    time.sleep(0.01)
             finally:
                 (directory / "given up").touch()
+        (directory / str(at)).touch()
         if at == 25:
             raise UsageError("the expression cannot be read")
         if at == 20:
@@ -61,6 +65,9 @@ def test_what_nobody_wanted_harms_nobody(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="cannot be read"):
             probes(25)
         assert not (tmp_path / "1").exists()
+        eventually(
+            (tmp_path / "12").exists
+        )  # a process that is slow to begin would be given up before it asks
     assert (tmp_path / "given up").exists()
 
 
