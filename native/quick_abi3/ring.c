@@ -61,14 +61,6 @@ static void copy_in(Quick *self, const void *from, size_t size) {
     self->head += size;
 }
 
-enum { AHEAD = 768, LINE = 64 };  // [bytes] of most records; of a line of the cache
-
-// Nobody has touched what is written next since the ring was there the last time: it is fetched while the service goes on, which does not wait for
-// it then. Behind the end this does nothing.
-static void fetch_ahead(const Quick *self) {
-    const uint8_t *next = self->map + HEADER_BYTES + self->head % self->capacity;
-    for (size_t at = 0; at < AHEAD; at += LINE) __builtin_prefetch(next + at, 1);
-}
 
 int write_record(Quick *self, unsigned long long seq, char *record, size_t size, const char *data, size_t data_size) {
     size_t meta = size - FRAME, length = meta + data_size;
@@ -88,7 +80,6 @@ int write_record(Quick *self, unsigned long long seq, char *record, size_t size,
         // The agent, on another core, must not see the new head before the record.
         __atomic_store_n(&self->words[HEAD], self->head, __ATOMIC_RELEASE);
     } while (self->words[EPOCH] != self->into);
-    fetch_ahead(self);
     return 1;
 }
 
