@@ -22,8 +22,9 @@
  * memory is what it always is, private and anonymous, and those who write to it get pages of their own; until then it is shared by all.
  * What is in no region is read from the file. A file of pages is known by its name: all that a template restores is one commit, checked.
  *
- * CRIU makes processes that it restores by clone(2) and clone3(2). What it makes by fork(2) are two processes of its own, to try something
- * and to move threads to control groups: these get no regions, as copying and freeing their page tables is what costs most there.
+ * CRIU makes processes that it restores by clone3(2), or by clone(2) where there is no such call. It makes two processes of its own, too:
+ * one to try something, by clone(2) with CLONE_UNTRACED, and one to move threads to control groups, by fork(2). These get no regions, as
+ * copying and freeing their page tables is what costs most there.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -34,6 +35,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -76,6 +78,7 @@ static size_t region_count, run_count;
 static struct child children[MOST_CHILDREN];
 static size_t child_count;
 static pid_t (*real_fork)(void);
+static int (*real_clone)(int (*)(void *), void *, int, void *, ...);
 static bool is_criu; /* no more the template */
 
 static __attribute__((noreturn)) void give_up(const char *why)
@@ -298,19 +301,60 @@ static void pass_on_regions(int advice)
 			madvise(regions[i].memory, regions[i].bytes, advice);
 }
 
+struct counts {
+	size_t regions, runs;
+};
+
+/* A process that is made now knows of no regions: whatever it reads comes from the files. */
+static struct counts leave_out_regions(void)
+{
+	struct counts all = { region_count, run_count };
+
+	pass_on_regions(MADV_DONTFORK);
+	region_count = run_count = 0;
+	return all;
+}
+
+static void bring_back_regions(struct counts all)
+{
+	region_count = all.regions, run_count = all.runs;
+	pass_on_regions(MADV_DOFORK);
+}
+
 pid_t fork(void)
 {
+	struct counts all;
 	pid_t pid;
 
 	if (!is_criu)
 		return real_fork();
-	pass_on_regions(MADV_DONTFORK);
+	all = leave_out_regions();
 	pid = real_fork();
 	if (pid)
-		pass_on_regions(MADV_DOFORK);
-	else
-		run_count = region_count = 0; /* whatever it reads comes from the files */
+		bring_back_regions(all);
 	return pid;
+}
+
+/* Its frame has to stay small: CRIU's stack for the new process begins a kilobyte below its own (clone_noasan()). */
+int clone(int (*begin)(void *), void *stack, int flags, void *argument, ...)
+{
+	const int of_its_own = CLONE_UNTRACED | SIGCHLD;
+	struct counts all;
+	void *places[3]; /* passed on, whether they are given or not */
+	va_list rest;
+	pid_t pid;
+
+	if (is_criu && flags == of_its_own) {
+		all = leave_out_regions();
+		pid = real_clone(begin, stack, flags, argument);
+		bring_back_regions(all);
+		return pid;
+	}
+	va_start(rest, argument);
+	for (size_t i = 0; i < 3; i++)
+		places[i] = va_arg(rest, void *);
+	va_end(rest);
+	return real_clone(begin, stack, flags, argument, places[0], places[1], places[2]);
 }
 
 /* -- the template ------------------------------------------------------------------------------------------------------- */
@@ -592,7 +636,8 @@ static int template_main(int count, char **arguments, char **environment)
 	int orders, table;
 
 	real_fork = (pid_t(*)(void))dlsym(RTLD_NEXT, "fork");
-	if (!real_fork)
+	real_clone = (int (*)(int (*)(void *), void *, int, void *, ...))dlsym(RTLD_NEXT, "clone");
+	if (!real_fork || !real_clone)
 		give_up("no fork");
 	if (numbers && count > 2 && sscanf(numbers, "%d:%d", &orders, &table) == 2) {
 		/* Programs that CRIU starts (tar, for files in memory) have this library, too. */
