@@ -101,21 +101,18 @@ def plan_points(mounts: Iterable[Mount], home: Path) -> list[CoveredPoint]:
     """
     last: dict[str, Mount] = {}
     for entry in mounts:
-        for point in [known for known in last if _is_below(known, entry.point) and known != entry.point]:
+        below = entry.point.rstrip("/") + "/"
+        for point in [known for known in last if known.startswith(below) and known != entry.point]:
             del last[point]  # a later mount higher up hides it
         last[entry.point] = entry
     points = ["/"]
+    apart = tuple(f"{one}/" for one in (*_KEPT_APART, home))
     for point, entry in sorted(last.items()):
-        if point == "/" or entry.kind not in _COVERED_KINDS or not Path(point).is_dir():
+        if point == "/" or entry.kind not in _COVERED_KINDS or f"{point}/".startswith(apart):
             continue
-        if any(_is_below(point, apart) for apart in (*_KEPT_APART, str(home))):
-            continue
-        points.append(point)
+        if os.path.isdir(point):  # noqa: PTH112 - texts: a branch waits for this
+            points.append(point)
     return [CoveredPoint(point, f"{number:02}") for number, point in enumerate(points)]
-
-
-def _is_below(path: str, top: str) -> bool:
-    return path == top or path.startswith(top.rstrip("/") + "/")
 
 
 def layer_directories(layers: Path, slot: str) -> tuple[Path, Path]:
@@ -244,10 +241,10 @@ class RootBuilder:
         self, point: CoveredPoint, committed: Sequence[Path], numbers: InodeNumbers | None
     ) -> set[str]:
         upper, work = layer_directories(self._layers, point.slot)
-        upper.mkdir(parents=True, exist_ok=True)
-        work.mkdir(exist_ok=True)
+        for place in (self._layers, upper.parent, upper, work):
+            place.mkdir(exist_ok=True)
         note_point(self._layers, point)
-        _copy_likeness(Path(point.point), upper)
+        _copy_likeness(point.point, upper)
         lower = [Path(point.point)]
         if committed:
             _link_to(committed, upper.parent / "between")
@@ -281,7 +278,7 @@ class RootBuilder:
         (under / "empty").mkdir(parents=True, exist_ok=True)
         (under / "host").mkdir(exist_ok=True)
         mount("tmpfs", under / "empty", "tmpfs")
-        _copy_likeness(Path(point.point), under / "empty")
+        _copy_likeness(point.point, under / "empty")
         mount_overlay(under / "host", lower=[under / "empty", Path(point.point)], upper=None, work=None)
         return under / "host"
 
@@ -333,12 +330,13 @@ class RootBuilder:
         """A private /run with the host's directories and none of its files (branches)."""
         run = self.inside("/run")
         mount("tmpfs", run, "tmpfs", MountFlag.NO_SUID | MountFlag.NO_DEVICES, f"mode=755,{_TMPFS_ROOM}")
-        for entry in os.scandir("/run"):
-            if entry.is_dir(follow_symlinks=False):
-                with contextlib.suppress(FileNotFoundError):
-                    here = run / entry.name
-                    here.mkdir()
-                    _copy_likeness(Path(entry.path), here)
+        with os.scandir("/run") as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    with contextlib.suppress(FileNotFoundError):
+                        here = f"{run}/{entry.name}"  # texts: a branch waits for this
+                        os.mkdir(here)  # noqa: PTH102
+                        _copy_likeness(entry.path, here)
         for directory in (IO_DIRECTORY, RINGS_DIRECTORY, INPROCESS_DIRECTORY):
             self.inside(directory).mkdir(parents=True, exist_ok=True)
         place_kerndat(self._tools, self.root)
@@ -389,8 +387,8 @@ def _link_to(layers: Sequence[Path], between: Path) -> None:
             link.symlink_to(os.path.relpath(os.path.realpath(layer), os.path.realpath(between)))
 
 
-def _copy_likeness(model: Path, copy: Path) -> None:
+def _copy_likeness(model: str, copy: str | Path) -> None:
     """Give a layer's top directory the owner and mode of what it covers: the overlay shows the top layer's."""
-    facts = model.stat()
+    facts = os.stat(model)
     os.chown(copy, facts.st_uid, facts.st_gid)
     shutil.copystat(model, copy)
