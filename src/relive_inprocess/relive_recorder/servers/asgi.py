@@ -214,15 +214,22 @@ def _note_sent(handling: Handling, message: Dict[str, Any]) -> None:
         kind = message.get("type")
         if kind == "http.response.body":
             body = message.get("body")
-            if body:
+            if body and isinstance(body, (bytes, bytearray, memoryview)):  # else the server will refuse it
                 handling.sent(bytes(body))
         elif kind == "http.response.start":
-            handling.status = int(message["status"])
-            handling.raw_headers = tuple(message.get("headers", ()))
+            _note_start(handling, message)
         elif kind == "websocket.send":
             handling.count("messages_out")
     except Exception as fault:
         recorder.switch_off(fault)
+
+
+def _note_start(handling: Handling, message: Dict[str, Any]) -> None:
+    try:
+        status, headers = int(message["status"]), tuple(message.get("headers", ()))
+    except (KeyError, TypeError, ValueError, OverflowError):  # the server will refuse it
+        return
+    handling.status, handling.raw_headers = status, headers
 
 
 async def _awaited(made: Awaitable[Any]) -> None:
