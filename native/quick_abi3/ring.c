@@ -61,7 +61,6 @@ static void copy_in(Quick *self, const void *from, size_t size) {
     self->head += size;
 }
 
-
 int write_record(Quick *self, unsigned long long seq, char *record, size_t size, const char *data, size_t data_size) {
     size_t meta = size - FRAME, length = meta + data_size;
     if (FRAME + length > self->capacity || length > UINT32_MAX) return 0;

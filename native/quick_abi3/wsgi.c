@@ -424,7 +424,7 @@ static PyObject *recorded_call(PyObject *recorded, PyObject *given, PyObject *na
     Quick *writer = is_plain ? writer_of(the_recorder()) : NULL;
     int is_part = writer != NULL && is_part_of_a_request(writer);
     if (PyErr_Occurred() && switch_off_at_error() < 0) {
-        Py_DECREF((PyObject *)writer);
+        Py_XDECREF((PyObject *)writer);
         return NULL;
     }
     if (writer != NULL && !is_part) handling = begin(writer, environ);

@@ -155,7 +155,8 @@ MESSAGES = st.fixed_dictionaries(
 @example([], [{"type": "http.request", "body": b"x" * 5000}], False)  # goes into a file
 @example([{"type": "http.response.start", "status": "no", "headers": []}], [], False)
 @example([{"type": "http.response.start", "status": 200, "headers": 5}], [], False)
-@example([{"type": "http.response.body", "body": "text"}], [], False)
+@example([{"type": "http.response.start", "status": 200, "headers": [(b"a",)]}], [], False)
+@example([None, {"type": "http.response.body", "body": "text"}], [], False)
 @given(st.lists(MESSAGES, max_size=4), st.lists(MESSAGES, max_size=2), st.booleans())
 def test_messages_of_an_application_are_told_the_same(benches, sent, received, is_failing):
     """GIVEN messages as an application may send and receive them, in whatever order
@@ -245,6 +246,40 @@ def _outcome_of(steps):
     except (StopIteration, GeneratorExit) as ended:
         return type(ended)
     raise AssertionError("it has to wait")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [lambda: iter([(b"a", b"b")]), lambda: zip([b"a"], [b"b"], strict=True), lambda: [(b"a",)], lambda: None],
+    ids=["iterator", "zip", "no pair", "none"],
+)
+def test_headers_come_to_the_server_as_the_application_gave_them(benches, headers):
+    """Also those that can be read only once, and those that the server will refuse; nothing is switched off by them."""
+    environ = {"REQUEST_METHOD": "GET", "RAW_URI": "/a", "REMOTE_ADDR": "::1"}
+    scope = {"type": "http", "raw_path": b"/a", "query_string": b"", "method": "GET", "headers": []}
+    for bench in benches():
+        came = []
+
+        async def app(_scope, _receive, send):
+            await send({"type": "http.response.start", "status": 200, "headers": headers()})
+
+        async def send(message, came=came):
+            came.append(message["headers"])
+
+        def start(_status, given, came=came):
+            came.append(given)
+
+        with bench:
+            contextvars.copy_context().run(_outcome_of, asgi.RecordedAsgi(app)(scope, None, send))
+            shop = wsgi.RecordedWsgi(
+                lambda _environ, start: start("2" * 5000, []) or start("200 OK", headers()) or []
+            )
+            contextvars.copy_context().run(shop, environ, start)
+            assert recorder._ring is not None
+        assert came.pop(1) == []
+        assert [one if one is None else list(one) for one in came] == [
+            one and list(one) for one in [headers(), headers()]
+        ]
 
 
 def test_many_names_of_headers_keep_no_request_from_its_end(benches):

@@ -10,7 +10,7 @@ from relive_recorder import context, quick
 from relive_recorder.guard import attempt
 from relive_recorder.imports import when_imported
 from relive_recorder.recorder import recorder
-from relive_recorder.servers.handling import Handling, begin, handle_in_c, target_of
+from relive_recorder.servers.handling import Handling, are_pairs, begin, handle_in_c, target_of
 
 __all__ = ["install"]
 
@@ -211,7 +211,7 @@ def _note_body(handling: Handling, body: Any, is_last: bool) -> None:
 
 def _note_sent(handling: Handling, message: Dict[str, Any]) -> None:
     try:
-        kind = message.get("type")
+        kind = message.get("type") if isinstance(message, dict) else None  # else the server will refuse it
         if kind == "http.response.body":
             body = message.get("body")
             if body and isinstance(body, (bytes, bytearray, memoryview)):  # else the server will refuse it
@@ -226,10 +226,12 @@ def _note_sent(handling: Handling, message: Dict[str, Any]) -> None:
 
 def _note_start(handling: Handling, message: Dict[str, Any]) -> None:
     try:
-        status, headers = int(message["status"]), tuple(message.get("headers", ()))
+        handling.status = int(message["status"])
     except (KeyError, TypeError, ValueError, OverflowError):  # the server will refuse it
         return
-    handling.status, handling.raw_headers = status, headers
+    headers = message.get("headers", ())
+    if are_pairs(headers):
+        handling.raw_headers = tuple(headers)
 
 
 async def _awaited(made: Awaitable[Any]) -> None:

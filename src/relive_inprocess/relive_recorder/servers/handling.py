@@ -21,6 +21,7 @@ from relive_recorder.recorder import FREE, OFF, RECORD, REPLAY, encode, recorder
 __all__ = [
     "Handling",
     "Raw",
+    "are_pairs",
     "before_end",
     "begin",
     "describe",
@@ -260,7 +261,8 @@ class Handling(context.Request):
             fields.update(kept)
         text = _fields_json(fields)
         if self.status is not None:
-            headers = encode(self.headers) if self.raw_headers is None else scrubbed_raw(self.raw_headers)[1]
+            raw: Any = self.raw_headers
+            headers = scrubbed_raw(raw)[1] if are_pairs(raw) else encode(self.headers)
             text = f'{text[:-1]},"headers":{headers}}}'
         recorder.emit_json("handling-ended", text, data, self.number)
 
@@ -367,3 +369,13 @@ def _number(mode: int, about: Dict[str, Any]) -> int:
 def _stop_if_asked(method: str, target: str) -> None:
     """In a branch: open the debugger here, if this is the request that is to be looked at from its beginning."""
     attempt(waiting.stop_at_request, method, target)
+
+
+def are_pairs(headers: Any) -> bool:
+    """Whether headers are pairs that can be read twice: of an iterator the server would find nothing left.
+
+    What are no pairs it will refuse.
+    """
+    return isinstance(headers, (list, tuple)) and all(
+        isinstance(one, (list, tuple)) and len(one) == 2 for one in headers
+    )

@@ -10,7 +10,7 @@ from relive_recorder import context, quick
 from relive_recorder.guard import attempt
 from relive_recorder.imports import when_imported
 from relive_recorder.recorder import OFF, recorder
-from relive_recorder.servers.handling import Handling, begin, describe, handle_in_c
+from relive_recorder.servers.handling import Handling, are_pairs, begin, describe, handle_in_c
 
 __all__ = ["install"]
 
@@ -290,9 +290,10 @@ def _note_start(handling: Handling, status: Any, headers: Any) -> None:
 
 def _keep_start(handling: Handling, status: Any, headers: Any) -> None:
     code = str(status).split(" ", 1)[0]
-    if code.isdecimal():  # else the server will refuse it
+    if code.isdecimal() and len(code) < 10:  # else the server will refuse it
         handling.status = int(code)
-        handling.raw_headers = tuple([(str(name), str(value)) for name, value in list(headers)])
+        if are_pairs(headers):
+            handling.raw_headers = tuple([(str(name), str(value)) for name, value in headers])
 
 
 def _note_piece(handling: Handling, piece: Any) -> None:
