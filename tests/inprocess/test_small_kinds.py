@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from relive.recording.events import EventKind
 
 from .conftest import each_python
@@ -175,6 +177,28 @@ def test_things_are_told_once(run_recorded, python, tmp_path):
     ]
     assert logs[1]["exception"] == "builtins.ZeroDivisionError"
     assert logs[0]["where"].startswith(f"{tmp_path / 'program.py'}:")
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_who_logged_is_found_by_going_up_from_logging(run_recorded, tmp_path, quick):
+    """As the handlers do that hand records over to loguru; what a record passes of the recorder's seems to be logging's."""
+    ran = run_recorded(
+        "import logging, sys\n"
+        "class Handler(logging.Handler):\n"
+        "    def emit(self, record):\n"
+        "        frame = sys._getframe(1)\n"
+        "        while frame.f_code.co_filename == logging.__file__:\n"
+        "            frame = frame.f_back\n"
+        "        print(frame.f_code.co_filename, frame.f_code.co_name)\n"
+        "logging.getLogger().addHandler(Handler())\n"
+        "def pay():\n"
+        "    logging.warning('late')\n"
+        "    logging.getLogger('shop').error('late', exc_info=True)\n"
+        "pay()\n",
+        quick=quick,
+    )
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.out.splitlines() == [f"{tmp_path / 'program.py'} pay"] * 2
 
 
 def test_what_packages_read_of_the_environment_is_not_told(run_recorded, tmp_path):

@@ -8,6 +8,7 @@ from typing import Any
 from relive_recorder.failure.moment import seen
 from relive_recorder.guard import attempt
 from relive_recorder.imports import when_imported
+from relive_recorder.standing_in import stand_in
 
 __all__ = ["install"]
 
@@ -74,7 +75,6 @@ def _of_loop(context: Any) -> None:
 def _logs(module: Any) -> None:
     before = module.Logger.handle
 
-    @functools.wraps(before)
     def handle(self: Any, record: Any) -> Any:
         try:
             is_of_error = record.exc_info is not None
@@ -84,7 +84,7 @@ def _logs(module: Any) -> None:
             attempt(_of_record, record)
         return before(self, record)
 
-    module.Logger.handle = handle
+    module.Logger.handle = stand_in(handle, before, module)
 
 
 def _of_record(record: Any) -> None:

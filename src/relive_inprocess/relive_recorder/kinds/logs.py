@@ -6,13 +6,13 @@ already. Where no handler has made it, arguments of types that are not Python's 
 service is called for it.
 """
 
-import functools
 from typing import Any
 
 from relive_recorder import quick
 from relive_recorder.guard import attempt
 from relive_recorder.imports import when_imported
 from relive_recorder.recorder import RECORD, REPLAY, recorder
+from relive_recorder.standing_in import stand_in
 
 __all__ = ["install"]
 
@@ -30,7 +30,6 @@ def _change(module: Any) -> None:
     logger = module.Logger
     real = logger.callHandlers
 
-    @functools.wraps(real)
     def callHandlers(self: Any, record: Any) -> Any:
         result = real(self, record)
         writer = recorder.quick
@@ -38,8 +37,9 @@ def _change(module: Any) -> None:
             _tell(record)
         return result
 
-    if quick.module is None or not quick.module.logs(logger, recorder, real, _tell, callHandlers):
-        logger.callHandlers = callHandlers
+    own = stand_in(callHandlers, real, module)
+    if quick.module is None or not quick.module.logs(logger, recorder, real, _tell, own):
+        logger.callHandlers = own
 
 
 def _tell(record: Any) -> None:
