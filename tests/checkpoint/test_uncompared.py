@@ -17,6 +17,7 @@ from relive.checkpoint.uncompared import (
     closed,
     damaged_spans,
     drop_spans,
+    latest_wall_ns,
     path_of,
     read_spans,
     span_of,
@@ -155,6 +156,35 @@ def test_a_damaged_file_is_said_and_written_anew_by_the_next_full_commit(
     assert SuspectCaptures(tmp_path).is_suspect(taken(before))
 
 
+def test_no_flipped_bit_is_believed(tmp_path: Path) -> None:
+    chain = UncomparedChain(tmp_path, "linux", "boot")
+    chain.begin("one", is_of_this_boot=True)
+    chain.base_taken()
+    chain.note(time.monotonic_ns(), [False])
+    sound = path_of(tmp_path, "one").read_bytes()
+    for bit in range(8 * len(sound)):
+        damaged = bytearray(sound)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path_of(tmp_path, "one").write_bytes(damaged)
+        with pytest.raises(SpansDamaged):
+            read_spans(tmp_path, "one")
+
+
+def test_spans_of_two_kernels_that_are_joined_are_of_any() -> None:
+    spans = [UncomparedSpan(at, at + 1, at, "old" if at < 200 else "new", "boot") for at in range(0, 600, 2)]
+    kept = closed(spans, 0, "boot")
+    for moment, kernel in ((1, "old"), (401, "new")):
+        assert any(one.holds(moment) and one.believed(kernel) for one in kept)
+
+
+def test_a_target_may_be_named_like_what_is_being_written(tmp_path: Path) -> None:
+    chain = UncomparedChain(tmp_path, "linux", "boot")
+    chain.begin("web.new", is_of_this_boot=True)
+    chain.base_taken()
+    chain.note(time.monotonic_ns(), [False])
+    assert latest_wall_ns(tmp_path) > 0
+
+
 def test_what_cannot_be_read_is_not_written_anew(tmp_path: Path) -> None:
     path_of(tmp_path, "one").mkdir(parents=True)
     with pytest.raises(IsADirectoryError):
@@ -162,13 +192,18 @@ def test_what_cannot_be_read_is_not_written_anew(tmp_path: Path) -> None:
 
 
 def test_only_what_nothing_needs_is_dropped(tmp_path: Path) -> None:
-    for life in ("ended", "pid:7", "needed"):
+    for life in ("open", "ended", "pid:7", "needed"):
         chain = UncomparedChain(tmp_path, "linux", "boot")
         chain.begin(life, is_of_this_boot=True)
         chain.base_taken()
         chain.note(time.monotonic_ns(), [False])
+        if life != "open":  # an agent relies on it
+            chain.end()
     later = max(path.stat().st_mtime_ns for path in (tmp_path / "uncompared").iterdir()) + 1
-    drop_spans(tmp_path, set(), before_ns=0)
-    assert len(list((tmp_path / "uncompared").iterdir())) == 3
-    drop_spans(tmp_path, {"needed", "pid:7"}, before_ns=later)
-    assert [bool(read_spans(tmp_path, life)) for life in ("ended", "pid:7", "needed")] == [False, True, True]
+    drop_spans(tmp_path, set(), 0, "boot")
+    assert len(list((tmp_path / "uncompared").iterdir())) == 4
+    drop_spans(tmp_path, {"needed", "pid:7"}, later, "boot")
+    lives = ("open", "ended", "pid:7", "needed")
+    assert [bool(read_spans(tmp_path, life)) for life in lives] == [True, False, True, True]
+    drop_spans(tmp_path, {"needed", "pid:7"}, later, "another boot")
+    assert not path_of(tmp_path, "open").exists()

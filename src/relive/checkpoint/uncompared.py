@@ -3,6 +3,8 @@
 Of each life a file says so in spans of time, from the last commit that was compared to the last on the same base. So nothing is
 written for a commit, but once for each comparison; what a dead agent left open is closed by the next one. A damaged file makes all
 commits of its life count as not compared, and is written anew so at the next full one. It goes when no commit of its life is left.
+
+A file is the CRC-32 of the rest (8 hex digits), a space, and a JSON array of spans, each an array of ``UncomparedSpan``'s values.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
+import zlib
 from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -87,14 +90,16 @@ def _joined(first: UncomparedSpan, second: UncomparedSpan) -> UncomparedSpan:
         after_ns=min(first.after_ns, second.after_ns),
         until_ns=until_ns,
         wall_ns=min(first.wall_ns, second.wall_ns),
-        kernel=first.kernel,
+        kernel=first.kernel if first.kernel == second.kernel else "",
         boot=second.boot if _is_open(second) else first.boot,
     )
 
 
 def path_of(home: Path, life: str) -> Path:
     """Where those of a life are."""
-    return home / "uncompared" / quote(life, safe="")
+    return (
+        home / "uncompared" / quote(life, safe="").replace(".", "%2E")
+    )  # none has a suffix, as what is being written has
 
 
 def read_spans(home: Path, life: str) -> list[UncomparedSpan]:
@@ -110,10 +115,17 @@ def read_spans(home: Path, life: str) -> list[UncomparedSpan]:
 
 
 def _read(path: Path) -> list[UncomparedSpan]:
+    checksum, _, told = path.read_bytes().partition(b" ")
     try:
-        return [UncomparedSpan(*one) for one in json.loads(path.read_text())]
+        if checksum != _checksum(told):
+            raise ValueError("its checksum is another")
+        return [UncomparedSpan(*one) for one in json.loads(told)]
     except (ValueError, TypeError) as error:
         raise SpansDamaged(f"{path} is damaged: {error}") from error
+
+
+def _checksum(told: bytes) -> bytes:
+    return b"%08x" % zlib.crc32(told)
 
 
 def span_of(home: Path, manifest: Manifest) -> UncomparedSpan | None:
@@ -146,12 +158,19 @@ def damaged_spans(home: Path) -> Iterator[tuple[str, OSError]]:
             yield path.name, error
 
 
-def drop_spans(home: Path, needed: Container[str], before_ns: int) -> None:
-    """Remove the files of what is not among ``needed`` (``key_of``), if they were written before that (CLOCK_REALTIME)."""
+def drop_spans(home: Path, needed: Container[str], before_ns: int, boot: str) -> None:
+    """Remove the files of what is not among ``needed`` (``key_of``), if they were written before that (CLOCK_REALTIME).
+
+    One with an open span of this boot of the host stays: an agent may rely on its being there, of a service that has no life, too.
+    """
     for path in _files(home):
         with contextlib.suppress(FileNotFoundError):
-            if unquote(path.name) not in needed and path.stat().st_mtime_ns < before_ns:
-                path.unlink()
+            if unquote(path.name) in needed or path.stat().st_mtime_ns >= before_ns:
+                continue
+            with contextlib.suppress(SpansDamaged):
+                if any(_is_open(span) and span.boot == boot for span in _read(path)):
+                    continue
+            path.unlink()
 
 
 def key_of(life: str | None, target: str) -> str:
@@ -196,7 +215,8 @@ class UncomparedChain:
                 import structlog  # noqa: PLC0415 - each command that lists commits would import it
 
                 structlog.get_logger().error(
-                    "which commits of this life were not compared is lost: all so far count as such",
+                    "which commits of this life were not compared is lost: all so far count as such"
+                    + ("" if is_of_this_boot else ", and all that follow"),
                     error=str(error),
                 )
                 earlier, kept = [], [UncomparedSpan(-1, now if is_of_this_boot else None, 0, "", "")]
@@ -233,4 +253,5 @@ class UncomparedChain:
             self._earlier = spans = closed(spans, until_ns, self._boot)
         path = path_of(self._home, self._life)
         path.parent.mkdir(exist_ok=True, mode=0o700)
-        replace_file(path, json.dumps(spans).encode(), durability=durability)
+        told = json.dumps(spans).encode()
+        replace_file(path, _checksum(told) + b" " + told, durability=durability)

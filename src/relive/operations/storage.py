@@ -10,6 +10,7 @@ from pydantic import Field
 
 from relive.checkpoint.uncompared import drop_spans, key_of
 from relive.config import Settings
+from relive.kernel.boot import boot_id
 from relive.kernel.disk_errors import disk_errors
 from relive.maintenance.garbage import Thing
 from relive.maintenance.gc import GRACE, Collected, collect, foresee
@@ -227,11 +228,14 @@ def _drop_comparisons(settings: Settings, store: Store) -> None:
     open_lives = {
         path.name for path in settings.capsules.glob("*/*") if not LifePaths(path).closed.exists()
     }  # before the store is read: what ends meanwhile may add a commit
+    if store.left_out():
+        return  # of which lives they are is not known, and they may be repaired
     with disk_errors("removing what is not needed", settings.home):
         drop_spans(
             settings.home,
             open_lives | {key_of(one.life, one.name) for one in store.log()},
             written_before,
+            boot_id(),
         )
 
 
