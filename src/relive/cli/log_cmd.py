@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from relive.cli.terminal import AsJson, Terminal
-from relive.config import load_settings
+from relive.config import Settings, load_settings
+from relive.errors import TargetUnknown
 from relive.model.quantities import age, duration, size, when
-from relive.operations.commits import CommitsParams, page_of_commits
+from relive.operations.commits import CommitsParams, DamagedCommit, page_of_commits
 from relive.operations.targets import require_known
 
 __all__ = ["log"]
@@ -32,8 +34,8 @@ def log(
     params = CommitsParams(target=target, search=search, after=after, limit=limit)
     settings = load_settings()
     page = page_of_commits(settings, params, terminal)
-    if target is not None and not page.items and not page.damaged:
-        require_known(settings, target)
+    if target is not None and not page.items:
+        _require_known(settings, target, page.damaged)
     rows = [
         [
             one.id[:10],
@@ -62,3 +64,16 @@ def log(
         terminal.status(f"Remedy: {remedy}")
     if page.next is not None:
         terminal.status(f"There are more: --after {page.next}")
+
+
+def _require_known(settings: Settings, target: str, damaged: Sequence[DamagedCommit]) -> None:
+    try:
+        require_known(settings, target)
+    except TargetUnknown as error:
+        if not damaged:
+            raise
+        raise TargetUnknown(
+            error.message,
+            cause=f"{error.cause}; {len(damaged)} damaged commits cannot be listed, and any may be of it",
+            remedy="`relive log` names them, `relive repair --from STORE` fetches them from another store that has them",
+        ) from None
