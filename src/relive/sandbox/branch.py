@@ -135,7 +135,10 @@ class Branch:
         What restored it needs no more. And the rings of a capsule's Python processes are memory of the capsule, those of a branch
         are files of its host.
         """
-        rings = sum(one.stat().st_size for one in self.rings.glob("*.ring"))
+        rings = 0
+        for ring in self.rings.glob("*.ring"):
+            with contextlib.suppress(FileNotFoundError):
+                rings += ring.stat().st_size
         self.groups.lower_memory(OVERHEAD + rings)
 
     def log(self, stream: str) -> Path:
