@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
-from pydantic.plugin import _loader
 
 from relive.errors import ConfigInvalid, PermissionMissing, reason_of
 
@@ -40,11 +39,6 @@ _FILES = (Path("/etc/relive.toml"), Path("relive.toml"))
 _DIRECTORIES = ("store", "capsules", "branches", "incidents", "server")  # of a home
 _OTHER_VARIABLES = {"RELIVE_CRIU_SUITE", STORE_KEY}  # the first is read by set-up only
 _given_keys: tuple[bytes, ...] = ()
-
-
-# Else pydantic looks for plugins when the first model is made, in the metadata of each installed package: 5 ms of a command. The
-# variable that turns them off would be the service's as well.
-_loader._plugins = {}
 
 
 class Settings(BaseModel):
