@@ -88,6 +88,7 @@ def test_one_whose_port_is_known_is_ready_when_it_listens(capsule: Make, listene
         with pytest.raises(NotReady) as refused:
             await_ready(both, None, threading.Event(), 0.0)
         assert refused.value.cause == f"nothing listens at port {port}"
+        assert "--upstream" in (refused.value.remedy or "")
         other.listen()
         assert listens(both)
         await_ready(both, None, threading.Event(), LONG)

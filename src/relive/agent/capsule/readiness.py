@@ -83,7 +83,8 @@ def _not_ready(capsule: Capsule, how: Ready | None, limit: float) -> NotReady:
     return NotReady(
         f"{spec.name} is not ready after {limit:g} s; it runs on",
         cause=missing,
-        remedy=f"`relive logs {spec.name}` shows what it says; --ready-limit gives it more time, --no-wait does not wait",
+        remedy=f"`relive logs {spec.name}` shows what it says; --ready-limit gives it more time, --no-wait does not wait"
+        + ("; --upstream names the port if it listens at another" if how is Ready.LISTENING else ""),
     )
 
 
