@@ -102,7 +102,8 @@ class Harness:
         tools = load_settings().tools_path
         self.environment = {**os.environ, "RELIVE_HOME": str(self.home), "RELIVE_TOOLS": str(tools)}
         # Only the newest commits stay, so that a gap between those that are listed is a loss.
-        self.environment |= {f"RELIVE_KEEP_{unit}": "0" for unit in ("MINUTES", "HOURS", "DAYS", "MONTHS")}
+        units = "MINUTES", "HOURS", "DAYS", "MONTHS", "BEFORE_INCIDENT"
+        self.environment |= {f"RELIVE_KEEP_{unit}": "0" for unit in units}
         self.settings: Settings = load_settings(home=self.home, tools=tools)
         self.rounds: list[Round] = []
         self.problems: list[str] = []
