@@ -53,6 +53,23 @@ def test_without_one_there_is_none(log):
     assert find_stack(log) is None
 
 
+@pytest.mark.parametrize("lead", ["\t", "    ", "2026-11-28 22:47:06 pay[7]: ", "E "])
+def test_what_a_logger_puts_before_each_line_is_left_out(lead):
+    """Twisted's begins each line of a message but the first with a tab."""
+    log = [
+        "2026-11-28 22:47:06+0000 [-] Unhandled Error",
+        *(lead + line for line in lines(SIMPLE)),
+        lead,
+        "on",
+    ]
+    assert find_stack(log) == find_stack(lines(SIMPLE))
+
+
+@pytest.mark.parametrize("lead", ["    ", "ERROR: "])
+def test_what_stands_before_its_head_alone_is_none_of_the_others(lead):
+    assert find_stack(lines(lead + SIMPLE)) == find_stack(lines(SIMPLE))
+
+
 def test_other_lines_around_it_do_not_matter():
     log = [
         "INFO: before",

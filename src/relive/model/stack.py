@@ -75,10 +75,12 @@ def _read_stack(lines: list[str], begin: int) -> tuple[Stack | None, int]:
         return None, len(lines)
     frames: list[tuple[str, int, str]] = []
     text = [_HEAD]
+    lead = _lead(lines, start)
     for index in range(start + 1, len(lines)):
-        bare = _strip_margin(lines[index])
+        bare = _strip_margin(lines[index]).removeprefix(lead)
         if _HEAD in bare:  # the one before was torn off
             frames, text = [], [_HEAD]
+            lead = _lead(lines, index)
             continue
         text.append(bare)
         match = _FRAME.match(bare)
@@ -89,6 +91,12 @@ def _read_stack(lines: list[str], begin: int) -> tuple[Stack | None, int]:
         elif bare and not bare.startswith(" "):
             return Stack(exception=bare, frames=frames, text=text), index + 1
     return None, len(lines)
+
+
+def _lead(lines: list[str], head: int) -> str:
+    """What a logger that indents or marks each line of a message, as Twisted's does, puts before those of this traceback."""
+    lead = _strip_margin(lines[head]).partition(_HEAD)[0]
+    return lead if lines[head + 1 :] and _strip_margin(lines[head + 1]).startswith(f"{lead} ") else ""
 
 
 def _strip_margin(line: str) -> str:
