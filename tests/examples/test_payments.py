@@ -240,8 +240,11 @@ def load_ledger(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], ModuleType]
 ACCOUNT = 7
 
 
-def close_while_the_account_is_read(ledger: Any) -> None:
-    """Have the account's batch closed by another thread between the account's reading and its keeping."""
+def close_while_the_account_is_read(ledger: Any, *, waits: float) -> None:
+    """Have the account's batch closed by another thread between the account's reading and its keeping.
+
+    Closing is given ``waits`` seconds for it; where it has to wait for this reader (the fix), it is still at it afterwards.
+    """
     ledger.pay(ACCOUNT, 1000, "before")
     (batch,) = ledger.batches_to_close()
     closing = threading.Thread(target=ledger.close, args=[batch])
@@ -250,8 +253,7 @@ def close_while_the_account_is_read(ledger: Any) -> None:
     def read_slowly(account_id: int) -> Any:
         account = read_account(account_id)
         closing.start()
-        # Where closing has to wait for this reader (the fix), it is still alive afterwards.
-        closing.join(timeout=2)
+        closing.join(timeout=waits)
         return account
 
     ledger._read_account = read_slowly
@@ -264,7 +266,7 @@ def test_an_account_kept_after_its_batch_was_closed_fails_every_payment(
     tmp_path: Path, load_ledger: Callable[[Path], ModuleType]
 ) -> None:
     ledger = load_ledger(PAYMENTS).Ledger(tmp_path / "payments.db")
-    close_while_the_account_is_read(ledger)
+    close_while_the_account_is_read(ledger, waits=60)
 
     for _ in range(AGAIN):
         with pytest.raises(KeyError):
@@ -278,7 +280,7 @@ def test_with_the_fix_the_same_order_of_events_does_no_harm(
     tmp_path: Path, fixed: Path, load_ledger: Callable[[Path], ModuleType]
 ) -> None:
     ledger = load_ledger(fixed).Ledger(tmp_path / "payments.db")
-    close_while_the_account_is_read(ledger)
+    close_while_the_account_is_read(ledger, waits=0.2)
 
     assert ledger.account(ACCOUNT).balance == 0
     assert ledger.pay(ACCOUNT, 1000, "after").amount == 1000
@@ -289,7 +291,7 @@ def test_the_fixed_code_serves_an_account_that_is_old_already(
 ) -> None:
     """The fix can be tried on the captured state itself, not only on a fresh process."""
     ledger = load_ledger(PAYMENTS).Ledger(tmp_path / "payments.db")
-    close_while_the_account_is_read(ledger)
+    close_while_the_account_is_read(ledger, waits=60)
 
     ledger.__class__ = load_ledger(fixed).Ledger
     batch = ledger.pay(ACCOUNT, 1000, "after")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-import random
 import select
 import signal
 import threading
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from relive.kernel import procfs
+from support.drawn import drawn
 from support.waiting import eventually
 
 from .harness import PROGRAMS, Capsule, Relive, compiled
@@ -200,13 +200,14 @@ _VICTIMS = (("tracer",), ("agent",), ("tracer", "agent"), ("criu",))
 
 
 @pytest.mark.parametrize(
-    "rounds", [3, pytest.param(200, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])]
+    ("rounds", "seed"),
+    [(3, 1), pytest.param(200, None, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])],
 )
-def test_nobody_stays_stopped_before_its_death(relive: Relive, tmp_path: Path, rounds: int) -> None:
+def test_nobody_stays_stopped_before_its_death(
+    relive: Relive, tmp_path: Path, rounds: int, seed: int | None
+) -> None:
     """GIVEN a worker that is held for its commit, WHEN who holds it is killed, at any moment, THEN it dies as it was about to."""
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
-    moments = random.Random(seed)
+    moments = drawn(seed)
     workers = Workers(relive, tmp_path, -1)
     for round_ in range(rounds):
         worker = eventually(workers.watched, "a worker that is watched")

@@ -6,7 +6,6 @@ import contextlib
 import http.client
 import json
 import os
-import random
 import select
 import shutil
 import signal
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from relive.kernel import procfs
+from support.drawn import drawn
 from support.ports import free_port
 from support.waiting import eventually
 
@@ -210,15 +210,14 @@ def test_a_worker_of_gunicorn_that_exits_is_one_incident_and_comes_back(
 
 
 @pytest.mark.parametrize(
-    "rounds", [2, pytest.param(150, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])]
+    ("rounds", "seed"),
+    [(2, 1), pytest.param(150, None, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])],
 )
 def test_nobody_stays_before_its_exit_when_the_agent_is_killed(
-    relive: Relive, tmp_path: Path, rounds: int
+    relive: Relive, tmp_path: Path, rounds: int, seed: int | None
 ) -> None:
     """At whatever moment of it: the worker ends with its status, and its master starts another."""
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
-    moments = random.Random(seed)
+    moments = drawn(seed)
     workers = Workers(relive, tmp_path)
     for round_ in range(rounds):
         workers.wait_until_it_matters()

@@ -42,12 +42,12 @@ class Failing:
             except (OSError, http.client.HTTPException):
                 return 0
 
-    def incident(self, kind: str) -> dict[str, Any]:
-        """The newest incident, once there is one of that kind."""
+    def incident(self, kind: str, said: str = "") -> dict[str, Any]:
+        """The newest incident, once there is one of that kind that has this in its summary."""
 
         def look() -> dict[str, Any] | None:
-            found = self.relive.incidents("failing")
-            return next((one for one in found if one["sighting"]["kind"] == kind), None)
+            seen = [(one, one["sighting"]) for one in self.relive.incidents("failing")]
+            return next((one for one, of in seen if of["kind"] == kind and said in of["summary"]), None)
 
         return eventually(look, f"an incident of kind {kind}")
 
@@ -225,7 +225,7 @@ def test_a_request_without_an_answer_is_a_hang(relive: Relive) -> None:
     service = start(relive, "--hang-after", "0.5")
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", service.outer, timeout=LIMIT)) as client:
         client.request("GET", "/hang-c")
-        incident = service.incident("hang")
+        incident = service.incident("hang", "/hang-c")  # an earlier request may have been slow
     assert incident["before"] and incident["at"]
     assert service.ask("/ok") == 200, "the service goes on with its other threads"
     result = replay(relive, incident, "--limit", "2")

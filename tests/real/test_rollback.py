@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
-import random
 import shutil
 import signal
 import socket
@@ -168,15 +167,15 @@ def test_it_is_put_back_in_place(relive: Relive, scrambled: Scrambled, branch: R
     later = ask(host_port, "/time")["time"]
     put_back(kept.directory)
     assert ask(host_port, "/time")["time"] < later  # the recorded clock begins anew
-    for _ in range(8):
+    for round_ in range(8):
         with Http(host_port) as client:
-            for _ in range(random.randrange(3)):
-                client("POST", "/churn")
+            for turn in range(round_ % 3):
+                client("POST", f"/churn?{round_}{turn}")
         assert put_back(kept.directory, verifies=True).digest == fresh
         assert ask(host_port, "/") == scrambled.told[0]
     # The client is still there when it is put back: its connection is closed, not kept.
     with Http(host_port) as client:
-        client("POST", "/churn")
+        client("POST", "/churn?8")
         said = relive.say("rollback", branch.id)
     assert "put back in place" in said.stderr and "pages" in said.stderr
     assert branch.inner.facts.root == kept.facts.root and branch.output() == ""

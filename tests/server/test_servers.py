@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -21,6 +20,7 @@ from relive.server.credentials import Scope, Tokens
 from relive.store import Store
 from server.api_server import Api, serving
 from server.filled import Filled, filled
+from support.drawn import drawn
 from support.payments import Payments
 from support.waiting import LIMIT, eventually
 
@@ -176,13 +176,13 @@ def test_a_server_killed_at_other_moments_too(payments, moment, _round):
 @pytest.mark.timeout(1800)
 def test_servers_killed_over_and_over_while_another_lives(payments):
     """Each task may be begun by either; whoever is killed, all end once."""
-    environment = payments.relive.environment
+    environment, moments = payments.relive.environment, drawn(None)
     with serving(environment, *SCOPES) as steady:
         for _ in range(6):
             with serving(environment, *SCOPES) as first:
                 before = len(runs(steady))
                 asked = Asked(first, payments, payments.relive.settings)
-                moment = random.choice([all_begun, has_branch, replay_got_on])
+                moment = moments.choice([all_begun, has_branch, replay_got_on])
                 eventually(lambda: moment(first, asked), moment.__name__, limit=90)  # noqa: B023 - called in this round
                 kill(first)
             asked.check(steady)

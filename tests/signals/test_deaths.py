@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import random
 import select
 import signal
 from collections.abc import Callable
 
 import pytest
+
+from support.drawn import drawn
 
 from .conftest import Program, another, settled, tracer_of
 
@@ -39,18 +40,17 @@ def test_a_traced_process_runs_on_when_the_agent_dies(start: Start) -> None:
 
 
 @pytest.mark.parametrize(
-    "rounds", [1, pytest.param(150, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])]
+    ("rounds", "seed"),
+    [(1, 1), pytest.param(150, None, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])],
 )
 @pytest.mark.parametrize(
     ("name", "number"), [("segv_thread", signal.SIGSEGV), ("abort_main", signal.SIGABRT)]
 )
 def test_a_process_that_is_held_dies_also_when_its_tracer_is_killed(
-    start: Start, name: str, number: int, rounds: int
+    start: Start, name: str, number: int, rounds: int, seed: int | None
 ) -> None:
     """At whatever moment: the soak kills from the crash on up to some milliseconds after it was told."""
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
-    moments = random.Random(seed)
+    moments = drawn(seed)
     for round_ in range(rounds):
         program = start(name)
         with another() as wire:
@@ -74,12 +74,13 @@ def test_a_hold_ends_though_the_agent_hangs(start: Start) -> None:
 
 
 @pytest.mark.parametrize(
-    "rounds", [20, pytest.param(200, marks=[pytest.mark.soak, pytest.mark.timeout(600)])]
+    ("rounds", "seed"),
+    [(20, 1), pytest.param(200, None, marks=[pytest.mark.soak, pytest.mark.timeout(600)])],
 )
-def test_a_killed_tracer_loses_no_signal_and_leaves_nothing_stopped(start: Start, rounds: int) -> None:
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
-    moments = random.Random(seed)
+def test_a_killed_tracer_loses_no_signal_and_leaves_nothing_stopped(
+    start: Start, rounds: int, seed: int | None
+) -> None:
+    moments = drawn(seed)
     program, caught = start("counts_signals"), start("handler_passes")
     sent = 0
     for _ in range(rounds):

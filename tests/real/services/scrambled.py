@@ -1,6 +1,6 @@
 """Tells a hash of 4 MB of memory and a file's content; POST / changes both, and makes a thread and descriptors.
 
-POST /NAME makes one change of ``CHANGES``.
+POST /NAME makes one change of ``CHANGES``, POST /NAME?SEED the one that this seed draws.
 """
 
 from __future__ import annotations
@@ -149,7 +149,9 @@ class Handler(BaseHTTPRequestHandler):
             more.append(os.pipe())
             start_thread()
         else:
-            CHANGES[self.path]()
+            name, _, seed = self.path.partition("?")
+            random.seed(seed or None)
+            CHANGES[name]()
         self.do_GET()
 
     def log_message(self, *_: object) -> None:
