@@ -168,7 +168,9 @@ def test_pauses_are_those_of_the_recording():
         httpx.get(f"http://127.0.0.1:{pipe.port}/chunks")
         late, chunks = calls_of(pipe)
     assert late.pieces[0].after_ns >= 150_000_000
-    assert sum(piece.after_ns >= 15_000_000 for piece in chunks.pieces) >= 3
+    assert (
+        sum(piece.after_ns for piece in chunks.pieces) >= 60_000_000
+    )  # on a busy machine two may arrive as one piece
     raw = b"".join(piece.data for piece in chunks.pieces)
     assert raw.endswith(b"3\r\none\r\n3\r\ntwo\r\n5\r\nthree\r\n0\r\nX-Sum: 3\r\n\r\n")
 

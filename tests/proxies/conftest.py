@@ -20,9 +20,9 @@ from relive.proxies.ingress.options import RELAY
 from relive.recording.events import Event, EventKind
 from relive.recording.exchanges import Exchange, Exchanges
 from relive.recording.reader import Recording
-from support.waiting import eventually
+from support.waiting import LIMIT, eventually
 
-TIMEOUT_SECONDS = 10.0
+TIMEOUT_SECONDS = LIMIT
 GET = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from relive.recording.connections import Said as SaidThing
 from relive.recording.connections import connections_in
 from relive.recording.events import EventKind
 from relive.recording.exchanges import ExchangeEnd
-from relive.recording.reader import Recording
+from relive.recording.reader import Recording, RecordPosition
 from relive.recording.writer import RecordingWriter
 from relive.replay import conversations
 from relive.replay.conversations import Conversed, conversed_words
@@ -159,7 +160,7 @@ def test_another_answer_is_told_and_the_rest_is_sent_all_the_same(
         waits.append(timeout(seconds))
         return waits[-1]
 
-    monkeypatch.setattr(conversations, "_PATIENCE", 0.05)
+    monkeypatch.setattr(conversations, "_PATIENCE", 0.5)
     monkeypatch.setattr(conversations.asyncio, "timeout", counted)
     words = [b"%c\n" % letter for letter in b"abcdefgh"]
     said = [((1, UP, word), (1, DOWN, word.upper()[:-1] + b", and more\n")) for word in words]
@@ -169,6 +170,21 @@ def test_another_answer_is_told_and_the_rest_is_sent_all_the_same(
     assert result.different == ((1, 1),)
     assert sum(one.expired() for one in waits) == 1
     assert "otherwise than recorded, from byte 1 on" in conversed_words(result)[1]
+
+
+def test_what_is_heard_when_the_time_is_over_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the whole process stood still: the loop finds the time over, and what has come, in one round."""
+    monkeypatch.setattr(conversations, "_PATIENCE", 0.0)
+    heard = conversations._Heard([SaidThing(1, 0, 2, 0.0, RecordPosition(0, 0))])
+
+    async def hear_late() -> None:
+        loop = asyncio.get_running_loop()
+        waiting = loop.create_task(heard.wait_for(1))
+        loop.call_soon(loop.call_soon, heard.hear, 1, 2)
+        await waiting
+
+    asyncio.run(hear_late())
+    assert not heard._differs
 
 
 def test_a_service_that_has_hung_up_gets_no_more(tmp_path: Path) -> None:
