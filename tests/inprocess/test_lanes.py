@@ -137,10 +137,10 @@ gc.disable()
 for kind in (dict, Scope):  # by the part in C, and by Python code
     run(50, kind)
     gc.collect()
-    # Of a thousand requests not one object each is left: nothing of theirs is held, nor is it garbage that only a collection finds.
-    few = min(grown(10, kind) for _ in range(5))
-    many = min(grown(1000, kind) for _ in range(5))
-    if many - few > 500:
+    # Of 200 requests not one object each is left: nothing of theirs is held, nor is it garbage that only a collection finds.
+    few = sorted(grown(10, kind) for _ in range(5))[2]  # caches may be emptied in one of them
+    many = min(grown(200, kind) for _ in range(5))
+    if many - few > 100:
         print("left", kind.__name__, few, many)
 held = run(3, dict)
 gc.collect()

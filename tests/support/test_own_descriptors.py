@@ -11,7 +11,7 @@ from support.own_descriptors import WRONG, pytest_runtest_teardown
 
 
 def test_what_is_done_to_a_descriptor_of_another_fails_the_test_that_did_it(tmp_path: Path) -> None:
-    with (tmp_path / "one").open("w") as one, (tmp_path / "other").open("w") as other:
+    with (tmp_path / "one").open("w") as one:
         copy = os.dup(one.fileno())
         os.dup2(one.fileno(), copy)
         os.close(copy)
@@ -19,7 +19,8 @@ def test_what_is_done_to_a_descriptor_of_another_fails_the_test_that_did_it(tmp_
         free = os.dup2(one.fileno(), copy)
         os.dup2(free, free)
         os.close(free)
-        nobodys = max(map(int, os.listdir("/proc/self/fd"))) + 200  # a worker of the suite has others' files open, too
+        # A worker of the suite has others' files open, too.
+        nobodys = max(map(int, os.listdir("/proc/self/fd"))) + 200
         with pytest.raises(OSError):
             os.close(nobodys)
         os.closerange(nobodys, nobodys + 1)
