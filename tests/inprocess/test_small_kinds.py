@@ -254,6 +254,13 @@ try:
     logger.callHandlers()
 except TypeError:
     print("TypeError")
+
+class Borrowing:
+    handlers, propagate, parent, callHandlers = (Failing(),), False, None, logging.Logger.callHandlers
+
+borrowing = Borrowing()
+print(borrowing.callHandlers(record), borrowing.callHandlers(record=record))
+print(logging.Logger.callHandlers(borrowing, record))
 """
 
 
@@ -264,9 +271,9 @@ def test_log_records_are_told_the_same_by_the_part_in_c(run_recorded, tmp_path):
             ring.unlink()
         ran = run_recorded(LOGGING, quick=quick)
         assert (ran.status, ran.err) == (0, "")
-        assert ran.out == "order 7 of somebody\n'of the handler'\nNone None\nTypeError\n"
+        assert ran.out == "order 7 of somebody\n'of the handler'\nNone None\nTypeError\nNone None\nNone\n"
         # Each process has placeholders of its own.
         texts = [event.fields["text"].split("<secret:")[0] for event in ran.of(EventKind.LOG_RECORD)]
         told.append(texts)
-    begun = ["order 7 of somebody", "order 8 of password=", "<builtins.object>", "100%", "by hand", "by hand"]
+    begun = ["order 7 of somebody", "order 8 of password=", "<builtins.object>", "100%", *["by hand"] * 5]
     assert told == [begun, begun]

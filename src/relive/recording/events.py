@@ -80,8 +80,10 @@ class EventKind(StrEnum):
                               ``calls.py``. ``data``: the body.
     handling-ended            The handler gave its answer. ``status`` (int), ``headers``, ``ns`` (int: how long it took),
                               ``error`` (dict) when an exception came out; ``messages_in``, ``messages_out`` (int) of a
-                              websocket; ``by`` ("file") when the server sends a file itself. ``data``: the answer's body; of
-                              a long one the beginning: ``bytes`` (int: of all), ``cut`` (int: bytes missing at the end).
+                              websocket; ``by`` ("file") when the server sends a file itself; ``left`` (true) when the next
+                              request began in its thread before its answer had ended: later pieces are not here. ``data``:
+                              the answer's body; of a long one the beginning: ``bytes`` (int: of all), ``cut`` (int: bytes
+                              missing at the end).
     query, http-call,         A call that the service made, when it had ended; fields and data in
     redis-command, s3-call,   ``src/relive_inprocess/relive_recorder/calls.py``. Files and subprocesses are calls too.
     file-read, subprocess

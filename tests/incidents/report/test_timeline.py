@@ -117,6 +117,14 @@ def test_an_exception_out_of_a_handler_is_told_with_its_status():
     assert (row.result, row.failed, row.took_ns) == ("500 Internal Server Error, Boo: b", True, 2 * MS)
 
 
+def test_an_answer_that_its_server_left_open_is_told_so():
+    events = Events()
+    events.add(EventKind.HANDLING_STARTED, 0, method="GET", target="/")
+    events.add(EventKind.HANDLING_ENDED, 2, status=200, left=True)
+    (row,) = of(events.made).rows
+    assert (row.result, row.failed) == ("200 OK, answer left open", False)
+
+
 def test_details_hold_what_was_asked_and_answered():
     rows = {row.kind: row for row in of(paying()).rows}
     handler = rows[EventKind.HANDLING_STARTED].details

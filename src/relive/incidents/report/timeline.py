@@ -378,6 +378,8 @@ def _handling(begun: Event, body: Event | None, ended: Event | None, start_ns: i
         result, failed = words.result, words.failed or (isinstance(status, int) and status >= 500)
         if "error" in ended.fields and isinstance(status, int):
             result = f"{status_text(status)}, {error_text(ended.fields['error'])}"
+        if ended.fields.get("left"):
+            result = f"{result}, answer left open"
     details = (_details(body) if body is not None else {}) | _details(begun)
     if ended is not None and ended is not begun:
         details["answer"] = _details(ended)

@@ -149,7 +149,12 @@ class RecordedWsgi:
 
 
 def _leave(left: Handling) -> None:
-    """Its server neither asked for the rest of its answer nor closed it, or did so in another thread: here it is over."""
+    """Its server neither asked for the rest of its answer nor closed it, or did so in another thread: here it is over.
+
+    Should the server ask for more of it, between pieces of the next one's answer, that is not recorded: the end says so.
+    """
+    if left.at_rest:
+        left.tell("left", True)
     left.ended()
     context.leave_request()
 
