@@ -205,7 +205,7 @@ static bool commit(const char *path)
 	begin_meetings();
 	well = stop_and_look(&began, &paused);
 	if (well) {
-		well = say_kin() && copy_shared() && make_round_trips() && judge_facts() && copy_late();
+		well = say_kin() && copy_shared() && make_round_trips() && judge_facts() && copy_late() && judge_facts();
 		clocks[0] = clock_ns(CLOCK_REALTIME);
 		clocks[1] = clock_ns(CLOCK_MONOTONIC);
 		clocks[2] = clock_ns(CLOCK_BOOTTIME);

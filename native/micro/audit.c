@@ -30,13 +30,16 @@ static char *aside;
 static size_t aside_size;
 static int aside_of;
 static bool is_aside, was_set_aside;
+static const char *memory_suspicion;
+static bool is_memory_believed, is_memory_compared; /* in the commit under way */
+static unsigned memory_unaudited = COMMITS_EACH - 1; /* commits in a row that believed its counters */
 
 void begin_audit(void)
 {
 	if (!aside)
 		aside = malloc(TEXT_MOST);
 	suspect_count = 0;
-	was_something_known = is_aside = was_set_aside = false;
+	was_something_known = is_aside = was_set_aside = is_memory_believed = is_memory_compared = false;
 	is_under_way = aside && commits % COMMITS_EACH == 0;
 }
 
@@ -53,6 +56,24 @@ void note_known(void)
 void count_audit(void)
 {
 	commits += was_something_known;
+	memory_unaudited = is_memory_compared ? 0 : memory_unaudited + is_memory_believed;
+}
+
+bool is_memory_audit(void)
+{
+	is_memory_believed = true;
+	is_memory_compared |= (is_under_way && was_something_known) || memory_unaudited >= COMMITS_EACH - 1;
+	return is_memory_compared;
+}
+
+void suspect_memory(const char *what)
+{
+	memory_suspicion = what;
+}
+
+void forget_memory_audit(void)
+{
+	memory_unaudited = COMMITS_EACH - 1;
 }
 
 void set_aside(int number, size_t from)
@@ -86,31 +107,28 @@ static int word_size(const char *from, const char *end)
 	return size;
 }
 
-/* By the first word in which they differ. */
-static void suspect_words(const struct segment *s, int number, const char *asked, size_t size)
+void compare_words(const struct segment *s, int number, const char *known, size_t known_size, const char *asked, size_t size)
 {
 	char what[3 * SHOWN];
 	size_t at = 0;
 
-	while (at < size && at < aside_size && asked[at] == aside[at])
+	if (size == known_size && !memcmp(asked, known, size))
+		return;
+	while (at < size && at < known_size && asked[at] == known[at])
 		at++;
 	while (at && asked[at - 1] != ' ' && asked[at - 1] != '\n')
 		at--;
 	snprintf(what, sizeof what, "\"%.*s\", not \"%.*s\"", word_size(asked + at, asked + size), asked + at,
-		 word_size(aside + at, aside + aside_size), aside + at);
+		 word_size(known + at, known + known_size), known + at);
 	suspect(s, number, what);
 }
 
 void compare_told(const struct segment *s, int number, size_t from)
 {
-	const size_t size = text.size - from;
-	const char *const asked = text.at + from;
-
 	if (!is_aside || aside_of != number)
 		return;
 	is_aside = false;
-	if (size != aside_size || memcmp(asked, aside, size))
-		suspect_words(s, number, asked, size);
+	compare_words(s, number, aside, aside_size, text.at + from, text.size - from);
 }
 
 /* Whether what is told of an object by itself, or decides on that, is the same. */
@@ -146,6 +164,8 @@ static bool has_changed(const struct segment *s)
 
 bool is_audit_well(void)
 {
+	if (memory_suspicion)
+		return refuse(DISTRUSTED ": %s changed, and that was not counted", memory_suspicion);
 	for (int i = 0; i < suspect_count; i++) {
 		if (has_changed(suspects[i].segment))
 			continue;

@@ -6,8 +6,9 @@
 #define _GNU_SOURCE
 #include "mappings.h"
 
-#include "text.h"
+#include "audit.h"
 #include "memory_state.h"
+#include "text.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -136,9 +137,23 @@ bool are_mappings_as_of(struct memory_state now)
 	return are_mappings_alike(now, state);
 }
 
+/* Whether all are as they were read, by what the kernel counts. */
+static bool are_known(void)
+{
+	const struct memory_state then = memory_state_read();
+
+	if (!are_mappings_as_of(then))
+		return false;
+	if (!is_memory_audit() || are_same())
+		return true;
+	if (are_mappings_alike(then, memory_state_now()))
+		suspect_memory("its mappings");
+	return false;
+}
+
 bool see_mappings(void)
 {
-	were_asked = are_mappings_as_of(memory_state_read()) || (is_of_this_commit && are_same());
+	were_asked = are_known() || (is_of_this_commit && are_same());
 	return were_asked || read_mappings();
 }
 

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "memory.h"
 
+#include "audit.h"
 #include "connections.h"
 #include "look.h"
 #include "mappings.h"
@@ -122,7 +123,7 @@ static bool find_all(void)
 {
 	late.count = late.size = 0;
 	if (process.pagemap >= 0 && find_changed(&present, &late))
-		return true;
+		return !is_memory_audit() || find_compared(&present, &late);
 	late.count = 0;
 	return open_pagemap() && find_present(&present);
 }

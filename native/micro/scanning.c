@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "scanning.h"
 
+#include "audit.h"
 #include "halves.h"
 #include "mappings.h"
 #include "round_trip.h"
@@ -16,7 +17,7 @@ enum {
 	NEAR = 12, /* [pages] so many are looked at sooner than the kernel is asked once more, where it has to look up each */
 	NEAR_WITHOUT_FILES = 128,
 	PARTS_MOST = 64, /* of a range; where there are more, all of it is looked at */
-	TABLE = 512, /* [pages] of one page table */
+	TABLE_PAGES = 512, /* of one page table */
 };
 
 static struct run_list protected, written;
@@ -163,7 +164,7 @@ static bool is_protected(uint64_t address)
 /* The pages of a region that were there before and are protected, so that they are there still: one of each page table is looked at. */
 static bool push_protected(struct run_list *list, uint64_t start, uint64_t end, uint64_t *known_table)
 {
-	const uint64_t size = (uint64_t)TABLE * PAGE;
+	const uint64_t size = (uint64_t)TABLE_PAGES * PAGE;
 
 	for (uint64_t at = start; at < end; at = (at / size + 1) * size) {
 		if (*known_table == at / size)
@@ -370,6 +371,36 @@ bool find_present(struct run_list *list)
 	is_quick = false;
 	before.count = 0;
 	return well;
+}
+
+static void take_places(struct run_list *to, const struct run_list *of)
+{
+	push_within(to, of, &(struct mapping){ .end = UINT64_MAX });
+	merge(to, 0);
+}
+
+static bool are_same_places(const struct run_list *one, const struct run_list *other)
+{
+	if (one->count != other->count)
+		return false;
+	for (size_t i = 0; i < one->count; i++)
+		if (one->at[i].start != other->at[i].start || one->at[i].end != other->at[i].end)
+			return false;
+	return true;
+}
+
+bool find_compared(struct run_list *list, struct run_list *changed)
+{
+	settled.count = protected.count = 0;
+	take_places(&settled, list);
+	take_places(&settled, changed);
+	changed->count = 0;
+	if (!find_present(list))
+		return false;
+	take_places(&protected, list);
+	if (!are_same_places(&settled, &protected) && memory_state_now().flushes == memory_state_read().flushes)
+		suspect_memory("pages of its memory");
+	return has_room();
 }
 
 void rehearse_scan(struct run_list *list)

@@ -27,6 +27,9 @@ void rehearse_scan(struct run_list *list);
  * *list was written before. False: it cannot be told so. */
 bool find_changed(struct run_list *list, struct run_list *changed);
 
+/* Right after that: finds the same as if nothing were known, and in an audit it comes to be suspected where it is not. */
+bool find_compared(struct run_list *list, struct run_list *changed);
+
 /* Also quick is the next `find_present` with a list of what was there, by address, when all that had been written was protected. */
 void know_present(const struct run_list *list);
 

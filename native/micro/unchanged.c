@@ -58,6 +58,7 @@ void plan_facts(void)
 void forget_facts(void)
 {
 	has_read = false;
+	forget_memory_audit();
 	for (int i = 0; plan && i < plan->segment_count; i++)
 		plan->segments[i].is_known = false;
 }
@@ -265,6 +266,14 @@ void note_told(int number, size_t from)
 	}
 	s->now = (struct account){ .told = told };
 	s->is_told = true;
+}
+
+void note_asked_beside(const char *known, size_t from)
+{
+	struct segment *s = has_read ? process_segment() : NULL;
+
+	if (is_audit() && is_as_known(s))
+		compare_words(s, OF_PROCESS, known, strlen(known), text.at + from, text.size - from);
 }
 
 void note_told_held(int number, uint64_t device, uint64_t inode, int same)

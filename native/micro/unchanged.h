@@ -43,6 +43,8 @@ int same_file_read(const int *numbers, int which);
 /* Where in the text something has been told that was asked for; `number` as below. */
 enum { HIDDEN = -2 };
 void note_told(int number, size_t from);
+/* What else was asked of the process, which does not count as told, and was so when the process came to be known. */
+void note_asked_beside(const char *known, size_t from);
 void note_told_stream(int number, const struct stream_numbers *numbers);
 /* What other processes have to know of a descriptor (tree.h). */
 void note_told_held(int number, uint64_t device, uint64_t inode, int same);

@@ -28,8 +28,9 @@ enum {
 	AROUND = 30,
 };
 
-/* Of the reference: the lines that are compared, those of them that are in none of the kernel's objects, mappings, what the round trip told. */
-static char *kept_lines, *kept_beside, *kept_maps, *kept_hidden;
+/* Of the reference: the lines that are compared, of them those of `say_limits` and those that are in none of the kernel's objects; mappings; what the
+ * round trip told. */
+static char *kept_lines, *kept_limits, *kept_beside, *kept_maps, *kept_hidden;
 static int kept_tids[THREADS_MOST], kept_tid_count;
 static int kept_numbers[POSITIONS_MOST], kept_number_count;
 static struct position kept_positions[POSITIONS_MOST], moved[POSITIONS_MOST];
@@ -135,6 +136,17 @@ static bool shares(const struct thread *t, int kind)
 	return !syscall(SYS_kcmp, process.pid, t->tid, kind, 0, 0);
 }
 
+/* As the kernel's object of a thread has it; sched_getaffinity(2) leaves out processors that are off just now. */
+static void say_processors(const struct thread *t)
+{
+	static const char label[] = "\nCpus_allowed:";
+	static char read_now[8192];
+	const char *at = slurp_again(of_process("task/%d/status", (int)t->tid), read_now, sizeof read_now) > 0 ? strstr(read_now, label) : NULL;
+
+	at = at ? at + sizeof label - 1 : "";
+	append(at, strcspn(at, "\n"));
+}
+
 /* What `look` leaves to be seen after a pause, as far as it can change and is told quickly: of what the kernel's objects tell that counts as
  * of the process (kernel_objects.c). */
 static void say_limits(void)
@@ -144,16 +156,13 @@ static void say_limits(void)
 	for (size_t i = 0; i < sizeof files_of_process / sizeof *files_of_process; i++)
 		say_file(files_of_process[i], of_process("%s", files_of_process[i]));
 	for (int i = 0; i < thread_count; i++) {
-		cpu_set_t allowed;
 		char path[64];
 
 		snprintf(path, sizeof path, "/proc/%d/timerslack_ns", (int)threads[i].tid);
 		if (!is_extra_thread(threads[i].tid))
 			say_file("timerslack_ns", path);
-		CPU_ZERO(&allowed);
-		sched_getaffinity(threads[i].tid, sizeof allowed, &allowed);
 		say("thread %d shares %d %d allowed ", (int)threads[i].tid, shares(&threads[i], KCMP_FILES), shares(&threads[i], KCMP_FS));
-		say_bytes(&allowed, sizeof allowed);
+		say_processors(&threads[i]);
 		say("\n");
 	}
 }
@@ -241,7 +250,10 @@ bool keep_seen(void)
 		kept_tids[kept_tid_count++] = threads[i].tid;
 	if (!kept_maps || !keep_numbers())
 		return refuse("what is seen of it cannot be kept");
+	from = text.size;
 	say_limits();
+	if (!end_text() || !(kept_limits = strdup(text.at + from)))
+		return refuse("what is seen of it cannot be kept");
 	from = text.size;
 	if (!say_beside() || !(kept_beside = strdup(text.at + from)) || !say_streams() || !end_text())
 		return refuse("what is seen of it cannot be kept");
@@ -330,6 +342,7 @@ static bool compare_known(void)
 bool compare_seen(void)
 {
 	char *before = NULL, *now = NULL;
+	size_t from;
 	bool well;
 
 	if (others_are_reset && had_carried)
@@ -340,7 +353,9 @@ bool compare_seen(void)
 		return compare_known();
 	if (!find_extra() || !find_moved())
 		return false;
+	from = text.size;
 	say_limits();
+	note_asked_beside(kept_limits, from);
 	if (!say_beside() || !say_streams() || !end_text())
 		return false;
 	now = compared_lines();

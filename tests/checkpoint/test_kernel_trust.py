@@ -104,6 +104,43 @@ def test_where_a_connection_stands_is_compared_each_time_it_is_asked(
         tracking.close()
 
 
+def commit_again_and_again(tracking: Tracking) -> None:
+    for _ in range(200):
+        tracking.commit()
+        tracking.begin()
+
+
+@needs_kernel
+@pytest.mark.parametrize(
+    ("member", "other", "change", "found"),
+    [
+        ("mm_lock_seq", "start_code", "mapped", "its mappings changed"),
+        ("tlb_gen", "ctx_id", "pages come and go", "pages of its memory changed"),
+    ],
+)
+def test_what_a_counter_of_memory_does_not_count_is_noticed(
+    start: Callable[..., Changing],
+    mislead: Mislead,
+    tmp_path: Path,
+    member: str,
+    other: str,
+    change: str,
+    found: str,
+) -> None:
+    """In the first commit of a base that believes it; pages go at some of these moments only, so there are many bases."""
+    mislead("", member, other)
+    changing = start("memory")
+    tracking = Tracking(changing.process.pid, tmp_path)
+    try:
+        for _ in range(2):  # where it is believed all objects are known
+            tracking.begin()
+        changing.change(change)
+        with pytest.raises(KernelDistrusted, match=found):
+            commit_again_and_again(tracking)
+    finally:
+        tracking.close()
+
+
 @needs_kernel
 def test_a_kernel_that_misled_is_not_believed_any_more(told: Told, taking: Taking, mislead: Mislead) -> None:
     """The commit is a full one, and others are taken on top of it by asking for everything, also after the next start."""

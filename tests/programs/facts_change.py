@@ -1,6 +1,7 @@
 """Does what it is told by lines on standard input, and says when it is done.
 
-Each word changes one thing that a commit tells of a process. Started in an empty directory; with "connection": of a connection.
+Each word changes one thing that a commit tells of a process. Started in an empty directory; with "connection": of a connection;
+with "memory": of its memory.
 """
 
 from __future__ import annotations
@@ -224,6 +225,23 @@ def accepting_filter() -> bytes:
     return struct.pack("HxxxxxxQ", 1, ctypes.addressof(accepting))
 
 
+def come_and_go() -> None:
+    """Pages of memory that are written, and given back, again and again."""
+    room = mmap.mmap(-1, 64 << 12, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+    def run() -> None:
+        while True:
+            room[:] = bytes(range(1, 65)) * 4096
+            room.madvise(mmap.MADV_DONTNEED)
+
+    threading.Thread(target=run, daemon=True).start()
+
+
+MEMORY: dict[str, Callable[[], object]] = {
+    "mapped": lambda: kept.append(mmap.mmap(-1, 1 << 16, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)),
+    "pages come and go": come_and_go,
+}
+
 CHANGES: dict[str, Callable[[], object]] = {
     # of the process and its threads
     "name": lambda: prctl(15, ctypes.addressof(room(16))),
@@ -364,7 +382,7 @@ kept.append(mmap.mmap(-1, 1 << 16, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 advised = mmap.mmap(-1, 1 << 16, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 threading.Thread(target=threading.Event().wait, daemon=True).start()
 has_connection = sys.argv[1:] == ["connection"]
-changes = CONNECTION if has_connection else CHANGES
+changes = CONNECTION if has_connection else MEMORY if sys.argv[1:] == ["memory"] else CHANGES
 doubles: list[int] = []
 if has_connection:
     one_end = socket.socket()

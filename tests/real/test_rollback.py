@@ -91,6 +91,11 @@ NOT_IN_PLACE = {
     "directory": "shares",
 }
 """What the service does, and a word of why that is not put back in place."""
+MISLED = {
+    ("file", "f_flags", "f_mode"): "of descriptor",
+    ("task_struct", "timer_slack_ns", "start_boottime"): "77777",
+}
+"""Members that are said to be where another is, and a word of what is found by that when both have changed."""
 KNOWN_AFTER = 4
 """So many rollbacks later little is asked any more: two ask for all, and the third compares it with the kernel's objects."""
 
@@ -200,27 +205,29 @@ def test_what_cannot_be_put_back_is_restored_anew(
         said = relive.say("rollback", branch.id).stderr
         assert "cannot be put back in place" in said and reason in said, change
         assert branch.inner.facts.root != before and ask(host_port, "/") == scrambled.told[0]
-    tools, trust = CriuTools(relive.settings.tools_path), KernelTrust(relive.settings.home)
+    rewind, trust = CriuTools(relive.settings.tools_path).rewind, KernelTrust(relive.settings.home)
     if kernel_says() != "ok":
         return
     # A kernel that hides a change is noticed by just that change; and the service does not stand still for ever.
-    monkeypatch.setattr(
-        CriuTools, "rewind", misled(tools.rewind, tmp_path, misplaced("file", "f_flags", "f_mode"))
-    )
-    with Http(host_port) as client:
-        client("POST", "/file")
-    assert in_child(lambda: rollback(relive.settings, RollbackParams(branch=branch.id), Silent())) == 0
-    for _ in range(2):
-        put_back(branch.inner.directory)
-    with Http(host_port) as client:
-        client("POST", "/flags")
-    with pytest.raises(CannotRewind, match="objects do not tell"):
-        put_back(branch.inner.directory)
-    assert trust.lost() is not None and ask(host_port, "/") == scrambled.told[0]
-    suspects = SuspectCaptures(relive.settings.home)
-    assert suspects.path.read_text().startswith("kernel "), "micro-commits believed it, too"
-    suspects.path.unlink()
-    trust.path.unlink()
+    for (structure, member, other), found in MISLED.items():
+        description = misplaced(structure, member, other)
+        monkeypatch.setattr(CriuTools, "rewind", misled(rewind, tmp_path, description))
+        with Http(host_port) as client:
+            client("POST", "/file")
+        assert in_child(lambda: rollback(relive.settings, RollbackParams(branch=branch.id), Silent())) == 0
+        for _ in range(2):
+            put_back(branch.inner.directory)
+        with Http(host_port) as client:
+            client("POST", "/flags")
+        Path(f"/proc/{branch.inner.facts.root}/timerslack_ns").write_text("77777")
+        with pytest.raises(CannotRewind, match="objects do not tell") as refused:
+            put_back(branch.inner.directory)
+        assert found in str(refused.value)
+        assert trust.lost() is not None and ask(host_port, "/") == scrambled.told[0]
+        suspects = SuspectCaptures(relive.settings.home)
+        assert suspects.path.read_text().startswith("kernel "), "micro-commits believed it, too"
+        suspects.path.unlink()
+        trust.path.unlink()
 
 
 def test_a_rewinder_killed_at_any_moment_leaves_no_half_state(

@@ -25,7 +25,11 @@ BEHIND = {
 
 
 def misplaced(structure: str, member: str, other: str) -> bytes:
-    """The description of this kernel's types (Documentation/bpf/btf.rst), with a member said to be where another one is."""
+    """The description of this kernel's types (Documentation/bpf/btf.rst), with a member said to be where another one is.
+
+    Args:
+        structure: "" for the one without a name that has both.
+    """
     found = bytearray(DESCRIPTION.read_bytes())
     _, _, _, head, types, types_size, names, _ = HEAD.unpack_from(found)
 
@@ -40,7 +44,8 @@ def misplaced(structure: str, member: str, other: str) -> bytes:
         at += TYPE.size
         if kind == STRUCTURE and name(named) == structure:
             places = {name(MEMBER.unpack_from(found, at + 12 * i)[0]): at + 12 * i + 8 for i in range(count)}
-            found[places[member] : places[member] + 4] = found[places[other] : places[other] + 4]
+            if structure or {member, other} <= places.keys():
+                found[places[member] : places[member] + 4] = found[places[other] : places[other] + 4]
         once, each = BEHIND.get(kind, (0, 0))
         at += once + each * count
     return bytes(found)
