@@ -134,9 +134,19 @@ def connect() -> socket.socket:
 
 
 def settle() -> None:
-    """Until all that our connections have sent is acknowledged."""
-    while any(unacknowledged(each) for each in (one_end, ends[-1])):
+    """Until all that our connections have sent is acknowledged, also by the end whose other was replaced (some 40 ms later)."""
+    while any(unacknowledged(each) for each in (one_end, ends[-1])) or any(map(owes_an_answer, ends[1:-1])):
         pass
+
+
+def owes_an_answer(of: socket.socket) -> bool:
+    """Its other end, which has no descriptor any more, waits to hear that its last word has come (FIN_WAIT1)."""
+    try:
+        there, here = of.getpeername()[1], of.getsockname()[1]
+    except OSError:  # both ends have been closed
+        return False
+    rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return any((row[1][-4:], row[2][-4:], row[3]) == (f"{there:04X}", f"{here:04X}", "04") for row in rows)
 
 
 def unacknowledged(of: socket.socket) -> int:
