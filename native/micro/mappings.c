@@ -153,8 +153,14 @@ static bool are_known(void)
 
 bool see_mappings(void)
 {
-	were_asked = are_known() || (is_of_this_commit && are_same());
-	return were_asked || read_mappings();
+	were_asked = are_known();
+	if (were_asked)
+		return true;
+	were_asked = is_of_this_commit && are_same();
+	if (!were_asked)
+		return read_mappings();
+	state = memory_state_read(); /* they were asked since */
+	return true;
 }
 
 void rehearse_mappings(void)

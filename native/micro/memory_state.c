@@ -6,14 +6,12 @@
 #include "plan.h"
 #include "unchanged.h"
 
-static uint64_t state_of; /* the `mm_struct` of the last `memory_state_now` */
-
-static struct memory_state state_in(const unsigned char *memory)
+static struct memory_state state_in(uint64_t address, const unsigned char *memory)
 {
 	const uint64_t sequence = has_member(MEMORY_SEQUENCE) ? number_in(memory, MEMORY_SEQUENCE) : 0;
 
 	return (struct memory_state){
-		.memory = state_of,
+		.memory = address,
 		.mappings = sequence & 1 ? 0 : sequence, /* odd: they are being changed */
 		.flushes = has_member(MEMORY_FLUSHES) ? number_in(memory, MEMORY_FLUSHES) : 0,
 	};
@@ -21,18 +19,17 @@ static struct memory_state state_in(const unsigned char *memory)
 
 struct memory_state memory_state_now(void)
 {
-	const unsigned char *found;
+	const uint64_t address = can_read_kernel() ? memory_address() : 0;
+	const unsigned char *found = address ? fetch(address, size_of_kind(MEMORY)) : NULL;
 
-	state_of = can_read_kernel() ? memory_address() : 0;
-	found = state_of ? fetch(state_of, size_of_kind(MEMORY)) : NULL;
-	return found ? state_in(found) : (struct memory_state){ 0 };
+	return found ? state_in(address, found) : (struct memory_state){ 0 };
 }
 
 struct memory_state memory_state_read(void)
 {
-	if (!are_facts_read() || plan->objects[plan->memory].address != state_of)
+	if (!are_facts_read())
 		return (struct memory_state){ 0 };
-	return state_in(object_read(plan->memory));
+	return state_in(plan->objects[plan->memory].address, object_read(plan->memory));
 }
 
 bool are_mappings_alike(struct memory_state one, struct memory_state other)

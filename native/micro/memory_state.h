@@ -11,7 +11,7 @@ struct memory_state {
 	uint64_t memory, mappings, flushes;
 };
 struct memory_state memory_state_now(void); /* while it runs */
-struct memory_state memory_state_read(void); /* as of `read_facts`, if it is the memory of the last `memory_state_now` */
+struct memory_state memory_state_read(void); /* as of `read_facts` */
 
 /* Whether nothing can have changed in mappings from one moment to the other. */
 bool are_mappings_alike(struct memory_state one, struct memory_state other);

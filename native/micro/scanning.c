@@ -339,7 +339,7 @@ bool find_changed(struct run_list *list, struct run_list *changed)
 	const struct memory_state now = memory_state_read();
 	size_t from = 0;
 
-	if (!before.count || has_marks || !now.flushes || now.flushes != state_before.flushes || now.mappings != state_before.mappings ||
+	if (!before.count || has_marks || now.memory != state_before.memory || !now.flushes || now.flushes != state_before.flushes || now.mappings != state_before.mappings ||
 	    !are_mappings_as_of(now) || !find_unprotected(&protected))
 		return false;
 	written.count = 0;

@@ -9,10 +9,12 @@
 #include <string.h>
 #include <time.h>
 
-enum { VDSO_MOST = 16 * PAGE, PLACES = 6 };
+enum { VDSO_MOST = 16 * PAGE, PLACES = 6, CONSTANT = 8 /* [bytes] */ };
 #define SECOND 1000000000LL
 
-static uint64_t places[PLACES]; /* addresses, in turn of what is left of a second (in the second pair in microseconds) and of seconds */
+static unsigned char image[VDSO_MOST]; /* of the routines; all that is written is between the first place and the last */
+static uint64_t start;
+static size_t places[PLACES]; /* in the image, in turn of what is left of a second (in the second pair in microseconds) and of seconds */
 static int place_count;
 static long long shift, kept_at;
 
@@ -64,11 +66,10 @@ static const unsigned char *find_constant(const unsigned char *from, const unsig
 
 bool find_wall_clock(long long shift_ns)
 {
-	static unsigned char image[VDSO_MOST];
-	size_t size;
-	const uint64_t start = find_vdso(&size);
 	const unsigned char *at = image;
+	size_t size;
 
+	start = find_vdso(&size);
 	shift = shift_ns;
 	kept_at = now_ns();
 	if (!start || !peek(process.pid, start, image, size))
@@ -78,7 +79,7 @@ bool find_wall_clock(long long shift_ns)
 
 		if (!found)
 			return refuse("its wall clock is not found");
-		places[place_count] = start + (uint64_t)(found - image) + 2;
+		places[place_count] = (size_t)(found - image) + 2;
 		at = found + 10;
 	}
 	return true;
@@ -91,8 +92,9 @@ bool put_wall_clock_back(void)
 	for (int i = 0; i < place_count; i++) {
 		const long long value = value_at(i, now);
 
-		if (!poke(places[i], &value, sizeof value))
-			return refuse("its wall clock cannot be put back");
+		memcpy(image + places[i], &value, CONSTANT);
 	}
+	if (place_count && !poke(start + places[0], image + places[0], places[PLACES - 1] + CONSTANT - places[0]))
+		return refuse("its wall clock cannot be put back");
 	return true;
 }
