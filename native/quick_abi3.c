@@ -93,7 +93,7 @@ PyMODINIT_FUNC PyInit__quick(void) {
     prepare_readings();
     NAMES_OF_PYTHON(MAKE_NAME)
     PyObject *module = PyModule_Create(&definition), *draw = make_draw_type();
-    if (module == NULL || draw == NULL || make_quick_type() == NULL || make_checker_type() == NULL || make_asgi_types() < 0 || make_wsgi_types() < 0 || PyErr_Occurred()) return NULL;
+    if (module == NULL || draw == NULL || make_quick_type() == NULL || make_checker_type() == NULL || make_lane_types() < 0 || make_asgi_types() < 0 || make_wsgi_types() < 0 || PyErr_Occurred()) return NULL;
     Py_INCREF(checker_type);
     Py_INCREF(quick_type);
     if (PyModule_AddObject(module, "Quick", (PyObject *)quick_type) < 0 || PyModule_AddObject(module, "Checker", checker_type) < 0 ||

@@ -46,6 +46,7 @@ static PyObject *loop_that_runs(void) {
         Py_INCREF(loop);
         return loop;
     }
+    if (of_thread != NULL && holder == NULL && holder_type != NULL) Py_RETURN_NONE;  // a thread in which no loop has ever run
     PyObject *loop = PyObject_CallFunctionObjArgs(running_loop, NULL);
     if (holder != NULL && holder_type == NULL && loop != NULL && loop != Py_None && is_holder(holder, loop)) {
         holder_type = Py_TYPE(holder);
@@ -249,6 +250,59 @@ PyObject *quick_born(PyObject *object, PyObject *Py_UNUSED(nothing)) {
     PyObject *birth = module_bear(NULL, NULL), *token = birth != NULL ? PyContextVar_Set(lanes.born, birth) : NULL;
     Py_XDECREF(birth);
     return token != NULL ? token : not_plain(NULL);
+}
+
+// A function that is called once, in a context of its own: there it is in the lane of its birth.
+typedef struct {
+    PyObject_HEAD
+    PyObject *function, *birth;
+} InLane;
+
+static PyTypeObject *in_lane_type;
+
+static int in_lane_traverse(PyObject *object, visitproc visit, void *arg) {
+    InLane *self = (InLane *)object;
+    Py_VISIT(self->function);
+    Py_VISIT(self->birth);
+    return 0;
+}
+
+static int in_lane_clear(PyObject *object) {
+    InLane *self = (InLane *)object;
+    Py_CLEAR(self->function);
+    Py_CLEAR(self->birth);
+    return 0;
+}
+
+static void in_lane_gone(PyObject *object) { let_go(object, in_lane_clear); }
+
+static PyObject *in_lane_call(PyObject *object, PyObject *given, PyObject *named) {
+    InLane *self = (InLane *)object;
+    PyObject *token = PyContextVar_Set(lanes.born, self->birth);
+    if (token == NULL) return NULL;
+    Py_DECREF(token);
+    return PyObject_Call(self->function, given, named);
+}
+
+static PyType_Slot in_lane_slots[] = {
+    {Py_tp_dealloc, in_lane_gone}, {Py_tp_traverse, in_lane_traverse}, {Py_tp_clear, in_lane_clear}, {Py_tp_call, in_lane_call}, {0, NULL}};
+static PyType_Spec in_lane_spec = {"relive_recorder._quick.InLane", sizeof(InLane), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, in_lane_slots};
+
+int make_lane_types(void) { return (in_lane_type = (PyTypeObject *)PyType_FromSpec(&in_lane_spec)) != NULL ? 0 : -1; }
+
+// in_lane(function) -> the same function, for a context that is a copy of the running one and serves nothing else.
+PyObject *quick_in_lane(PyObject *object, PyObject *function) {
+    Quick *self = (Quick *)object;
+    if (!lanes.are_found_here || !is_own_ring(self) || self->words[MODE] == 0) Py_RETURN_NONE;
+    PyObject *birth = module_bear(NULL, NULL);
+    InLane *made = birth != NULL ? (InLane *)((allocfunc)PyType_GetSlot(in_lane_type, Py_tp_alloc))(in_lane_type, 0) : NULL;
+    if (made == NULL) {
+        Py_XDECREF(birth);
+        return not_plain(NULL);
+    }
+    made->function = kept(function);
+    made->birth = birth;
+    return (PyObject *)made;
 }
 
 PyObject *module_lanes(PyObject *Py_UNUSED(module), PyObject *given) {

@@ -9,6 +9,9 @@ void prepare_lanes(void);
 // As ``place`` of context.py; -1 with an error. Python code may run in it.
 int find_place(Quick *self, unsigned long long *number, unsigned long long *lane);
 
+// Once; -1 with an error.
+int make_lane_types(void);
+
 // Whether they are found here, and not in Python.
 int are_lanes_found_here(void);
 

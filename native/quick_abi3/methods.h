@@ -18,3 +18,4 @@ PyObject *quick_ended(PyObject *object, PyObject *const *given, Py_ssize_t count
 PyObject *quick_logged(PyObject *object, PyObject *record);
 // -- lanes.c
 PyObject *quick_born(PyObject *object, PyObject *nothing);
+PyObject *quick_in_lane(PyObject *object, PyObject *function);

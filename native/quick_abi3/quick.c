@@ -55,8 +55,8 @@ static PyMethodDef quick_methods[] = {
     {"arrived", quick_arrived, METH_O, NULL}, {"asked", FAST(quick_asked), METH_FASTCALL, NULL},
     {"born", quick_born, METH_NOARGS, NULL},         {"emit", FAST(quick_emit), METH_FASTCALL, NULL},
     {"ended", FAST(quick_ended), METH_FASTCALL, NULL}, {"executed", FAST(quick_executed), METH_FASTCALL, NULL},
-    {"forget", quick_forget, METH_NOARGS, NULL},     {"last", quick_last, METH_NOARGS, NULL},
-    {"logged", quick_logged, METH_O, NULL},
+    {"forget", quick_forget, METH_NOARGS, NULL},     {"in_lane", quick_in_lane, METH_O, NULL},
+    {"last", quick_last, METH_NOARGS, NULL},         {"logged", quick_logged, METH_O, NULL},
     {"next", quick_next, METH_NOARGS, NULL},         {"put", FAST(quick_put), METH_FASTCALL, NULL},
     {"rows", FAST(quick_rows), METH_FASTCALL, NULL}, {"started", FAST(quick_started), METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL}};

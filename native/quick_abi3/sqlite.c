@@ -140,8 +140,9 @@ static PyObject *cursor_fetchall(PyObject *self, PyObject *Py_UNUSED(nothing)) {
 static PyObject *connection_execute(PyObject *self, PyObject *given) {
     PyObject *cursor = (PyObject *)Py_TYPE(self) == sqlite.connection ? PyObject_CallFunctionObjArgs(sqlite.make_cursor, self, sqlite.cursor, NULL)
                                                                       : PyObject_CallMethod(self, "cursor", NULL);
-    PyObject *execute = cursor != NULL ? PyObject_GetAttr(cursor, name_execute) : NULL;
-    PyObject *result = execute != NULL ? PyObject_Call(execute, given, NULL) : NULL;
+    int is_ours = cursor != NULL && (PyObject *)Py_TYPE(cursor) == sqlite.cursor;
+    PyObject *execute = cursor != NULL && !is_ours ? PyObject_GetAttr(cursor, name_execute) : NULL;
+    PyObject *result = is_ours ? cursor_execute(cursor, given) : execute != NULL ? PyObject_Call(execute, given, NULL) : NULL;
     Py_XDECREF(execute);
     Py_XDECREF(cursor);
     return result;

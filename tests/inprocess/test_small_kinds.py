@@ -277,3 +277,23 @@ def test_log_records_are_told_the_same_by_the_part_in_c(run_recorded, tmp_path):
         told.append(texts)
     begun = ["order 7 of somebody", "order 8 of password=", "<builtins.object>", "100%", *["by hand"] * 5]
     assert told == [begun, begun]
+
+
+CLOCKS_OF_MANY = """
+import time
+asked = compile("time.monotonic()", "asked", "exec")
+modules = [{"__name__": f"{'asyncio' if n % 2 else 'shop'}.part{n}", "time": time} for n in range(100)]
+for module in modules + modules[::-1]:
+    exec(asked, module)
+"""
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_clocks_are_told_of_every_module_but_machinery(run_recorded, quick):
+    """GIVEN more modules than the part in C keeps the verdicts of, every second of them machinery
+    WHEN each reads the clock, and once more
+    THEN the readings of the others are recorded, all of them.
+    """
+    ran = run_recorded(CLOCKS_OF_MANY, quick=quick)
+    assert (ran.status, ran.err) == (0, "")
+    assert len(ran.of(EventKind.CLOCK)) == 100

@@ -41,7 +41,6 @@ __all__ = [
     "leave",
     "leave_request",
     "made",
-    "made_there",
     "outward",
     "place",
     "task_of",
@@ -278,14 +277,6 @@ def in_c(module: Any) -> None:
 # same context.
 task_of: "Callable[[Birth], Token[Optional[Birth]]]" = _born.set
 made: "Callable[[Token[Optional[Birth]]], None]" = _born.reset
-
-
-def made_there(token: "Token[Optional[Birth]]") -> None:
-    """As ``made``; called in another context (a coroutine closed elsewhere) it does nothing."""
-    try:
-        _born.reset(token)
-    except ValueError:
-        pass
 
 
 def begin_born(birth: Birth) -> None:

@@ -96,16 +96,10 @@ def _change_anyio(module: Any) -> None:
 
     async def run_sync_in_lane(func: Callable[..., Any], *args: Any, **named: Any) -> Any:
         quick = recorder.quick
-        token = quick.born() if quick is not None and in_copies else None
-        if token is not None:
-            # Who waits is in a lane already, and does nothing meanwhile.
-            try:
-                return await run_sync(func, *args, **named)
-            finally:
-                context.made_there(token)
-        if recorder.mode():
-            func = _in_lane(func, attempt(context.bear))
-        return await run_sync(func, *args, **named)
+        work = quick.in_lane(func) if quick is not None and in_copies else None
+        if work is None:
+            work = _in_lane(func, attempt(context.bear)) if recorder.mode() else func
+        return await run_sync(work, *args, **named)
 
     _wrap(run_sync, run_sync_in_lane)
     module.run_sync = run_sync_in_lane
