@@ -130,7 +130,7 @@ def under_way(port: int) -> list[str]:
 
 def test_a_service_goes_on_without_its_tracker_and_without_its_agent(relive: Relive) -> None:
     port = free_port()
-    service = relive.run(PYTHON, SERVICES / "chained.py", str(port), RELIVE_MICRO="1")
+    service = relive.run(PYTHON, SERVICES / "chained.py", str(port), options=("--micro",))
     ask(port, "/")
     relive.commit(service)
     [tracker] = eventually(lambda: trackers_of(relive, service), "a tracker")
@@ -142,6 +142,7 @@ def test_a_service_goes_on_without_its_tracker_and_without_its_agent(relive: Rel
     for number in range(2, 5):
         assert ask(port, "/")["requests"] == number
         commit = eventually(lambda: relive.commit(service), "a commit by the agent's successor")
+    eventually(lambda: trackers_of(relive, service), "a tracker of the agent's successor, which nobody told")
     branch = relive.restore(commit, port)
     assert ask(branch.ports[port], "/")["requests"] == 5
     branch.stop()

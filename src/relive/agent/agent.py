@@ -27,7 +27,7 @@ from relive.agent.capsule.supervisor import Supervisor
 from relive.agent.commits.changes import Changes, changes_of
 from relive.agent.commits.commit_writer import CommitWriter
 from relive.agent.commits.committer import Committer
-from relive.agent.commits.dumper import CriuDumper
+from relive.agent.commits.dumper import CriuDumper, dumper_settings
 from relive.agent.commits.pace import CommitPace, recent_footprint
 from relive.agent.commits.policy import PolicyCommits
 from relive.agent.commits.protection import Protection
@@ -91,7 +91,8 @@ class Agent:
         )
         self._listener = listener
         target = capsule_target(settings, capsule)
-        dumper = CriuDumper(settings, lambda: present_target(capsule, target))
+        committing = dumper_settings(settings, facts.spec.policy)
+        dumper = CriuDumper(committing, lambda: present_target(capsule, target))
         self._footprint = recent_footprint(lambda: capsule.lead, settings.pre_copy_from)
         self._committer = Committer(dumper, capsule.paths, facts.spec.name, self._keeper, self._protection)
         self._failures = FailureWatch(

@@ -69,7 +69,7 @@ class DataChoice(StrEnum):
 
 
 class Policy(Value):
-    """When commits are taken without being asked for.
+    """When commits are taken without being asked for, and how.
 
     Attributes:
         at_start: once, when the service is ready.
@@ -82,6 +82,7 @@ class Policy(Value):
         pause_share: of the time, 0 to 1, for which the service may stand still; the clock waits so long; None: no cap.
         budget: bytes an hour by which the store may grow; the clock waits so long; None: no cap.
         cost_share: of the service's time, 0 to 1, that commits may cost it (``agent.commits.service_cost``); as above.
+        micro: micro-commits are taken where they are certain to be right; None: as the agent's settings say.
     """
 
     at_start: bool
@@ -93,6 +94,7 @@ class Policy(Value):
     pause_share: float | None = None
     budget: int | None = None
     cost_share: float | None = None
+    micro: bool | None = None
 
     @property
     def interval(self) -> float | None:

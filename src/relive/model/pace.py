@@ -40,6 +40,7 @@ class PaceState(Value):
         cost_share: of the service's time, 0 to 1, that commits may cost it; None: no cap.
         cost_us: microseconds that the last commit cost it, at most; None: not known.
         left_out: commits that were due and not taken since this start of the service, by what kept the clock from them.
+        micro: micro-commits are asked for; None: not known.
         full_because: why the last commit was a full one, though micro-commits are asked for; None: it was none, or they are not.
     """
 
@@ -57,6 +58,7 @@ class PaceState(Value):
     cost_share: float | None = None
     cost_us: int | None = None
     left_out: dict[Brake, int] = {}
+    micro: bool | None = None
     full_because: str | None = None
 
     def notes(self, name: str) -> list[str]:
@@ -87,7 +89,8 @@ class PaceState(Value):
                 return f"a commit takes {duration(self.durable_us)} until it is durable, and two at most wait for that"
             case Brake.PAUSES:
                 share = f"{(self.share or 0) * 100:g} %"
-                return f"each commit stops it for {duration(self.expected_us)}, and --pause-share is {share}"
+                shorter = " (--micro has commits that stop it for less)" if self.micro is False else ""
+                return f"each commit stops it for {duration(self.expected_us)}, and --pause-share is {share}{shorter}"
             case Brake.BUDGET:
                 grown = "the last commit" if self.bytes is None else f"the last commit of {size(self.bytes)}"
                 return f"{grown} counts against --budget, which is {size(self.budget or 0)}/h"

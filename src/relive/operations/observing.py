@@ -57,6 +57,11 @@ class ObservedParams(Params):
         description="What its commits may cost: bytes an hour by which the store grows, such as 2GB/h, a share of its time, such "
         "as 5%, or both with a comma; the clock commits seldomer then; default: none",
     )
+    micro: bool | None = Field(
+        default=None,
+        description="Take micro-commits, which stop it only while what has changed is copied, where they are certain to be right; "
+        "default: the setting micro",
+    )
     listen: str | None = Field(default=None, description=LISTEN)
     upstream: str | None = Field(default=None, description="Where the proxy reaches it")
     capture: CaptureWay | None = Field(default=None, description=CAPTURE)
@@ -96,12 +101,13 @@ def choose_egress(
 
 
 def policy_of(settings: Settings, params: ObservedParams) -> Policy:
-    """When it is committed; raises UsageError."""
+    """When and how it is committed; raises UsageError."""
     budget = settings.budget if params.budget is None else params.budget
     # Pauses are part of what a share of the time is for.
     share = 100.0 if parse_budget(budget).share is not None else settings.pause_share
-    return parse_every(params.every).limited(
+    policy = parse_every(params.every).limited(
         settings.pause_limit if params.pause_limit is None else params.pause_limit,
         share if params.pause_share is None else params.pause_share,
         budget,
     )
+    return policy.model_copy(update={"micro": settings.micro if params.micro is None else params.micro})

@@ -18,6 +18,7 @@ from relive.agent.capsule.log_rotation import Bounding
 from relive.agent.capsule.supervisor import Supervisor
 from relive.agent.commits.commit_writer import CommitWriter
 from relive.agent.commits.committer import Committer
+from relive.agent.commits.dumper import dumper_settings
 from relive.agent.commits.protection import Protection
 from relive.agent.control.background import BackgroundTasks
 from relive.agent.control.proxy_supervisor import ProxySupervisor
@@ -72,7 +73,9 @@ class ContainerAgent:
             protection=self._protection,
             inside=paths.inside,
         )
-        self._dumper = engine.dumper(settings, facts.id, facts.name, paths)
+        self._dumper = engine.dumper(
+            dumper_settings(settings, facts.spec.policy), facts.id, facts.name, paths
+        )
         self._committer = Committer(self._dumper, paths, facts.name, self._keeper, self._protection)
         service = service_of(watch)
         has_port = service.facts.spec.has_front

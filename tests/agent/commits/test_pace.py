@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+import pytest
+
 from relive.agent.commits.pace import CommitPace, Footprint, footprint_of, recent_footprint
 from relive.agent.commits.service_cost import ServiceCost
 from relive.model.capsule import Policy, parse_every
@@ -71,6 +73,14 @@ def test_what_is_held_is_tried_again_when_its_pauses_are_long_ago():
     assert pace.state().is_held
     world.now += 601
     assert not pace.state().is_held
+
+
+@pytest.mark.parametrize(("micro", "is_named"), [(None, False), (True, False), (False, True)])
+def test_where_commits_are_full_ones_by_choice_the_way_out_is_named(micro: bool | None, is_named: bool):
+    pace = World(100 * MB).pace(limited(every="1s").model_copy(update={"micro": micro}))
+    pace.note(50_000)
+    (note,) = pace.state().notes("shop")
+    assert ("--micro" in note) == is_named
 
 
 def test_the_clock_waits_until_pauses_are_their_share():

@@ -16,10 +16,11 @@ from relive.checkpoint.watchdog import Watchdog
 from relive.config import Settings
 from relive.errors import CapsuleError
 from relive.model.advance import Advance
+from relive.model.capsule import Policy
 from relive.model.commit import CommitId, Cursor, Trigger
 from relive.store import Store, StoredCommit
 
-__all__ = ["CriuDumper", "DumpedCommit", "Dumper"]
+__all__ = ["CriuDumper", "DumpedCommit", "Dumper", "dumper_settings"]
 
 
 class DumpedCommit(Protocol):
@@ -139,3 +140,8 @@ class CriuDumper:
         if self._micro is not None:
             self._micro.close()
         self._store.close()
+
+
+def dumper_settings(settings: Settings, policy: Policy) -> Settings:
+    """With what was said of the service at its start, so that a later agent, started by whom it may be, commits it alike."""
+    return settings if policy.micro is None else settings.model_copy(update={"micro": policy.micro})
