@@ -62,6 +62,7 @@
 enum {
 	MEET_WITHIN_MS = 3 * GIVE_UP_MS / 2, /* the last one gives up before, and says so */
 	GO_WITHIN_MS = 30000, /* whoever asked sees to it that it is sooner, as for CRIU (native/watchdog.c) */
+	LINE_MOST = 4200,
 	LOOKS_MORE = 4,
 	SETTLES_NS = 500000, /* and twice as long each time */
 	LOOKED_MOST_NS = 10000000, /* a look takes longer the more descriptors there are: no more than this is spent on those in vain */
@@ -93,22 +94,31 @@ static int64_t clock_ns(clockid_t which)
 	return t.tv_sec * 1000000000LL + t.tv_nsec;
 }
 
-/* One line; false at the end of input, or when none came in time (ms, -1: as long as it takes). */
+/* One line; false at the end of input, when it is longer, or when nothing came in time (ms, -1: as long as it takes). */
 static bool hear(char *line, size_t room, int within)
 {
+	static char heard[LINE_MOST]; /* and not taken yet */
+	static size_t size;
 	struct pollfd asked = { .fd = 0, .events = POLLIN };
-	size_t size = 0;
+	char *end;
 
-	while (size < room - 1) {
-		if (poll(&asked, 1, within) <= 0 || read(0, line + size, 1) != 1)
+	while (!(end = memchr(heard, '\n', size))) {
+		ssize_t more;
+
+		if (size == sizeof heard || poll(&asked, 1, within) <= 0)
 			return false;
-		if (line[size] == '\n') {
-			line[size] = 0;
-			return true;
-		}
-		size++;
+		more = read(0, heard + size, sizeof heard - size);
+		if (more <= 0)
+			return false;
+		size += (size_t)more;
 	}
-	return false;
+	*end = 0;
+	if ((size_t)(end - heard) >= room)
+		return false;
+	strcpy(line, heard);
+	size -= (size_t)(end + 1 - heard);
+	memmove(heard, end + 1, size);
+	return true;
 }
 
 /* A look while somebody else holds all threads. */
@@ -147,9 +157,9 @@ static enum vote wait_for_go(void)
 }
 
 /* All stand still, and have been looked at; *paused: how long in vain. False: refused, and they are to be let go. */
-static bool stop_and_look(int64_t *began, int64_t *paused)
+static bool stop_and_look(const char *path, int64_t *began, int64_t *paused)
 {
-	bool well = know_mappings() && copy_ahead();
+	bool well = know_mappings() && copy_ahead(path);
 	enum vote vote;
 
 	for (int tries = 0;; tries++) {
@@ -186,11 +196,11 @@ static bool stop_and_look(int64_t *began, int64_t *paused)
 	}
 }
 
-static void write_and_answer(const char *path, const int64_t clocks[4])
+static void write_and_answer(const int64_t clocks[4])
 {
 	if (!settle_copies() || !look_afterwards())
 		answer("failed %s", refusal);
-	else if (!write_commit(path, clocks))
+	else if (!write_commit(clocks))
 		answer("failed %s", strerror(errno));
 	else
 		answer("done %" PRId64, clocks[3]);
@@ -203,7 +213,7 @@ static bool commit(const char *path)
 	bool well, is_alive;
 
 	begin_meetings();
-	well = stop_and_look(&began, &paused);
+	well = stop_and_look(path, &began, &paused);
 	if (well) {
 		well = say_kin() && copy_shared() && make_round_trips() && judge_facts() && copy_late() && judge_facts();
 		clocks[0] = clock_ns(CLOCK_REALTIME);
@@ -225,7 +235,7 @@ static bool commit(const char *path)
 	if (said == DIFFERS)
 		answer("dropped");
 	else
-		write_and_answer(path, clocks);
+		write_and_answer(clocks);
 	if (said == AS_BASE && was_as_base)
 		keep_facts();
 	forget_copies();
@@ -278,7 +288,7 @@ static bool obey(char *line)
 
 int main(int argc, char **argv)
 {
-	static char line[4200];
+	static char line[LINE_MOST];
 	const bool asks = argc > 1 && !strcmp(argv[1], "ask");
 	const char *reason;
 

@@ -6,6 +6,7 @@
 #include "connections.h"
 #include "look.h"
 #include "mappings.h"
+#include "record_file.h"
 #include "scanning.h"
 #include "shared.h"
 #include "text.h"
@@ -15,10 +16,14 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
-enum { IOV = 512 };
+enum {
+	IOV = 512,
+	KEPT_PAGES = 4 << 20, /* [bytes] of copies in the pause that most commits need */
+};
 #define COPIED_MOST (1ULL << 30)
 #define PAUSED_MOST (64ULL << 20) /* [bytes] copied with all stopped; what changes so much is better dumped */
 #define UNREAD (1ULL << 32)
+#define TOO_MUCH "more has changed than is copied at a time"
 
 struct run_list ahead, late, present;
 static bool has_untracked; /* as of the last pause */
@@ -28,7 +33,6 @@ void make_room(void)
 	buffer = room_for((size_t)WINDOW * PAGE);
 	text.at = room_for(TEXT_MOST);
 	afterwards.at = room_for(TEXT_MOST);
-	ahead.pages = room_for(COPIED_MOST);
 	late.pages = room_for(PAUSED_MOST);
 	waiting.at = room_for(WAITING_MOST);
 	ahead.at = room_for_regions();
@@ -38,16 +42,20 @@ void make_room(void)
 	make_room_for_shared();
 }
 
+static size_t size_from(const struct run_list *list, size_t from)
+{
+	size_t size = 0;
+
+	for (size_t i = from; i < list->count; i++)
+		size += list->at[i].end - list->at[i].start;
+	return size;
+}
+
 /* Copies the regions from one on, one after the other; those that cannot be read are marked, and have no pages. */
-static bool copy_runs(struct run_list *list, size_t from, uint64_t most)
+static void copy_runs(struct run_list *list, size_t from)
 {
 	struct iovec there[IOV], here;
-	size_t total = 0;
 
-	for (size_t i = 0; i < list->count; i++)
-		total += list->at[i].end - list->at[i].start;
-	if (total > most)
-		return refuse("more has changed than is copied at a time");
 	for (size_t i = from; i < list->count;) {
 		size_t n = 0, size = 0;
 
@@ -70,14 +78,13 @@ static bool copy_runs(struct run_list *list, size_t from, uint64_t most)
 		}
 		i += n;
 	}
-	return true;
 }
 
 bool begin_tracking_anew(void)
 {
 	ahead.count = ahead.size = 0;
 	/* What is another page before it is looked for is found; what becomes one later is written. */
-	return open_pagemap() && find_and_protect(&ahead) && protect_files() && find_own();
+	return open_pagemap() && find_and_protect(&ahead) && find_own();
 }
 
 /* What is not tracked counts as written until it is. */
@@ -96,16 +103,26 @@ static void track_more(void)
 
 static bool copy_from(size_t known)
 {
+	size_t size;
+
 	if (!open_pagemap())
 		return false;
 	track_more();
-	return find_and_protect(&ahead) && note_own(&ahead) && protect_files() && copy_runs(&ahead, known, COPIED_MOST);
+	if (!find_and_protect(&ahead) || !note_own(&ahead))
+		return false;
+	size = ahead.size + size_from(&ahead, known);
+	if (size > COPIED_MOST)
+		return refuse(TOO_MUCH);
+	if (!make_room_in_record(size))
+		return false;
+	copy_runs(&ahead, known);
+	return true;
 }
 
-bool copy_ahead(void)
+bool copy_ahead(const char *path)
 {
 	ahead.count = ahead.size = 0;
-	return copy_from(0);
+	return open_record(path, &ahead, COPIED_MOST) && copy_from(0);
 }
 
 bool copy_more_ahead(void)
@@ -157,7 +174,10 @@ bool copy_late(void)
 		return false;
 	if (!is_tracked)
 		return refuse("its memory is another one");
-	return copy_runs(&late, 0, PAUSED_MOST);
+	if (size_from(&late, 0) > PAUSED_MOST)
+		return refuse(TOO_MUCH);
+	copy_runs(&late, 0);
+	return true;
 }
 
 bool settle_copies(void)
@@ -169,9 +189,6 @@ bool settle_copies(void)
 
 void forget_copies(void)
 {
-	struct run_list *all[] = { &ahead, &late };
-
-	for (int i = 0; i < 2; i++)
-		if (all[i]->size > KEPT_PAGES)
-			madvise(all[i]->pages + KEPT_PAGES, ((all[i]->size - KEPT_PAGES) + PAGE - 1) & ~(size_t)(PAGE - 1), MADV_DONTNEED);
+	if (late.size > KEPT_PAGES)
+		madvise(late.pages + KEPT_PAGES, late.size - KEPT_PAGES, MADV_DONTNEED);
 }

@@ -8,8 +8,6 @@
 #pragma once
 #include "regions.h"
 
-enum { KEPT_PAGES = 4 << 20 }; /* [bytes] of copies that most commits need */
-
 extern struct run_list ahead, late, present;
 
 /* Makes room for all that is read and copied; ends the program where there is none. */
@@ -17,7 +15,7 @@ void make_room(void);
 
 /* Has what is written from now on noted anew. Each false: refused. */
 bool begin_tracking_anew(void);
-bool copy_ahead(void);
+bool copy_ahead(const char *path); /* right into the file that the commit is to be written to (record_file.h) */
 bool copy_more_ahead(void); /* once more, beside what was copied before */
 
 /* Looks for what there is of memory, for nothing (look.h). */

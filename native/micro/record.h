@@ -8,5 +8,6 @@
 /* Of what was seen only. False: errno says why. */
 bool write_look(const char *path);
 
-/* Of all that a commit needs; `clocks`: real, monotonic and boot time when all stood still, and for how long [ns]. */
-bool write_commit(const char *path, const int64_t clocks[4]);
+/* Of all that a commit needs, to where its pages are (record_file.h); `clocks`: real, monotonic and boot time when all stood still, and for
+ * how long [ns]. */
+bool write_commit(const int64_t clocks[4]);

@@ -136,8 +136,18 @@ static bool find_written(const struct mapping *range, bool with_own)
 	return has_room();
 }
 
+/* Has writes to pages of files noted, which make other pages of them. Those that are others by now are left as they are. */
+static bool protect_of_file(const struct mapping *part)
+{
+	struct mapping all = *part;
+
+	all.is_file = false; /* else they would not be found */
+	protected.count = 0;
+	return scan_range(&protected, &all, SCAN_WP_MATCHING, IS_WRITTEN | IS_FILE, IS_PRESENT);
+}
+
 /* As scan_range, but only what is written, or known to be no page of a file, is looked at: all else is protected, and was the file's when
- * it came to be so (protect_files). */
+ * it came to be so. With flags these are protected, too. */
 static bool scan_files(struct run_list *list, const struct mapping *range, uint64_t flags, uint64_t mask, uint64_t returned)
 {
 	if (!find_written(range, !mask))
@@ -145,7 +155,7 @@ static bool scan_files(struct run_list *list, const struct mapping *range, uint6
 	for (size_t i = 0; i < written.count; i++) {
 		const struct mapping part = { .start = written.at[i].start, .end = written.at[i].end, .is_file = true };
 
-		if (!scan_range(list, &part, flags, mask, returned))
+		if (!scan_range(list, &part, flags, mask, returned) || (flags && !protect_of_file(&part)))
 			return false;
 	}
 	return true;
@@ -430,25 +440,6 @@ void know_present(const struct run_list *list)
 {
 	memcpy(before.at, list->at, list->count * sizeof *list->at);
 	before.count = list->count;
-}
-
-/* Has writes to pages of files noted, which make other pages of them. Those that are others by now are left as they are. */
-bool protect_files(void)
-{
-	for (int i = 0; i < mapping_count; i++) {
-		if (mappings[i].is_special || !mappings[i].is_file)
-			continue;
-		if (!find_written(&mappings[i], false))
-			return false;
-		for (size_t k = 0; k < written.count; k++) {
-			struct mapping part = { .start = written.at[k].start, .end = written.at[k].end };
-
-			protected.count = 0;
-			if (!scan_range(&protected, &part, SCAN_WP_MATCHING, IS_WRITTEN | IS_FILE, IS_PRESENT))
-				return false;
-		}
-	}
-	return true;
 }
 
 /* All pages that are no file's in the mappings of files. */

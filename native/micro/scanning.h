@@ -16,7 +16,7 @@ bool scan_range(struct run_list *list, const struct mapping *range, uint64_t fla
 
 /* Each false: refused. What is in all mappings but the kernel's own and shared ones, as they were read last: */
 
-/* Adds what was written, and has what is written from now on noted anew. */
+/* Adds what was written, and has what is written from now on noted anew; also writes to pages of files, which make other pages of them. */
 bool find_and_protect(struct run_list *list);
 
 /* Finds all that a dump would hold, with what is known of each (categories of PAGEMAP_SCAN). Right after `rehearse_scan` it is quick. */
@@ -33,8 +33,7 @@ bool find_compared(struct run_list *list, struct run_list *changed);
 /* Also quick is the next `find_present` with a list of what was there, by address, when all that had been written was protected. */
 void know_present(const struct run_list *list);
 
-/* Has writes to pages of files noted, which make other pages of them; then `find_own` looks for all that are others by now. */
-bool protect_files(void);
+/* After `find_and_protect`: looks for all pages in mappings of files that are others by now. */
 bool find_own(void);
 
 /* Pages of a list that lie in mappings of files are not the files' own; after `forget_own` it is not known of any. */

@@ -113,6 +113,21 @@ def test_one_that_is_cut_off_is_never_taken_for_whole(path: Path, size: int) -> 
         read_record(path)
 
 
+def test_pages_may_come_first_and_nothing_is_passed_over(path: Path) -> None:
+    """As the tracker writes them: pages copied ahead before all else, and behind all what an earlier commit left there."""
+    ahead = section(6, b"a" * PAGE + b"b" * PAGE)
+    rest = WHOLE.replace(ahead, b"")
+    assert len(rest) == len(WHOLE) - len(ahead)
+    before = section(14, b"\0" * 40)
+    path.write_bytes(before + ahead + rest + section(14, section(1, b"stat 2\n") + b"left"))
+    record = read_record(path)
+    first, end, (one, two, lost) = (found.tolist() for found in copied_runs(record.copied))
+    data = path.read_bytes()
+    assert (first, end, lost) == ([1, 2, 3], [3, 3, 4], -1)
+    assert (data[one : one + 1], data[two : two + 1]) == (b"a", b"c")
+    assert record.seen.lines == ["stat 1", "fd 4 info pos:\t0|", "personality 0"]
+
+
 def test_a_look_needs_no_pages(path: Path) -> None:
     path.write_bytes(section(1, TEXT) + section(2, AFTERWARDS))
     assert read_seen(path).lines == ["stat 1", "fd 4 info pos:\t0|", "personality 0"]

@@ -47,7 +47,8 @@ __all__ = [
     _WAITING,
     _SHARED_RUNS,
     _SHARED_PAGES,
-) = range(1, 14)
+    _NOTHING,
+) = range(1, 15)
 _HEAD = struct.Struct("=QQ")
 _REGION = struct.Struct("=QQQ")
 _THREAD_HEAD = struct.Struct("=QQ27Q")
@@ -383,7 +384,8 @@ def read_record(path: Path, *, is_look: bool = False) -> MicroRecord:
         FullCommitNeeded: it is not whole.
     """
     record = MicroRecord(path)
-    runs = b""
+    runs: dict[int, bytes] = {}
+    pages: dict[int, tuple[int, int]] = {}
     shared: list[tuple[int, int, int]] = []
     kinds = set()
     try:
@@ -398,13 +400,13 @@ def read_record(path: Path, *, is_look: bool = False) -> MicroRecord:
                     raise _damaged(path, "it is cut off")
                 kinds.add(kind)
                 if kind in (_AHEAD_PAGES, _PAGES):
-                    record.copied.append(CopiedRuns(runs, at, size))
+                    pages[kind] = (at, size)
                 elif kind == _SHARED_PAGES:
                     record.shared = _placed_shared(path, shared, at, size)
-                else:
+                elif kind != _NOTHING:
                     data = file.read(size)
                     if kind in (_AHEAD_RUNS, _RUNS):
-                        runs = data
+                        runs[kind] = data
                     elif kind == _SHARED_RUNS:
                         shared = list(_REGION.iter_unpack(data))
                     else:
@@ -415,6 +417,11 @@ def read_record(path: Path, *, is_look: bool = False) -> MicroRecord:
     wanted = {_TEXT, _AFTERWARDS} if is_look else set(range(_TEXT, _SHARED_PAGES + 1))
     if not wanted <= kinds:
         raise _damaged(path, "it is cut off")
+    if not is_look:
+        record.copied = [
+            CopiedRuns(runs[_AHEAD_RUNS], *pages[_AHEAD_PAGES]),
+            CopiedRuns(runs[_RUNS], *pages[_PAGES]),
+        ]
     return record
 
 
