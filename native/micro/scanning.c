@@ -107,10 +107,12 @@ bool scan_range(struct run_list *list, const struct mapping *range, uint64_t fla
 bool note_own(const struct run_list *list)
 {
 	for (size_t i = 0; i < list->count; i++) {
-		const struct mapping *of = mapping_of(list->at[i].start);
+		const struct region one = list->at[i];
 
-		if (of && of->is_file && !of->is_special)
-			push(&own, list->at[i]);
+		/* A run may begin in one mapping and end in others: what lies side by side is merged. */
+		for (const struct mapping *of = mapping_of(one.start); of && of < mappings + mapping_count && of->start < one.end; of++)
+			if (of->is_file && !of->is_special)
+				push_within(&own, &(struct run_list){ .at = &list->at[i], .count = 1 }, of);
 	}
 	merge(&own, NEAR);
 	return has_room();

@@ -101,6 +101,7 @@ class Taking:
     Attributes:
         reasons: of all commits that were refused.
         captures: names of all that were taken.
+        committed: of each process the pages of the last commit.
         waits: each commit waits for us in its pause, whatever is known of files; else memory is read when it is over.
     """
 
@@ -111,6 +112,7 @@ class Taking:
         self.micro = MicroCommits(tools, self.store, KernelTrust(home), SuspectCaptures(home))
         self._watchdog = Watchdog(tools.watchdog)
         self.frozen: dict[int, Pages] = {}
+        self.committed: dict[int, Pages] = {}
         self.before: Mapping[
             str, PooledPages
         ] = {}  # of the commit before, whose hashes the next one's go on from
@@ -162,8 +164,9 @@ class Taking:
         return self.micro.reason is None
 
     def check(self, images: Path) -> None:
-        for pid, frozen in self.frozen.items():
-            assert not frozen or not differences(pages_of(images, pid), frozen)
+        self.committed = {pid: pages_of(images, pid) for pid, frozen in self.frozen.items() if frozen}
+        for pid, committed in self.committed.items():
+            assert not differences(committed, self.frozen[pid])
 
     def write_out(self, held: HeldImages, images: Path) -> None:
         for name, small in held.small.items():
@@ -274,6 +277,19 @@ def test_what_is_given_back_with_its_page_tables_is_not_taken_for_unchanged(
     taking.base(told.pid)
     taking.follow(told, "count")
     taking.follow(told, "give large back")
+
+
+def test_what_was_written_to_a_file_s_mapping_right_behind_other_memory_stays(
+    told: Told, taking: Taking
+) -> None:
+    """It is in no later commit's written pages, so each has to know from the one before that it is not the file's."""
+    told.ask("file behind memory")
+    maps = Path(f"/proc/{told.pid}/maps").read_text().splitlines()
+    [start] = [int(line.split("-")[0], 16) for line in maps if line.endswith("micro_traps.py")]
+    taking.base(told.pid)
+    for _ in range(3):
+        taking.follow(told, "count")
+        assert taking.committed[told.pid].get(start) == bytes([7]) * 4096
 
 
 def test_a_byte_that_stays_in_a_pipe_is_none_that_is_under_way(told: Told, taking: Taking) -> None:

@@ -51,6 +51,19 @@ def private(size: int = 1 << 20) -> mmap.mmap:
     return area
 
 
+def file_behind_memory() -> None:
+    """Memory that is written, and right behind it a file that is mapped privately and written, too."""
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    page, own = mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_WRITE
+    start = libc.mmap(None, 2 * page, own, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+    file = os.open(__file__, os.O_RDONLY)
+    if libc.mmap(start + page, page, own, mmap.MAP_PRIVATE | 0x10, file, 0) != start + page:  # MAP_FIXED
+        raise OSError(ctypes.get_errno(), "mmap")
+    os.close(file)
+    ctypes.memset(start, 7, 2 * page)
+
+
 def advise(area: mmap.mmap, at: int, size: int, advice: int) -> None:
     start = ctypes.addressof(ctypes.c_char.from_buffer(area))
     if libc.madvise(ctypes.c_void_p(start + at), size, advice):
@@ -136,6 +149,7 @@ DOES = {
     "execute": lambda: os.execv(sys.executable, [sys.executable, *sys.argv]),
     "thread": thread,
     "guard": lambda: advise(private(), 0, 2 * mmap.PAGESIZE, GUARD_INSTALL),
+    "file behind memory": file_behind_memory,
     "not to children": lambda: private().madvise(mmap.MADV_DONTFORK),
     "much": lambda: private(8 << 20),
     "shared": lambda: kept.append(mmap.mmap(-1, 1 << 16)),
