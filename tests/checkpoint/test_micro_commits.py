@@ -256,6 +256,7 @@ def test_nobody_is_waited_for_where_files_are_as_they_were(
         ("objects",),
         ("map", "unmap", "give back", "free"),
         ("huge pages", "move"),
+        ("not to children",),
         ("regions",),
         ("write", "mask", "break"),
     ],
@@ -300,12 +301,20 @@ def test_a_byte_that_stays_in_a_pipe_is_none_that_is_under_way(told: Told, takin
     assert int(told.ask("count")) >= 2
 
 
+def test_a_stream_that_has_ended_stays_as_it_is(told: Told, taking: Taking) -> None:
+    """Java keeps one, of which poll says for ever that it can be read."""
+    told.ask("ended pair")
+    taking.base(told.pid)
+    taking.follow(told, "count")
+    assert int(told.ask("count")) >= 2
+
+
 @pytest.mark.parametrize(
     ("before", "word", "reason"),
     [
         ("nothing", "execute", ""),
         ("nothing", "thread", "something has changed"),
-        ("nothing", "not to children", "advice"),
+        ("nothing", "empty in children", "advice"),
         ("nothing", "shared", "a mapping is new"),
         ("nothing", "memory file", "something has changed"),
         ("nothing", "descriptor", "something has changed"),

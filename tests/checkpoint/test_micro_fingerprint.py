@@ -41,6 +41,7 @@ def seen(*lines: str) -> Seen:
         descriptor(mode="600", goal="anon_inode:[eventpoll]"),
         INFO + "name=02 peer= family=2 in=-1 out=-1 ready=0",
         INFO + "name=01 peer=0100 family=1 in=0 out=0 ready=0",
+        INFO + "name=01 peer=0100 family=1 in=0 out=0 ready=2011 1.3=01000000",
         INFO + "in=0 size=65536",
         "=map 1000-2000 rw-s 00000000 fe:00 7 /var/lib/ring",
         "=map 1000-2000 r--p 00000000 00:01 7 /memfd:code (deleted)",
@@ -94,6 +95,11 @@ def test_the_first_thread_says_which_process_it_is() -> None:
         INFO + "name=02 peer= family=2 in=-1 out=-1 ready=1",
         INFO + "name=10 peer= family=16 in=0 out=0 ready=0",
         INFO + "name=01 peer=0100 family=1 in=4 out=0 ready=1",
+        INFO + "name=01 peer=0100 family=1 in=0 out=0 ready=2011 1.3=05000000",
+        INFO + "name=01 peer=0100 family=1 in=0 out=0 ready=2013 1.3=01000000",
+        INFO + "name=01 peer=0100 family=1 in=0 out=0 ready=2019 1.3=01000000",
+        INFO + "name=01 peer=0100 family=1 in=0 out=0 ready=2001 1.3=01000000",
+        INFO + "name=01 peer= family=1 in=-1 out=-1 ready=2011 1.3=01000000",
         INFO + "hidden=1",
         INFO + "clockid: 1|ticks: 0|it_value: (3, 5)|it_interval: (0, 0)|",
         "=map 1000-2000 rw-s 00000000 00:01 7 /memfd:x (deleted)",
@@ -135,8 +141,8 @@ def test_private_memory_may_grow_come_go_and_change_its_rights() -> None:
     assert spans(seen(*area(0x1000, 0x4000), *LIBRARY))[0] == (0x1000, 0x4000, 3)
     assert spans(seen(*LIBRARY)) == [(0x9000, 0xA000, 3)]
     assert spans(seen(*area(0x1000, 0x3000, "r--p"), *LIBRARY))[0] == (0x1000, 0x3000, 1)
-    [made, _] = new_mappings(BASE, seen(*area(0x5000, 0x6000, flags=PLAIN + " hg nr"), *LIBRARY), ENTRIES)
-    assert (made.flags, made.madv, made.status) == (0x4022, 1 << 14, 0x201)
+    [made, _] = new_mappings(BASE, seen(*area(0x5000, 0x6000, flags=PLAIN + " dc hg nr"), *LIBRARY), ENTRIES)
+    assert (made.flags, made.madv, made.status) == (0x4022, 1 << 14 | 1 << 10, 0x201)
 
 
 def test_what_the_kernel_gives_stays_as_criu_has_saved_it() -> None:
@@ -156,7 +162,7 @@ def test_what_the_kernel_gives_stays_as_criu_has_saved_it() -> None:
         seen(*area(0x1000, 0x3000)),
         seen(*area(0x1000, 0x3000), *area(0x9000, 0xA000, "rwxp", "fe:00 5 /lib/x.so")),
         seen(*area(0x1000, 0x3000), *LIBRARY, *area(0xB000, 0xC000, "r-xp", "fe:00 6 /lib/y.so")),
-        seen(*area(0x1000, 0x3000, flags=PLAIN + " dc"), *LIBRARY),
+        seen(*area(0x1000, 0x3000, flags=PLAIN + " wf"), *LIBRARY),
         seen(*area(0x1000, 0x3000, flags=PLAIN + " lo"), *LIBRARY),
         seen(area(0x1000, 0x3000)[0], *LIBRARY),
     ],
@@ -164,7 +170,7 @@ def test_what_the_kernel_gives_stays_as_criu_has_saved_it() -> None:
         "library gone",
         "library changed",
         "another library",
-        "not for children",
+        "empty in children",
         "locked",
         "not seen afterwards",
     ],

@@ -108,6 +108,13 @@ def pipe_with_data() -> None:
     os.write(writing, b"left")
 
 
+def ended_pair() -> None:
+    """A stream whose other end is gone: it is readable for ever, and nothing is in it."""
+    one, other = socket.socketpair()
+    other.close()
+    kept.append(one)
+
+
 def replace_descriptor() -> None:
     os.dup2(os.open("/etc/hostname", os.O_RDONLY), kept_file.fileno())
 
@@ -151,6 +158,8 @@ DOES = {
     "guard": lambda: advise(private(), 0, 2 * mmap.PAGESIZE, GUARD_INSTALL),
     "file behind memory": file_behind_memory,
     "not to children": lambda: private().madvise(mmap.MADV_DONTFORK),
+    "empty in children": lambda: private().madvise(18),  # MADV_WIPEONFORK
+    "ended pair": ended_pair,
     "much": lambda: private(8 << 20),
     "shared": lambda: kept.append(mmap.mmap(-1, 1 << 16)),
     "memory file": lambda: os.memfd_create("trap"),

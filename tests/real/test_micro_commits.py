@@ -5,8 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
+import redis
 
 from relive.kernel import procfs
 from support.ports import free_port
@@ -182,3 +186,50 @@ def test_a_branch_of_workers_goes_on_with_what_they_share(relive: Relive) -> Non
     ]
     branch.stop()
     assert ask(port, "/")["requests"] == asked + 1
+
+
+def asked_in_redis(port: int, *, grows: bool) -> dict[str, Any]:
+    with redis.Redis(port=port, socket_timeout=30, single_connection_client=True) as client:
+        number = client.incr("requests") if grows else int(client.get("requests") or 0)
+        if grows:
+            client.set(f"key {number % 200}", bytes([number % 251]) * (64 + number * 37 % 4096))
+        return {"requests": number, "digest": client.execute_command("DEBUG", "DIGEST").hex()}
+
+
+def asked_by_http(port: int, *, grows: bool) -> dict[str, Any]:
+    return dict(ask(port, "/grow" if grows else "/state"))
+
+
+RUNTIMES: dict[str, tuple[Callable[..., dict[str, Any]], list[str | Path]]] = {
+    "node": (asked_by_http, [SERVICES / "growing.js"]),
+    # Without this it writes an answer in two pieces, of which the second waits 40 ms: an answer that is under way.
+    "java": (asked_by_http, ["-Xmx64m", "-Dsun.net.httpserver.nodelay=true", SERVICES / "Growing.java"]),
+    "redis-server": (asked_in_redis, ["--save", "", "--enable-debug-command", "yes", "--port"]),
+}
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_branch_of_another_runtime_holds_what_the_service_had_told(relive: Relive, runtime: str) -> None:
+    """Of a commit on top of one on top of another: what is wrong in one only shows in those after it."""
+    port = free_port()
+    told, words = RUNTIMES[runtime]
+    service = relive.run(runtime, *words, str(port), RELIVE_MICRO="1")
+    eventually(lambda: told(port, grows=True), f"{runtime} answers")
+    in_a_row = 0
+    for _ in range(TRIES):
+        before = relive.agent_log(service).count(ON_TOP)
+        for _ in range(10):
+            state = told(port, grows=True)
+        commit = relive.commit(service)
+        in_a_row = in_a_row + 1 if relive.agent_log(service).count(ON_TOP) > before else 0
+        assert told(port, grows=False) == state
+        if in_a_row == 3:
+            break
+    assert in_a_row == 3
+    branch = relive.restore(commit, port)
+    assert told(branch.ports[port], grows=False) == state
+    assert told(branch.ports[port], grows=True) == told(port, grows=True)
+    branch.stop()
+    for tracker in trackers_of(relive, service):
+        os.kill(tracker, signal.SIGKILL)
+    assert told(port, grows=True)["requests"] == state["requests"] + 2

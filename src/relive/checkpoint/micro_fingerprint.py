@@ -27,6 +27,8 @@ __all__ = [
 
 _DEVICES = frozenset({"1:3", "1:5", "1:7", "1:8", "1:9"})  # null, zero, full, random, urandom
 _POLLIN = 1
+_ENDED = 0x2011  # POLLIN, POLLHUP and POLLRDHUP: no error, and nothing out of band
+_SO_TYPE, _STREAM = "1.3", "01000000"  # as ``native/micro/socket_options.c`` writes them
 _O_DIRECT = 0o40000
 _IN_PIPE = re.compile(r" data=(\d+):([0-9a-f]+)$")
 _TIMER = re.compile(r"it_value: \(0, 0\)")
@@ -35,7 +37,12 @@ _FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6)
 _SIGNALS = [number for number in range(1, 65) if number not in (9, 19)]  # as CRIU lists them
 _REGULAR, _HEAP, _ANON_PRIVATE = 1, 1 << 5, 1 << 9  # of criu/include/image.h
 _MAP_PRIVATE_ANONYMOUS, _MAP_NORESERVE = 0x22, 0x4000
-_ADVICE = {"hg": 14, "nh": 15, "dd": 16}  # MADV_*, without effect on what a program computes
+_ADVICE = {
+    "dc": 10,
+    "hg": 14,
+    "nh": 15,
+    "dd": 16,
+}  # MADV_*, as CRIU saves them; V8 keeps its heap from children
 _PLAIN = frozenset({"rd", "wr", "ex", "mr", "mw", "me", "ac", "nr", *_ADVICE})
 _NOT_KEPT = frozenset({"sd", "uw"})  # soft-dirty, and our own tracking
 _OF_THE_KERNEL = "[v"
@@ -140,8 +147,21 @@ def _check_state(line: str) -> None:
         raise FullCommitNeeded(f"descriptor {number} is a socket of family {family}")
     if facts["peer"] and family != socket.AF_UNIX:
         raise FullCommitNeeded(f"descriptor {number} is connected")
-    if int(facts["ready"], 16) & _POLLIN:
+    if int(facts["ready"], 16) & _POLLIN and not _has_ended(facts):
         raise NotNow(f"something waits in descriptor {number}")
+
+
+def _has_ended(facts: Mapping[str, str]) -> bool:
+    """A stream of which both ways are closed and all was read, as it stays for ever: Java keeps one to put it over others.
+
+    Not of packets: of those an empty one may wait.
+    """
+    return (
+        int(facts["family"]) == socket.AF_UNIX
+        and facts.get(_SO_TYPE) == _STREAM
+        and facts["in"] == "0"
+        and int(facts["ready"], 16) == _ENDED
+    )
 
 
 def _pairs(words: Sequence[str]) -> dict[str, str]:
