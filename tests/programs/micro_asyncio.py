@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import random
+import signal
 import sys
 import threading
 import time
@@ -45,4 +47,5 @@ async def main() -> None:
     await asyncio.gather(write(choose), collect(choose))
 
 
+ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG: it ends with whoever started it
 asyncio.run(main())
