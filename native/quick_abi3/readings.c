@@ -13,7 +13,7 @@ typedef struct {
     PyObject *begin;           // bytes: an event's fields up to the value
     const char *kind;
     int are_others_served;     // modules without a verdict are no machinery
-    PyCFunction own;           // what ``real`` does without arguments, where it is such a function of C; else NULL
+    int is_plain;              // ``real`` is a function of C without arguments
 } Source;
 
 enum { LONGEST_DRAW = 4096 };  // [bytes] of randomness that is kept
@@ -86,7 +86,9 @@ static PyObject *read_clock(const Source *source) {
         if (globals == NULL || *place != NULL || verdict_on_caller(source) != Py_True) return read_source(source, nothing_given, NULL);
         *place = kept(globals);
     }
-    return source->own != NULL ? source->own(PyCFunction_GetSelf(source->real), NULL) : PyObject_Call(source->real, nothing_given, NULL);
+    // Its code is asked for each time: a tool that moves clocks (time-machine) may have written another into it.
+    return source->is_plain ? PyCFunction_GetFunction(source->real)(PyCFunction_GetSelf(source->real), NULL)
+                            : PyObject_Call(source->real, nothing_given, NULL);
 }
 
 // (begin, real, told, tell, recorder, verdicts): what a source is made of, which keeps them.
@@ -96,7 +98,7 @@ static int fill_source(Source *source, PyObject *parts, const char *kind) {
     PyObject *held[] = {begin, real, told, tell, recorder, known};
     for (int i = 0; i < 6; i++) Py_INCREF(held[i]);
     *source = (Source){.real = real, .told = told, .tell = tell, .recorder = recorder, .verdicts = known, .begin = begin, .kind = kind};
-    if (PyCFunction_Check(real) && PyCFunction_GetFlags(real) == METH_NOARGS) source->own = PyCFunction_GetFunction(real);
+    source->is_plain = PyCFunction_Check(real) && PyCFunction_GetFlags(real) == METH_NOARGS;
     return 0;
 }
 

@@ -484,3 +484,37 @@ def test_a_library_that_cannot_be_loaded_is_no_error(tmp_path, content):
     )
     assert done.stdout.startswith("None ImportError: " if content else "None FileNotFoundError: ")
     assert done.stderr == ""
+
+
+REWRITTEN_CLOCK = """
+import ctypes, time
+from relive_recorder import _quick
+
+class Method(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("code", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p)]
+
+class Function(ctypes.Structure):
+    _fields_ = [("references", ctypes.c_ssize_t), ("type", ctypes.c_void_p), ("method", ctypes.POINTER(Method))]
+
+def method_of(function):
+    return ctypes.cast(id(function), ctypes.POINTER(Function)).contents.method.contents
+
+real = time.monotonic
+wrapped = _quick.clock("monotonic", time, "", (b"x", real, lambda: -1.0, print, object(), {"queue": True}))
+machinery = {"__name__": "queue", "read": wrapped}
+assert eval("read()", machinery) < 1e9
+method_of(real).code = method_of(time.time).code
+assert real() > 1e9 and eval("read()", machinery) > 1e9
+"""
+
+
+def test_a_clock_that_is_rewritten_in_place_is_read_as_it_is_now() -> None:
+    """As time-machine does, also for machinery that holds the wrapped clock by name."""
+    done = subprocess.run(
+        [sys.executable, "-c", REWRITTEN_CLOCK],
+        env={"PYTHONPATH": str(INPROCESS)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
