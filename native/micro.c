@@ -33,6 +33,7 @@
  * The parts: what can be seen from outside (micro/look.h, descriptors.h, mappings.h), what only the process can tell (round_trip.h), what of
  * that need not be asked again (unchanged.h), its memory (memory.h), and stopping it (stopping.h). */
 #define _GNU_SOURCE
+#include "micro/audit.h"
 #include "micro/base.h"
 #include "micro/expected.h"
 #include "micro/halves.h"
@@ -222,6 +223,7 @@ static bool commit(const char *path)
 		well = meet(well ? AS_BASE : REFUSED, MEET_WITHIN_MS) != REFUSED;
 	}
 	if (!well) {
+		(void)is_memory_well(); /* what was found of the kernel is said first, whatever else was refused */
 		let_go();
 		forget_expected();
 		answer("refused %s", refusal);

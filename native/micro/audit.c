@@ -162,10 +162,15 @@ static bool has_changed(const struct segment *s)
 	return false;
 }
 
+bool is_memory_well(void)
+{
+	return !memory_suspicion || refuse(DISTRUSTED ": %s changed, and that was not counted", memory_suspicion);
+}
+
 bool is_audit_well(void)
 {
-	if (memory_suspicion)
-		return refuse(DISTRUSTED ": %s changed, and that was not counted", memory_suspicion);
+	if (!is_memory_well())
+		return false;
 	for (int i = 0; i < suspect_count; i++) {
 		if (has_changed(suspects[i].segment))
 			continue;

@@ -23,6 +23,9 @@ bool is_memory_audit(void);
 /* What was looked at had changed, with the counters as they were before and after that. It is so until it was judged. */
 void suspect_memory(const char *what);
 
+/* False: refused, since that was found. */
+bool is_memory_well(void);
+
 /* Nothing that was believed of memory is compared with yet: a base begins. */
 void forget_memory_audit(void);
 

@@ -30,6 +30,7 @@ from .test_micro_unchanged import Changing, Tracking
 needs_kernel = pytest.mark.skipif(kernel_says() != "ok", reason="the kernel's objects cannot be read here")
 
 
+PROCMAP_QUERY, NO_QUERY = b"\x11\x66\x68\xc0", b"\xff\x66\x68\xc0"  # linux/fs.h, as the program holds it
 Mislead = Callable[[str, str, str], None]
 
 
@@ -137,6 +138,27 @@ def test_what_a_counter_of_memory_does_not_count_is_noticed(
         changing.change(change)
         with pytest.raises(KernelDistrusted, match=found):
             commit_again_and_again(tracking)
+    finally:
+        tracking.close()
+
+
+@needs_kernel
+def test_a_kernel_that_cannot_be_asked_for_one_mapping_is_believed(
+    start: Callable[..., Changing], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before Linux 6.11 (``PROCMAP_QUERY``, here under a number that no kernel has) the list is read again instead."""
+    micro = CriuTools(load_settings().tools_path).micro
+    program = micro.read_bytes()
+    assert PROCMAP_QUERY in program
+    older = tmp_path / "older"
+    older.write_bytes(program.replace(PROCMAP_QUERY, NO_QUERY))
+    older.chmod(0o755)
+    monkeypatch.setattr(CriuTools, "micro", older)
+    tracking = Tracking(start().process.pid, tmp_path)
+    try:
+        for _ in range(3):
+            tracking.begin()
+            tracking.commit()
     finally:
         tracking.close()
 

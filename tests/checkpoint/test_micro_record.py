@@ -62,6 +62,14 @@ def path(tmp_path: Path) -> Path:
     return made
 
 
+@pytest.mark.parametrize("kind", [1, 2, *range(4, 14)])
+def test_a_part_that_comes_twice_is_refused(path: Path, kind: int) -> None:
+    """Behind the record the file holds what earlier commits left there."""
+    path.write_bytes(WHOLE + section(kind, b""))
+    with pytest.raises(FullCommitNeeded, match="more than one"):
+        read_record(path)
+
+
 def test_a_whole_record_is_read(path: Path) -> None:
     record = read_record(path)
     assert record.seen.lines == ["stat 1", "fd 4 info pos:\t0|", "personality 0"]

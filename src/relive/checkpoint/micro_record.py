@@ -49,6 +49,7 @@ __all__ = [
     _SHARED_PAGES,
     _NOTHING,
 ) = range(1, 15)
+_MANY = {_THREAD, _NOTHING}  # kinds of which a record may have several
 _HEAD = struct.Struct("=QQ")
 _REGION = struct.Struct("=QQQ")
 _THREAD_HEAD = struct.Struct("=QQ27Q")
@@ -398,6 +399,8 @@ def read_record(path: Path, *, is_look: bool = False) -> MicroRecord:
                 at += _HEAD.size
                 if at + size > end:
                     raise _damaged(path, "it is cut off")
+                if kind in kinds and kind not in _MANY:
+                    raise _damaged(path, f"there is more than one part of kind {kind}")
                 kinds.add(kind)
                 if kind in (_AHEAD_PAGES, _PAGES):
                     pages[kind] = (at, size)
