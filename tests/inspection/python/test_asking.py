@@ -18,7 +18,9 @@ from relive.errors import UsageError
 from relive.inspection.python.asking import InterpreterEnded, ask, is_python
 from relive.inspection.python.calling import CallDied, CallLate, StoppedThread
 from relive.kernel import procfs
+from support.waiting import eventually
 
+PAUSE = "34 "  # in /proc/PID/syscall
 LIMIT = 60.0  # [s] the machine may be busy
 WAITS = """
 import threading
@@ -111,6 +113,11 @@ def running(program: str, python: str = sys.executable) -> Iterator[subprocess.P
     finally:
         process.kill()
         process.communicate()
+
+
+def switches(pid: int) -> int:
+    """How often its main thread has gone to sleep."""
+    return int(procfs.status_field(pid, "voluntary_ctxt_switches") or 0)
 
 
 def evaluated(
@@ -277,6 +284,33 @@ def test_a_thread_that_waits_is_asked_while_another_computes():
     with running(program) as process:
         assert evaluated(process, "len(cache)")["text"] == "1"
         assert len(procfs.threads_of(process.pid)) == 2
+
+
+def test_a_stopped_process_is_continued_though_a_thread_is_not_stopped_again_yet(monkeypatch):
+    """Who is looked at for the interpreter's lock runs a moment before it is stopped again; its state is taken once, before that.
+
+    The main thread waits for the lock that the other has within a function of C, and who gives it away waits until it is taken.
+    """
+    program = """
+import ctypes, threading
+def hold():
+    print("ready", flush=True)
+    ctypes.PyDLL(None).pause()
+threading.Thread(target=hold, daemon=True).start()
+while True:
+    pass
+"""
+    with running(program) as process:
+        (holder,) = set(procfs.threads_of(process.pid)) - {process.pid}
+        call = Path(f"/proc/{process.pid}/task/{holder}/syscall")
+        assert eventually(lambda: call.read_text().startswith(PAUSE), "its function of C")
+        woken = switches(process.pid)
+        assert eventually(lambda: switches(process.pid) > woken + 2, "who asks again and again for the lock")
+        process.send_signal(signal.SIGSTOP)
+        assert eventually(lambda: procfs.is_stopped(process.pid), "its stop")
+        told = iter([True])
+        monkeypatch.setattr(procfs, "is_stopped", lambda _: next(told, False))
+        assert evaluated(process, "[0 for _ in range(100_000)][0]")["text"] == "0"
 
 
 def test_nothing_of_it_stays_open_here():

@@ -83,11 +83,13 @@ def ask(pid: int, question: Mapping[str, Any], limit: float, program: ModuleType
             remedy="name another with --process; `relive inspect` lists them",
         )
     until = time.monotonic() + limit
-    tid = _holder(pid, functions["PyGILState_Check"], until) if procfs.is_stopped(pid) else None
+    # Asked once: a thread that _holder lets go of takes a moment until it is stopped again.
+    is_stopped = procfs.is_stopped(pid)
+    tid = _holder(pid, functions["PyGILState_Check"], until) if is_stopped else None
     if tid is None:
         tid = _waiting_thread(pid, min(until, time.monotonic() + _SEEN))
     with StoppedThread(pid, tid if tid is not None else pid, until) as thread:
-        if procfs.is_stopped(pid):
+        if is_stopped:
             os.kill(pid, signal.SIGCONT)
         if not thread.call(functions["Py_IsInitialized"]) & _C_INT:
             raise InterpreterEnded
