@@ -135,11 +135,11 @@ def _restore_in(
     began: float,
 ) -> Branch:
     """As ``restore``, in a directory that nobody else uses and that is gone when this fails; ``began``: monotonic [s]."""
-    directory, pager = ownership.directory, None
+    directory, pager, manifest = ownership.directory, None, None
     tools, identifier = CriuTools(settings.tools_path), directory.name
     if request.lazily:
         try:
-            pager = _start_pager(settings, store, commit, directory)
+            pager, manifest = _start_pager(settings, store, commit, directory)
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)
             raise
@@ -149,7 +149,7 @@ def _restore_in(
     try:
         # With a page daemon the images are others: pages that come later are holes.
         known = FittedImages.known(store, commit) if pager is None else None
-        manifest = known.manifest if known is not None else store.manifest(commit)
+        manifest = known.manifest if known is not None else manifest or store.manifest(commit)
         groups.limit(limits_of(settings, manifest))
         for stream in ("stdout", "stderr"):
             (directory / "io" / f"{stream}.log").touch()
@@ -255,13 +255,18 @@ def _running_root(built: Built, plan: BranchPlan, directory: Path, tools: CriuTo
     return root
 
 
-def _start_pager(settings: Settings, store: Store, commit: CommitId, directory: Path) -> Pager | None:
-    """The page daemon; None where no page can come later. It is forked, so this comes before there is another thread."""
+def _start_pager(
+    settings: Settings, store: Store, commit: CommitId, directory: Path
+) -> tuple[Pager | None, Manifest]:
+    """The page daemon, None where no page can come later; and the manifest. It is forked, so this comes before there is another
+    thread.
+    """
     manifest = store.manifest(commit)
     if not store.keeps_pages(manifest):
-        return None
+        return None, manifest
     with store.open_pages(manifest) as pages:
-        return Pager(directory, pages, settings.restore_limit) if pages.processes else None
+        pager = Pager(directory, pages, settings.restore_limit) if pages.processes else None
+    return pager, manifest
 
 
 def _plan(

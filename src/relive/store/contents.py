@@ -20,6 +20,7 @@ from relive.errors import ObjectCorrupt, ObjectMissing, RefUnknown, StoreError
 from relive.model.commit import CommitId, Layer, Manifest
 from relive.store.listing import checked_layers
 from relive.store.manifests import commit_id_of
+from relive.store.pages.last_index import LastIndex
 from relive.store.pages.materialize import PageSource
 from relive.store.pages.packs import Packs
 from relive.store.pages.page_diff import WORDS, Flags, Pages
@@ -51,6 +52,7 @@ class StoredContents:
     def __init__(
         self,
         packs: Packs,
+        last_index: LastIndex,
         placement_of: Callable[[CommitId], Placement],
         newest_first: Callable[[], Iterator[CommitId]],
     ) -> None:
@@ -61,6 +63,7 @@ class StoredContents:
             newest_first: names all commits.
         """
         self._packs = packs
+        self._last_index = last_index
         self._placement_of = placement_of
         self._newest_first = newest_first
         self._known: OrderedDict[CommitId, _Known] = OrderedDict()
@@ -81,7 +84,7 @@ class StoredContents:
         placement = self._placement_of(commit_id)
         while True:
             try:
-                with PageSource(placement, self._packs) as source:
+                with PageSource(placement, self._packs, self._last_index) as source:
                     return placement, source.index
             except ObjectMissing:
                 # Readers hold no lock, so its pages may be moved while it is read.
@@ -198,7 +201,7 @@ class StoredContents:
         if found is None:
             if known.source is None:
                 self.close()
-                source = PageSource(known.placement, self._packs)
+                source = PageSource(known.placement, self._packs, self._last_index)
                 known.source = source.__enter__()
             batch = known.source.batch(known.contents.table.part(block * _BLOCK, (block + 1) * _BLOCK))
             found = batch.apply_xor(batch.full())

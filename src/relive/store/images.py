@@ -33,6 +33,7 @@ from relive.store.pages.commit_memory import CommitMemory
 from relive.store.pages.contents import NewContent
 from relive.store.pages.held_pages import HeldPages
 from relive.store.pages.ingest import CommitIntake, IngestedPages
+from relive.store.pages.last_index import LastIndex
 from relive.store.pages.mapped import MappedPages, map_pages, map_runs
 from relive.store.pages.materialize import PageSource
 from relive.store.pages.packs import Packs
@@ -58,6 +59,7 @@ class Images:
         placements: Placements,
         image_cache: ImageCache,
         manifests: Manifests,
+        last_index: LastIndex,
     ) -> None:
         self._packs = packs
         self._placements = placements
@@ -65,7 +67,7 @@ class Images:
         self._manifests = manifests
         self._known = ParentCache()
         self._read_back: tuple[CommitId, KnownCommit] | None = None  # asked for twice within one commit
-        self._last_bundle: tuple[str, bytes] | None = None
+        self._last_index = last_index
 
     # -- taking in -----------------------------------------------------------------------------------------------
 
@@ -268,12 +270,12 @@ class Images:
         write_bundle(self._bundle(manifest, placement), directory)
 
     def _bundle(self, manifest: Manifest, placement: Placement) -> bytes:
-        """The small images, checked; those that were asked for last are kept, for who asks for one and then for all."""
-        bundle = _bundle_image(manifest)
-        if self._last_bundle is None or self._last_bundle[0] != bundle.object:
-            with PageSource(placement, self._packs) as source:
-                self._last_bundle = bundle.object, checked_bundle(bundle, source.index.bundle)
-        return self._last_bundle[1]
+        """The small images, checked."""
+        with self._source(placement) as source:
+            return checked_bundle(_bundle_image(manifest), source.index.bundle)
+
+    def _source(self, placement: Placement) -> PageSource:
+        return PageSource(placement, self._packs, self._last_index)
 
     def _lay_out_pages(self, manifest: Manifest, placement: Placement, directory: Path) -> None:
         page_images = [image for image in manifest.images if image.name != BUNDLE]
@@ -283,7 +285,7 @@ class Images:
             if not self._image_cache.link_page_file(image, directory / image.name)
         ]
         if missing:
-            with PageSource(placement, self._packs) as source:
+            with self._source(placement) as source:
                 for image in missing:
                     source.write(image, directory / image.name)
         # What is sealed does not lie about plain for longer than its branch.
@@ -292,7 +294,7 @@ class Images:
 
     def _lay_out_lazily(self, manifest: Manifest, placement: Placement, directory: Path) -> None:
         # Files with holes are not kept for the next branch.
-        with PageSource(placement, self._packs) as source:
+        with self._source(placement) as source:
             some = lazy_page_numbers(manifest.images, _small(manifest, source))
             for image in manifest.images:
                 if image.name in some:
@@ -308,7 +310,7 @@ class Images:
         Raises:
             ObjectMissing, ObjectCorrupt, SignatureInvalid, KeyMissing, KeyWrong: as ``lay_out``.
         """
-        source = PageSource(self._placements.read(commit_id_of(manifest)), self._packs)
+        source = self._source(self._placements.read(commit_id_of(manifest)))
         with contextlib.ExitStack() as stack:
             stack.enter_context(source)
             small = _small(manifest, source)
@@ -317,7 +319,7 @@ class Images:
 
     def open_memory(self, manifest: Manifest) -> CommitMemory:
         """Open the packs of all its pages; to be called, and raises, as ``open_pages``."""
-        source = PageSource(self._placements.read(commit_id_of(manifest)), self._packs)
+        source = self._source(self._placements.read(commit_id_of(manifest)))
         with contextlib.ExitStack() as stack:
             stack.enter_context(source)
             small = _small(manifest, source)

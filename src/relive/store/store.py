@@ -41,6 +41,7 @@ from relive.store.lookup import find_commit
 from relive.store.manifests import Manifests, unknown
 from relive.store.names import parse_reference
 from relive.store.objects import Objects, hash_bytes
+from relive.store.pages.last_index import LastIndex
 from relive.store.pages.numpy_threads import load_numpy
 from relive.store.pages.packs import Packs
 from relive.store.pages.placement import Placements
@@ -98,6 +99,7 @@ class Store:
                 directory / "packs", self._incoming, keyring.store_key, keyring.old_store_keys
             )
             self._placements = Placements(directory / "placements", self._incoming, keyring)
+            self._last_index = LastIndex()
             self._image_cache = ImageCache(directory / "laid")
             self._layer_cache = LayerCache(directory / "trees", self._write_content)
             self._index = open_index(directory / "index.sqlite", self._lock, self._manifests)
@@ -121,6 +123,7 @@ class Store:
         if contents is not None:
             contents.close()
         self.__dict__.pop("_images", None)
+        self._last_index.forget()
 
     @property
     def internals(self) -> StoreInternals:
@@ -143,7 +146,7 @@ class Store:
         load_numpy()
         from relive.store.images import Images  # noqa: PLC0415
 
-        return Images(self._packs, self._placements, self._image_cache, self._manifests)
+        return Images(self._packs, self._placements, self._image_cache, self._manifests, self._last_index)
 
     @cached_property
     def _contents(self) -> StoredContents:
@@ -151,7 +154,10 @@ class Store:
         from relive.store.contents import StoredContents  # noqa: PLC0415 - it takes numpy
 
         return StoredContents(
-            self._packs, self._placements.read, lambda: (line.id for line in self._index.newest_first())
+            self._packs,
+            self._last_index,
+            self._placements.read,
+            lambda: (line.id for line in self._index.newest_first()),
         )
 
     def _follow_manifests_unless_busy(self) -> None:
@@ -289,6 +295,7 @@ class Store:
             self._images.release_memory()
         if "_contents" in self.__dict__:
             self._contents.close()
+        self._last_index.forget()
         with disk_errors("removing what was laid out", self._directory):
             self._drop_plain_trees()
 

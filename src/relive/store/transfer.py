@@ -28,6 +28,7 @@ from relive.store.index import CommitIndex, size_of
 from relive.store.internals import StoreInternals
 from relive.store.listing import check_listing
 from relive.store.manifests import canonical, has_placement, parse_manifest
+from relive.store.pages.last_index import LastIndex
 from relive.store.pages.numpy_threads import load_numpy
 from relive.store.pages.packfile import COUNT, HEAD_SIZE, damaged, decode_head, decode_table, table_size
 from relive.store.pages.packs import Packs
@@ -58,7 +59,9 @@ class Outgoing:
         load_numpy()
         from relive.store.contents import StoredContents  # noqa: PLC0415 - it takes numpy
 
-        return StoredContents(self.packs, lambda _: self.commit.placement, lambda: iter([self.commit.id]))
+        return StoredContents(
+            self.packs, LastIndex(), lambda _: self.commit.placement, lambda: iter([self.commit.id])
+        )
 
     def close(self) -> None:
         """Close what is open."""

@@ -23,6 +23,7 @@ __all__ = [
     "dictionaries_in",
     "dictionaries_used",
     "numbered_anew",
+    "packs_of",
     "packs_to_fold",
     "packs_used",
     "used_slots",
@@ -36,7 +37,7 @@ def packs_used(tables: Iterable[PageTable]) -> set[int]:
     """Positions of the packs that hold something of these pages."""
     used: set[int] = set()
     for table in tables:
-        used.update(_packs_of(table.full), _packs_of(table.xor))
+        used.update(packs_of(table.full), packs_of(table.xor))
     return used - {NOWHERE}
 
 
@@ -47,11 +48,11 @@ def dictionaries_used(
     used: set[tuple[int, FrameKind]] = set()
     for table in tables:
         for what, places in ((FrameKind.PAGES, table.full), (FrameKind.WORDS, table.xor)):
-            used.update((pack, what) for pack in _packs_of(places))
+            used.update((pack, what) for pack in packs_of(places))
     return continued(used, dictionaries)
 
 
-def _packs_of(places: Numbers) -> list[int]:
+def packs_of(places: Numbers) -> list[int]:
     """Positions of the packs in which these lie, in ascending order, with -1 where one lies nowhere."""
     found: list[int] = (np.flatnonzero(np.bincount(pack_of(places) - NOWHERE)) + NOWHERE).tolist()
     return found

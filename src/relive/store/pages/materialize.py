@@ -12,7 +12,7 @@ import os
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Self
 
@@ -20,8 +20,9 @@ import numpy as np
 
 from relive.model.commit import ImageFile
 from relive.store.pages.batch import PageBatch, untrue
-from relive.store.pages.compaction import dictionaries_used
+from relive.store.pages.compaction import dictionaries_used, packs_of
 from relive.store.pages.dictionary import Dictionary
+from relive.store.pages.last_index import LastIndex
 from relive.store.pages.packfile import FRAME_PAGES, FrameKind
 from relive.store.pages.packreader import PackReader
 from relive.store.pages.packs import Packs
@@ -129,8 +130,12 @@ class OpenPacks:
             ObjectMissing, ObjectCorrupt, KeyMissing: one cannot be opened.
         """
         for places in (table.full, table.xor):
-            for position in np.unique(pack_of(places[places != NOWHERE])).tolist():
-                self._reader(position)
+            positions = pack_of(places)
+            if not -1 <= positions.min(initial=-1) <= positions.max(initial=-1) < len(self._names):
+                raise untrue("it names a pack that its placement does not list")
+            for position in packs_of(places):
+                if position != NOWHERE:
+                    self._reader(position)
         for position in dictionaries_used([table], self._dictionaries).values():
             self._reader(position)
 
@@ -153,24 +158,40 @@ class PageSource(OpenPacks):
 
     Attributes:
         index: the commit's index.
-        indexes: undecoded: what its index is compressed against, the first of which stands alone, and itself.
     """
 
-    def __init__(self, placement: Placement, packs: Packs) -> None:
+    def __init__(self, placement: Placement, packs: Packs, last: LastIndex | None = None) -> None:
+        """Open nothing yet.
+
+        Args:
+            last: has the index perhaps, and is given it else.
+        """
         super().__init__(placement.packs, packs)
         self._placement = placement
+        self._last = last or LastIndex()
 
     def __enter__(self) -> Self:
         try:
-            self.indexes: list[bytes] = []
-            for place in (*self._placement.bases, self._placement.index):
-                self.indexes.append(self._blob(place, self.indexes[-1] if self.indexes else None))
-            self.index: PackIndex = decode_index(self.indexes[-1])
+            known = self._last.get(self._placement)
+            self.index: PackIndex = known or decode_index(self.indexes[-1])
+            self._last.put(self._placement, self.index)
             self._dictionaries = self.index.dictionaries
         except BaseException:
             self._stack.close()
             raise
         return self
+
+    @cached_property
+    def indexes(self) -> list[bytes]:
+        """Undecoded: what its index is compressed against, the first of which stands alone, and itself.
+
+        Raises:
+            ObjectMissing, ObjectCorrupt, KeyMissing, KeyWrong: they cannot be read.
+        """
+        found: list[bytes] = []
+        for place in (*self._placement.bases, self._placement.index):
+            found.append(self._blob(place, found[-1] if found else None))
+        return found
 
     def _blob(self, place: FramePlace, dictionary: bytes | None) -> bytes:
         return self._reader(place.pack).blob(place.frame, dictionary)
