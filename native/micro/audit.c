@@ -31,15 +31,19 @@ static size_t aside_size;
 static int aside_of;
 static bool is_aside, was_set_aside;
 static const char *memory_suspicion;
-static bool is_memory_believed, is_memory_compared; /* in the commit under way */
-static unsigned memory_unaudited = COMMITS_EACH - 1; /* commits in a row that believed its counters */
+static struct {
+	bool is_believed, is_compared; /* in the commit under way */
+	unsigned audited_after; /* so many commits more that believe its counters */
+} memory[MEMORY_PARTS];
 
 void begin_audit(void)
 {
 	if (!aside)
 		aside = malloc(TEXT_MOST);
 	suspect_count = 0;
-	was_something_known = is_aside = was_set_aside = is_memory_believed = is_memory_compared = false;
+	was_something_known = is_aside = was_set_aside = false;
+	for (int i = 0; i < MEMORY_PARTS; i++)
+		memory[i].is_believed = memory[i].is_compared = false;
 	is_under_way = aside && commits % COMMITS_EACH == 0;
 }
 
@@ -56,14 +60,24 @@ void note_known(void)
 void count_audit(void)
 {
 	commits += was_something_known;
-	memory_unaudited = is_memory_compared ? 0 : memory_unaudited + is_memory_believed;
+	for (int i = 0; i < MEMORY_PARTS; i++)
+		memory[i].audited_after = memory[i].is_compared ? COMMITS_EACH - 1 : memory[i].audited_after - memory[i].is_believed;
 }
 
-bool is_memory_audit(void)
+bool is_memory_audit(enum memory_part part)
 {
-	is_memory_believed = true;
-	is_memory_compared |= (is_under_way && was_something_known) || memory_unaudited >= COMMITS_EACH - 1;
-	return is_memory_compared;
+	memory[part].is_believed = true;
+	memory[part].is_compared |= (is_under_way && was_something_known) || !memory[part].audited_after;
+	return memory[part].is_compared;
+}
+
+bool is_memory_believed(void)
+{
+	bool found = false;
+
+	for (int i = 0; i < MEMORY_PARTS; i++)
+		found |= memory[i].is_believed && !memory[i].is_compared;
+	return found;
 }
 
 void suspect_memory(const char *what)
@@ -73,7 +87,8 @@ void suspect_memory(const char *what)
 
 void forget_memory_audit(void)
 {
-	memory_unaudited = COMMITS_EACH - 1;
+	for (int i = 0; i < MEMORY_PARTS; i++)
+		memory[i].audited_after = 0;
 }
 
 void set_aside(int number, size_t from)
@@ -164,7 +179,7 @@ static bool has_changed(const struct segment *s)
 
 bool is_memory_well(void)
 {
-	return !memory_suspicion || refuse(DISTRUSTED ": %s changed, and that was not counted", memory_suspicion);
+	return !memory_suspicion || refuse(DISTRUSTED ": %s " UNCOUNTED, memory_suspicion);
 }
 
 bool is_audit_well(void)

@@ -5,8 +5,8 @@
  * aside, and compared with that. Where it differs, and the objects have not changed meanwhile, they are *suspected*.
  *
  * So do the counters of memory (memory_state.h), in the same commit, since a page that vanished unseen or a mapping that changed would be left as
- * it was: mappings and pages are then looked at as if they had moved. Where nothing else is ever known, and in the first commit of a base in
- * which they are believed, that is so by its own count. */
+ * it was: mappings, pages and advice are then looked at as if they had moved. Where nothing else is ever known, and in the first commit of a base in
+ * which they are believed, that is so by a count of its own for each. */
 #pragma once
 #include "plan.h"
 
@@ -17,8 +17,15 @@ bool is_audit(void);
 void note_known(void);
 void count_audit(void);
 
-/* Of a commit in which the counters of memory say that nothing changed: whether that is looked at all the same; they are believed once more. */
-bool is_memory_audit(void);
+/* What is left as it was because the counters of memory say that nothing changed. */
+enum memory_part { MAPPINGS, PAGES, ADVICE, MEMORY_PARTS };
+
+/* Of a commit in which they say so: whether that part is looked at all the same; they are believed once more. */
+bool is_memory_audit(enum memory_part part);
+
+/* They were believed in the commit under way, of a part that was not looked at. That another commit's was tells nothing of this one: a page that
+ * vanished unseen is missing in one commit only, and what changed unseen is found anew with the next change that is seen. */
+bool is_memory_believed(void);
 
 /* What was looked at had changed, with the counters as they were before and after that. It is so until it was judged. */
 void suspect_memory(const char *what);

@@ -33,3 +33,8 @@ extern uint64_t caught; /* signals that it catches, a bit for each from 1 on; as
 /* Why the commit under way is refused, for each thread of this program; the last reason counts. Returns false. */
 __attribute__((format(printf, 1, 2))) bool refuse(const char *form, ...);
 extern _Thread_local char refusal[256];
+
+/* With these words it begins where the kernel was found to mislead, and ends where that was about its counters of memory. They are known to
+ * `relive.checkpoint.micro_tracker`. */
+#define DISTRUSTED "the kernel's objects do not tell what they are taken to tell"
+#define UNCOUNTED "changed, and that was not counted"

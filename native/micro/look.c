@@ -208,9 +208,10 @@ static void say_advice(void)
 	static char *known, *room;
 	static size_t size;
 	const struct memory_state then = memory_state_read(), before = memory_state_now();
+	const bool is_known = are_mappings_alike(then, asked);
 	size_t from;
 
-	if (!is_audit() && are_mappings_alike(then, asked)) {
+	if (is_known && !is_memory_audit(ADVICE)) {
 		append(known, size);
 		return;
 	}
@@ -218,6 +219,9 @@ static void say_advice(void)
 	say("=asked advice\n");
 	from = text.size;
 	ask_advice();
+	if (is_known && !is_cut_off && (size != text.size - from || memcmp(known, text.at + from, size)) &&
+	    are_mappings_alike(then, memory_state_now()))
+		suspect_memory("advice for its mappings");
 	size = text.size - from;
 	room = size ? realloc(known, size) : NULL;
 	if (!room)
@@ -233,6 +237,7 @@ bool look_afterwards(void)
 					     "uid_map",	   "timens_offsets" };
 	static const char *const spaces[] = { "mnt", "pid", "net", "ipc", "uts", "user", "cgroup", "time" };
 	const struct text said = text;
+	bool well;
 
 	text = afterwards;
 	text.size = 0;
@@ -242,7 +247,10 @@ bool look_afterwards(void)
 	for (size_t i = 0; i < sizeof spaces / sizeof *spaces; i++)
 		say_link(spaces[i], of_process("ns/%s", spaces[i]));
 	say_advice();
+	if (is_memory_believed())
+		say("=believed memory\n");
 	afterwards = text;
 	text = said;
-	return is_all_said() && are_names_same();
+	well = is_all_said() && are_names_same();
+	return is_memory_well() && well; /* what was found of the kernel is said first */
 }

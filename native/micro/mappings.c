@@ -152,7 +152,7 @@ static bool are_known(void)
 
 	if (!are_mappings_as_of(then))
 		return false;
-	if (!is_memory_audit() || are_same())
+	if (!is_memory_audit(MAPPINGS) || are_same())
 		return true;
 	if (can_ask() && are_mappings_alike(then, memory_state_now()))
 		suspect_memory("its mappings");

@@ -140,7 +140,7 @@ static bool find_all(void)
 {
 	late.count = late.size = 0;
 	if (process.pagemap >= 0 && find_changed(&present, &late))
-		return !is_memory_audit() || find_compared(&present, &late);
+		return !is_memory_audit(PAGES) || find_compared(&present, &late);
 	late.count = 0;
 	return open_pagemap() && find_present(&present);
 }

@@ -159,7 +159,7 @@ void answer(const char *form, ...)
 	va_end(words);
 	for (int i = 1; is_leader() && i < size; i++) {
 		hear_answer(i, other);
-		if (is_good(said) && !is_good(other))
+		if (is_good(said) ? !is_good(other) : !strstr(said, DISTRUSTED) && strstr(other, DISTRUSTED))
 			strcpy(said, other);
 	}
 	puts(said);

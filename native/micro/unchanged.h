@@ -52,9 +52,7 @@ void note_told_held(int number, uint64_t device, uint64_t inode, int same);
 /* Whether all of the text was known, and so is what it was. */
 bool is_all_known(void);
 
-/* After all was told. False: refused, since what was asked is not what was known; from now on all is asked. The words with which the reason
- * begins then are known to `relive.checkpoint.micro_tracker`. */
-#define DISTRUSTED "the kernel's objects do not tell what they are taken to tell"
+/* After all was told. False: refused (DISTRUSTED), since what was asked is not what was known; from now on all is asked. */
 bool judge_facts(void);
 
 /* The commit came to be: what was told in it is known. */

@@ -12,19 +12,20 @@ import pytest
 
 from relive.checkpoint.criu import CriuTools
 from relive.checkpoint.kernel_trust import KernelTrust
-from relive.checkpoint.micro_tracker import KernelDistrusted
+from relive.checkpoint.micro_tracker import DISTRUSTED, KernelDistrusted, MicroTracker
 from relive.checkpoint.suspect_captures import SuspectCaptures
 from relive.checkpoint.uncompared import key_of, path_of
 from relive.cli.show_cmd import describe_commit
 from relive.config import load_settings
 from relive.errors import RestoreFailed
+from relive.model.commit import Manifest
 from relive.operations.commits import CommitsParams, page_of_commits, show_commit
 from relive.operations.progress import Silent
 from relive.sandbox.restore_request import RestoreRequest
 from relive.sandbox.restoring import restore
 from support.misled_kernel import misled, misplaced
 
-from .test_micro_commits import PROGRAMS, Taking, Told, kernel_says
+from .test_micro_commits import PROGRAMS, TRIES, Taking, Told, kernel_says
 from .test_micro_unchanged import Changing, Tracking
 
 needs_kernel = pytest.mark.skipif(kernel_says() != "ok", reason="the kernel's objects cannot be read here")
@@ -116,6 +117,7 @@ def commit_again_and_again(tracking: Tracking) -> None:
     ("member", "other", "change", "found"),
     [
         ("mm_lock_seq", "start_code", "mapped", "its mappings changed"),
+        ("mm_lock_seq", "start_code", "advised", "advice for its mappings changed"),
         ("tlb_gen", "ctx_id", "pages come and go", "pages of its memory changed"),
     ],
 )
@@ -189,6 +191,36 @@ def test_a_kernel_that_misled_is_not_believed_any_more(told: Told, taking: Takin
     assert "ask" in Path(f"/proc/{tracker}/cmdline").read_text().split("\0")
 
 
+def one_that_believes_memory(told: Told, taking: Taking) -> Manifest:
+    """On top of a base of its own, whose first commit on top is compared, and is right."""
+    taking.base(told.pid)
+    for _ in range(3 * TRIES):
+        taking.micro._refusals = 0
+        stored = taking.take(told.pid).store(taking.store, [])
+        if taking.micro.reason is None and taking.micro._believes_memory:
+            return taking.store.manifest(stored.id)
+        taking.micro.reason = None
+    pytest.fail("none is taken that believes it")
+
+
+@needs_kernel
+def test_pages_that_are_right_in_one_commit_clear_no_other(
+    told: Told, taking: Taking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit of the base before is suspect, too, where they are found wrong."""
+    taken = [one_that_believes_memory(told, taking) for _ in range(2)]
+    suspects = SuspectCaptures(taking.settings.home)
+    assert not any(map(suspects.is_suspect, taken))
+
+    def stop(tracker: MicroTracker, _: Path) -> bool:
+        tracker.close()
+        raise KernelDistrusted(f"{DISTRUSTED}: pages of its memory changed, and that was not counted")
+
+    monkeypatch.setattr(MicroTracker, "stop", stop)
+    assert not taking.commit(told.pid)
+    assert all(map(suspects.is_suspect, taken))
+
+
 def test_another_kernel_is_believed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trust = KernelTrust(tmp_path)
     assert trust.lost() is None
@@ -226,7 +258,7 @@ def test_a_commit_that_may_be_wrong_is_not_restored(told: Told, taking: Taking) 
         show_commit(taking.settings, right.id).uncompared,
         show_commit(taking.settings, right.id).suspect,
     ] == [True, False]
-    suspects.add_uncompared("any")
+    suspects.add_uncompared("any", of_memory=False)
     listed = page_of_commits(taking.settings, CommitsParams(), Silent()).items
     assert [one.suspect for one in listed] == [True, True]
     path.write_bytes(readable)

@@ -18,6 +18,7 @@ from relive.checkpoint.criu import CriuTools
 from relive.checkpoint.micro_record import FullCommitNeeded, MicroRecord, Seen, read_record
 from relive.checkpoint.micro_tracker import MicroTracker
 from relive.config import load_settings
+from support.waiting import eventually
 
 from .test_micro_commits import kernel_says
 
@@ -48,6 +49,9 @@ class Changing:
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.write(word + "\n")
         assert self.process.stdout.readline().strip() == "done", word
+        # Until it reads what it is told next its memory changes.
+        doing = Path(f"/proc/{self.process.pid}/syscall")
+        eventually(lambda: doing.read_text().startswith("0 0x0 "), "it reads its standard input")
 
     def links(self) -> dict[int, str]:
         return {int(one.name): os.readlink(one) for one in Path(f"/proc/{self.process.pid}/fd").iterdir()}

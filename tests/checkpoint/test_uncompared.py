@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +22,7 @@ from relive.checkpoint.uncompared import (
     latest_wall_ns,
     path_of,
     read_spans,
-    span_of,
+    spans_of,
 )
 from relive.model.commit import Manifest, TargetFacts
 
@@ -39,7 +41,7 @@ def taken(moment: int) -> Manifest:
 
 
 def uncompared(home: Path, *moments: int) -> list[int]:
-    return [moment for moment in moments if span_of(home, taken(moment)) is not None]
+    return [moment for moment in moments if any(not one.of_memory for one in spans_of(home, taken(moment)))]
 
 
 def test_what_is_compared_clears_those_before_it(tmp_path: Path, now: Iterator[int]) -> None:
@@ -51,11 +53,11 @@ def test_what_is_compared_clears_those_before_it(tmp_path: Path, now: Iterator[i
     for moment, compared in zip(
         moments, [[False, False], [True, False], [False, True], *[[False, False]] * 3], strict=True
     ):
-        chain.note(moment, compared)
+        chain.note(moment, compared, believes_memory=False)
     assert uncompared(tmp_path, full, *moments) == moments[2:], (
         "of the first process it was in the second commit"
     )
-    chain.note(last := next(now), [True, True])
+    chain.note(last := next(now), [True, True], believes_memory=False)
     assert uncompared(tmp_path, full, *moments, last) == []
     chain.end()
     assert read_spans(tmp_path, "one") == []
@@ -66,13 +68,13 @@ def test_what_a_dead_agent_left_stays_uncompared(tmp_path: Path, now: Iterator[i
     chain = UncomparedChain(tmp_path, "linux", "boot")
     chain.begin("one", is_of_this_boot=True)
     chain.base_taken()
-    chain.note(lost := next(now), [False])
+    chain.note(lost := next(now), [False], believes_memory=False)
     again = UncomparedChain(tmp_path, "linux", "boot")
     again.begin("one", is_of_this_boot=True)
     full = next(now)
     again.base_taken()
-    again.note(known := next(now), [True])
-    again.note(believed := next(now), [False])
+    again.note(known := next(now), [True], believes_memory=False)
+    again.note(believed := next(now), [False], believes_memory=False)
     again.end()
     after = next(now)
     assert uncompared(tmp_path, lost, full, known, believed, after) == [lost, believed]
@@ -94,11 +96,11 @@ def test_what_was_open_when_the_host_stopped_stays_so_under_another_clock(
     chain = UncomparedChain(tmp_path, "linux", "boot")
     chain.begin("one", is_of_this_boot=True)
     chain.base_taken()
-    chain.note(1_000_000, [False])
+    chain.note(1_000_000, [False], believes_memory=False)
     again = UncomparedChain(tmp_path, "linux", "another boot")
     again.begin("one", is_of_this_boot=True)
     again.base_taken()
-    again.note(next(now), [True])
+    again.note(next(now), [True], believes_memory=False)
     again.end()
     assert uncompared(tmp_path, 1_000_000) == [1_000_000]
     left = read_spans(tmp_path, "one")
@@ -119,17 +121,48 @@ def test_one_kernel_that_misled_makes_suspect_what_believed_it_before(
     chain = UncomparedChain(tmp_path, "linux", "boot")
     chain.begin("one", is_of_this_boot=True)
     chain.base_taken()
-    chain.note(before := next(now), [False])
+    chain.note(before := next(now), [False], believes_memory=False)
     assert not suspects.is_suspect(taken(before))
-    suspects.add_uncompared("another")
+    suspects.add_uncompared("another", of_memory=False)
     assert not suspects.is_suspect(taken(before))
     with monkeypatch.context() as patched:  # the clock was set back meanwhile
         patched.setattr(time, "time_ns", lambda: 1)
-        suspects.add_uncompared("linux")
+        suspects.add_uncompared("linux", of_memory=False)
     assert suspects.is_suspect(taken(before))
-    chain.note(later := next(now), [True])
-    chain.note(last := next(now), [False])
+    chain.note(later := next(now), [True], believes_memory=False)
+    chain.note(last := next(now), [False], believes_memory=False)
     assert [suspects.is_suspect(taken(one)) for one in (before, later, last)] == [False, False, False]
+
+
+def test_no_comparison_clears_what_believed_counters_of_memory_before(
+    tmp_path: Path, now: Iterator[int]
+) -> None:
+    """Neither one on the same base, nor on the next, nor the end of the agent; nor does other distrust make these suspect."""
+    suspects = SuspectCaptures(tmp_path)
+    chain = UncomparedChain(tmp_path, "linux", "boot")
+    chain.begin("one", is_of_this_boot=True)
+    chain.base_taken()
+    chain.note(asked := next(now), [False], believes_memory=False)
+    chain.note(believed := next(now), [False], believes_memory=True)
+    chain.note(next(now), [True], believes_memory=False)
+    chain.begin("one", is_of_this_boot=True)
+    chain.base_taken()
+    chain.note(compared := next(now), [True], believes_memory=False)
+    chain.end()
+    assert uncompared(tmp_path, asked, believed, compared) == []
+    suspects.add_uncompared("linux", of_memory=False)
+    suspects.add_uncompared("another", of_memory=True)
+    assert not any(suspects.is_suspect(taken(one)) for one in (asked, believed, compared))
+    suspects.add_uncompared("linux", of_memory=True)
+    assert [suspects.is_suspect(taken(one)) for one in (asked, believed, compared)] == [False, True, False]
+
+
+def test_spans_of_an_older_agent_are_read(tmp_path: Path) -> None:
+    path = path_of(tmp_path, "one")
+    path.parent.mkdir()
+    told = json.dumps([[5, None, 1, "linux", "boot"]]).encode()
+    path.write_bytes(b"%08x %s" % (zlib.crc32(told), told))
+    assert read_spans(tmp_path, "one") == [UncomparedSpan(5, None, 1, "linux", "boot", of_memory=False)]
 
 
 @pytest.mark.parametrize("is_of_this_boot", [True, False])
@@ -142,17 +175,17 @@ def test_a_damaged_file_is_said_and_written_anew_by_the_next_full_commit(
     path_of(tmp_path, "one").write_text(damage)
     before = next(now)
     with pytest.raises(SpansDamaged, match="damaged"):
-        span_of(tmp_path, taken(before))
+        spans_of(tmp_path, taken(before))
     assert [name for name, _ in damaged_spans(tmp_path)] == ["one"]
     chain = UncomparedChain(tmp_path, "linux", "boot")
     chain.begin("one", is_of_this_boot=is_of_this_boot)
     chain.base_taken()
-    chain.note(known := next(now), [True])
+    chain.note(known := next(now), [True], believes_memory=False)
     chain.end()
     assert list(damaged_spans(tmp_path)) == []
     # Of a life of several boots nobody knows when it ended, by their clocks.
     assert uncompared(tmp_path, 0, before, known) == ([0, before] if is_of_this_boot else [0, before, known])
-    SuspectCaptures(tmp_path).add_uncompared("any other")
+    SuspectCaptures(tmp_path).add_uncompared("any other", of_memory=True)
     assert SuspectCaptures(tmp_path).is_suspect(taken(before))
 
 
@@ -160,7 +193,7 @@ def test_no_flipped_bit_is_believed(tmp_path: Path) -> None:
     chain = UncomparedChain(tmp_path, "linux", "boot")
     chain.begin("one", is_of_this_boot=True)
     chain.base_taken()
-    chain.note(time.monotonic_ns(), [False])
+    chain.note(time.monotonic_ns(), [False], believes_memory=False)
     sound = path_of(tmp_path, "one").read_bytes()
     for bit in range(8 * len(sound)):
         damaged = bytearray(sound)
@@ -181,7 +214,7 @@ def test_a_target_may_be_named_like_what_is_being_written(tmp_path: Path) -> Non
     chain = UncomparedChain(tmp_path, "linux", "boot")
     chain.begin("web.new", is_of_this_boot=True)
     chain.base_taken()
-    chain.note(time.monotonic_ns(), [False])
+    chain.note(time.monotonic_ns(), [False], believes_memory=False)
     assert latest_wall_ns(tmp_path) > 0
 
 
@@ -196,7 +229,7 @@ def test_only_what_nothing_needs_is_dropped(tmp_path: Path) -> None:
         chain = UncomparedChain(tmp_path, "linux", "boot")
         chain.begin(life, is_of_this_boot=True)
         chain.base_taken()
-        chain.note(time.monotonic_ns(), [False])
+        chain.note(time.monotonic_ns(), [False], believes_memory=False)
         if life != "open":  # an agent relies on it
             chain.end()
     later = max(path.stat().st_mtime_ns for path in (tmp_path / "uncompared").iterdir()) + 1

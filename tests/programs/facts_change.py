@@ -249,6 +249,7 @@ def come_and_go() -> None:
 
 MEMORY: dict[str, Callable[[], object]] = {
     "mapped": lambda: kept.append(mmap.mmap(-1, 1 << 16, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)),
+    "advised": lambda: alone.madvise(mmap.MADV_DONTFORK),
     "pages come and go": come_and_go,
 }
 
@@ -390,6 +391,7 @@ accepting = room(8)
 struct.pack_into("HBBI", accepting, 0, 6, 0, 0, 0xFFFF)
 kept.append(mmap.mmap(-1, 1 << 16, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 advised = mmap.mmap(-1, 1 << 16, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+alone = mmap.mmap(-1, 1 << 16, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ)  # one with no neighbour
 threading.Thread(target=threading.Event().wait, daemon=True).start()
 has_connection = sys.argv[1:] == ["connection"]
 changes = CONNECTION if has_connection else MEMORY if sys.argv[1:] == ["memory"] else CHANGES

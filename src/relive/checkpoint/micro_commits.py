@@ -24,7 +24,7 @@ from relive.checkpoint.expected_files import ExpectedFiles
 from relive.checkpoint.kernel_trust import KernelTrust, running_kernel
 from relive.checkpoint.memory_files import MemoryFiles
 from relive.checkpoint.micro_record import FullCommitNeeded, MicroRecord, NotNow, read_record, read_seen
-from relive.checkpoint.micro_tracker import KernelDistrusted, MicroTracker, TrackerDied
+from relive.checkpoint.micro_tracker import KernelDistrusted, MicroTracker, TrackerDied, is_of_memory
 from relive.checkpoint.suspect_captures import SuspectCaptures
 from relive.checkpoint.target import Target
 from relive.checkpoint.uncompared import UncomparedChain, key_of
@@ -68,6 +68,7 @@ class MicroCommits:
         self._chain = UncomparedChain(trust.path.parent, running_kernel(), boot_id())
         self._uncompared: dict[int, deque[str]] = {}  # by place in the tree: captures since a comparison
         self._compared: list[bool] = []  # by place in the tree, in the commit under way
+        self._believes_memory = False  # the counters of some process's, in that
         self._staging: Staging | None = None
         self._store = store
         self._tracker: MicroTracker | None = None
@@ -184,6 +185,7 @@ class MicroCommits:
             if not self.waits and expected is not None and expected.descriptors is not None:
                 _check_descriptors(expected.descriptors, records[0])
             self._compared = [_COMPARED in record.seen.asked for record in records]
+            self._believes_memory = any(record.seen.believed for record in records)
             return base.decide(records, Path(f"/proc/{target.root}/root"))
         except (FullCommitNeeded, ReliveError, ValueError, KeyError, StopIteration) as refusal:
             self._refused(refusal)
@@ -206,7 +208,7 @@ class MicroCommits:
         """
         assert self._under_way is not None
         base, self._under_way = self._under_way, None
-        self._chain.note(commit.taken[1], self._compared)
+        self._chain.note(commit.taken[1], self._compared, believes_memory=self._believes_memory)
         self._note_uncompared(capture)
         images = base.images_of(commit, files)
         self._told.give_back()
@@ -241,7 +243,8 @@ class MicroCommits:
         suspects = sorted({name for names in self._uncompared.values() for name in names})
         self._log.error(
             "the kernel's objects are not believed any more: micro-commits ask for everything from now on, and those since the last"
-            " comparison may hold what had changed: they are not restored",
+            " comparison may hold what had changed: they are not restored"
+            + (", nor is any that believed its counters of memory" if is_of_memory(reason) else ""),
             reason=reason,
             file=str(self._trust.path),
             suspect=len(suspects),
@@ -249,7 +252,7 @@ class MicroCommits:
         )
         try:
             self._suspects.add(suspects)
-            self._suspects.add_uncompared(running_kernel())
+            self._suspects.add_uncompared(running_kernel(), of_memory=is_of_memory(reason))
             self._uncompared.clear()
         except OSError as error:
             self._log.error(

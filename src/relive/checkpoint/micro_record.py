@@ -218,6 +218,7 @@ class Seen:
         streams: the words of "=stream" lines.
         ghosts: descriptors of regular files without a name.
         asked: what was not known from the kernel's objects (``native/micro/unchanged.h``).
+        believed: "memory" where its counters were, of what was not looked at (``native/micro/audit.h``).
     """
 
     pid: int = 0
@@ -232,6 +233,7 @@ class Seen:
     streams: list[list[int]] = field(default_factory=list)
     ghosts: dict[int, GhostFacts] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
+    believed: list[str] = field(default_factory=list)
 
     def read(self, text: str) -> None:
         """Take in a section of lines."""
@@ -269,6 +271,8 @@ class Seen:
             self.ghosts[number] = GhostFacts(facts[0], facts[1], (facts[2], facts[3]), (facts[4], facts[5]))
         elif line.startswith("=asked "):
             self.asked.append(line[7:])
+        elif line.startswith("=believed "):
+            self.believed.append(line[10:])
         else:
             self.lines.append(line)
 

@@ -16,14 +16,14 @@ from relive.checkpoint.criu import CriuTools
 from relive.checkpoint.micro_record import FullCommitNeeded
 from relive.kernel.children import read_until
 
-__all__ = ["DISTRUSTED", "KernelDistrusted", "MicroTracker", "TrackerDied"]
+__all__ = ["DISTRUSTED", "KernelDistrusted", "MicroTracker", "TrackerDied", "is_of_memory"]
 
 _FILTERS_OF_CAPSULES = 2  # of ``relive.kernel.seccomp``; neither ends a process
 _ANSWER_WITHIN = 30.0  # [s]
 _ENDS_WITHIN = 5.0  # [s]
-DISTRUSTED = (
-    "the kernel's objects do not tell what they are taken to tell"  # DISTRUSTED of native/micro/unchanged.h
-)
+# As native/micro/base.h has them: with what a reason begins, and ends where it is about memory's counters.
+DISTRUSTED = "the kernel's objects do not tell what they are taken to tell"
+_UNCOUNTED = "changed, and that was not counted"
 
 
 class TrackerDied(FullCommitNeeded):
@@ -35,6 +35,11 @@ class TrackerDied(FullCommitNeeded):
 
 class KernelDistrusted(FullCommitNeeded):
     """What was asked is not what the kernel's objects told: other commits since the last comparison may hold what had changed."""
+
+
+def is_of_memory(reason: str) -> bool:
+    """Of a reason that begins with ``DISTRUSTED``: it was the counters of memory that misled."""
+    return reason.endswith(_UNCOUNTED)
 
 
 class MicroTracker:

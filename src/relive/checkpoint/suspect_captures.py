@@ -2,8 +2,9 @@
 
 They are known by the names of their captures, one a line of a file of Relive's home, which is only ever added to: where the kernel
 is believed again (``kernel_trust``), or another one runs, they stay what they are. A line ``kernel WALL_NS NAME`` stands for all
-that believed that kernel and was not compared by then, of other services and of agents that have died (``uncompared``). None of
-them is restored; who takes a line out of the file has them restored all the same.
+that believed that kernel and was not compared by then, of other services and of agents that have died (``uncompared``); one
+``memory WALL_NS NAME`` for all that believed its counters of memory by then, since no comparison says anything of another commit's.
+None of them is restored; who takes a line out of the file has them restored all the same.
 """
 
 from __future__ import annotations
@@ -13,11 +14,16 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from relive.checkpoint.uncompared import latest_wall_ns, span_of
+from relive.checkpoint.uncompared import latest_wall_ns, spans_of
 from relive.kernel.atomic_write import sync_directory
 from relive.model.commit import Manifest
 
 __all__ = ["SuspectCaptures"]
+
+_OF_MEMORY = {
+    "kernel": False,
+    "memory": True,
+}  # by the first word of a line, which of ``UncomparedSpan`` it stands for
 
 
 class SuspectCaptures:
@@ -42,10 +48,15 @@ class SuspectCaptures:
             os.close(file)
         sync_directory(self.path.parent)
 
-    def add_uncompared(self, kernel: str) -> None:
-        """So is whatever believed this kernel and is not compared by now; raises as ``add``."""
+    def add_uncompared(self, kernel: str, *, of_memory: bool) -> None:
+        """So is whatever believed this kernel and is not compared by now; raises as ``add``.
+
+        Args:
+            of_memory: its counters of memory misled; then all that ever believed these is, too.
+        """
         # Where the clock was set back since, what was taken before lies ahead of it.
-        self.add([f"kernel {max(time.time_ns(), latest_wall_ns(self.path.parent))} {kernel}"])
+        wall_ns = max(time.time_ns(), latest_wall_ns(self.path.parent))
+        self.add(f"{word} {wall_ns} {kernel}" for word, kind in _OF_MEMORY.items() if of_memory or not kind)
 
     def is_any(self) -> bool:
         """There may be some."""
@@ -64,12 +75,11 @@ class SuspectCaptures:
             return False
         if self.holds(manifest.capture):
             return True
-        lost = [
-            line.split(" ", 2)[1:]
-            for line in self.path.read_text().splitlines()
-            if line.startswith("kernel ")
-        ]
-        span = span_of(self.path.parent, manifest) if lost else None
-        return span is not None and any(
-            span.believed(kernel) and span.wall_ns <= int(at) for at, kernel in lost
+        lost = [line.split(" ", 2) for line in self.path.read_text().splitlines()]
+        named = [(_OF_MEMORY[one[0]], int(one[1]), one[2]) for one in lost if one[0] in _OF_MEMORY]
+        spans = spans_of(self.path.parent, manifest) if named else []
+        return any(
+            span.of_memory is kind and span.believed(kernel) and span.wall_ns <= wall_ns
+            for span in spans
+            for kind, wall_ns, kernel in named
         )

@@ -4,6 +4,9 @@ Of each life a file says so in spans of time, from the last commit that was comp
 written for a commit, but once for each comparison; what a dead agent left open is closed by the next one. A damaged file makes all
 commits of its life count as not compared, and is written anew so at the next full one. It goes when no commit of its life is left.
 
+Those that believed memory's counters are in spans of their own, which no comparison ends: what one commit finds of pages and
+mappings says nothing of those before it (``native/micro/audit.h``). All of a base are in one span, compared ones, too.
+
 A file is the CRC-32 of the rest (8 hex digits), a space, and a JSON array of spans, each an array of ``UncomparedSpan``'s values.
 """
 
@@ -32,7 +35,7 @@ __all__ = [
     "latest_wall_ns",
     "path_of",
     "read_spans",
-    "span_of",
+    "spans_of",
 ]
 
 _SPANS_MOST = 256  # of a life; more are joined, and what was taken between them counts, too
@@ -48,6 +51,7 @@ class UncomparedSpan(NamedTuple):
     Attributes:
         kernel: which was believed; "": any. wall_ns: when it was last compared, or the first of them taken.
         boot: the boot id of the host's kernel, in which these times were; "": not known.
+        of_memory: it was memory's counters that were believed, else other objects of the kernel; files of before do not tell.
     """
 
     after_ns: int
@@ -55,6 +59,7 @@ class UncomparedSpan(NamedTuple):
     wall_ns: int
     kernel: str
     boot: str
+    of_memory: bool = False
 
     def holds(self, taken_ns: int) -> bool:
         """A commit of its life that was taken then is one of them."""
@@ -72,10 +77,15 @@ def closed(spans: Sequence[UncomparedSpan], until_ns: int, boot: str) -> list[Un
     """
     ended = [one._replace(until_ns=until_ns) if _is_open(one) and one.boot == boot else one for one in spans]
     kept = [one for one in ended if one.until_ns is None or one.after_ns < one.until_ns]
-    while len(kept) > _SPANS_MOST:
-        first, second, *rest = kept
-        kept = [_joined(first, second), *rest]
-    return kept
+    return [one for kind in (False, True) for one in _few([one for one in kept if one.of_memory is kind])]
+
+
+def _few(spans: list[UncomparedSpan]) -> list[UncomparedSpan]:
+    """Of one kind."""
+    while len(spans) > _SPANS_MOST:
+        first, second, *rest = spans
+        spans = [_joined(first, second), *rest]
+    return spans
 
 
 def _is_open(span: UncomparedSpan) -> bool:
@@ -92,6 +102,7 @@ def _joined(first: UncomparedSpan, second: UncomparedSpan) -> UncomparedSpan:
         wall_ns=min(first.wall_ns, second.wall_ns),
         kernel=first.kernel if first.kernel == second.kernel else "",
         boot=second.boot if _is_open(second) else first.boot,
+        of_memory=first.of_memory,
     )
 
 
@@ -128,10 +139,10 @@ def _checksum(told: bytes) -> bytes:
     return b"%08x" % zlib.crc32(told)
 
 
-def span_of(home: Path, manifest: Manifest) -> UncomparedSpan | None:
-    """The one in which a commit was taken; None: it was compared, or believed nothing. Raises as ``read_spans``."""
+def spans_of(home: Path, manifest: Manifest) -> list[UncomparedSpan]:
+    """Those in which a commit was taken; none: it was compared, or believed nothing. Raises as ``read_spans``."""
     spans = read_spans(home, key_of(manifest.target.life, manifest.target.name))
-    return next((one for one in spans if one.holds(manifest.taken_monotonic_ns)), None)
+    return [one for one in spans if one.holds(manifest.taken_monotonic_ns)]
 
 
 def latest_wall_ns(home: Path) -> int:
@@ -187,14 +198,14 @@ class UncomparedChain:
         self._earlier: list[UncomparedSpan] = []
         self._compared_ns: dict[int, int] = {}  # by place in the tree
         self._base_ns = self._last_ns = 0
-        self._open: UncomparedSpan | None = None
+        self._open: list[UncomparedSpan] = []  # one of each kind at most
 
     def end(self) -> None:
         """There will be no more. Where that cannot be written, who begins next finds it open, and closes it."""
-        span, self._open = self._open, None
-        if span is not None:
+        spans, self._open = self._open, []
+        if spans:
             with contextlib.suppress(OSError):
-                self._write([*self._earlier, span], self._last_ns, Durability.CONTENT)
+                self._write([*self._earlier, *spans], self._last_ns, Durability.CONTENT)
 
     def begin(self, life: str, *, is_of_this_boot: bool) -> None:
         """A full commit of this life is about to be taken; what a dead agent left open ended before.
@@ -219,7 +230,8 @@ class UncomparedChain:
                     + ("" if is_of_this_boot else ", and all that follow"),
                     error=str(error),
                 )
-                earlier, kept = [], [UncomparedSpan(-1, now if is_of_this_boot else None, 0, "", "")]
+                until_ns = now if is_of_this_boot else None
+                earlier, kept = [], [UncomparedSpan(-1, until_ns, 0, "", "", kind) for kind in (False, True)]
             else:
                 kept = closed(earlier, now, self._boot)
             self._life, self._earlier = life, kept
@@ -230,8 +242,12 @@ class UncomparedChain:
         """The others follow from now on."""
         self._base_ns = self._last_ns = time.monotonic_ns()
 
-    def note(self, taken_ns: int, compared: Sequence[bool]) -> None:
-        """A commit was taken that is not durable yet; ``compared``: of each process whether all of it was.
+    def note(self, taken_ns: int, compared: Sequence[bool], *, believes_memory: bool) -> None:
+        """A commit was taken that is not durable yet.
+
+        Args:
+            compared: of each process whether all of it was.
+            believes_memory: of some process memory's counters were believed, and not compared.
 
         Raises:
             OSError: it cannot be written down: the commit must not become durable.
@@ -242,10 +258,19 @@ class UncomparedChain:
         since = min(
             (self._compared_ns.get(place, self._base_ns) for place in range(len(compared))), default=taken_ns
         )
+        known = {one.of_memory: one for one in self._open}
+        begun = dict(known)
+        if False not in known or since > known[False].after_ns:
+            begun[False] = self._span(since, of_memory=False)
+        if believes_memory and True not in known:
+            begun[True] = self._span(self._last_ns, of_memory=True)
         self._last_ns = taken_ns
-        if self._open is None or since > self._open.after_ns:
-            self._open = UncomparedSpan(since, None, time.time_ns(), self._kernel, self._boot)
-            self._write([*self._earlier, self._open], None, Durability.NAME)
+        if begun != known:
+            self._open = list(begun.values())
+            self._write([*self._earlier, *self._open], None, Durability.NAME)
+
+    def _span(self, after_ns: int, *, of_memory: bool) -> UncomparedSpan:
+        return UncomparedSpan(after_ns, None, time.time_ns(), self._kernel, self._boot, of_memory)
 
     def _write(self, spans: Sequence[UncomparedSpan], until_ns: int | None, durability: Durability) -> None:
         assert self._life is not None

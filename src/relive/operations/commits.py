@@ -7,7 +7,7 @@ from dataclasses import fields
 from pydantic import Field
 
 from relive.checkpoint.suspect_captures import SuspectCaptures
-from relive.checkpoint.uncompared import span_of
+from relive.checkpoint.uncompared import spans_of
 from relive.config import Settings
 from relive.errors import RefUnknown
 from relive.model.commit import CommitId, Manifest, Trigger
@@ -164,7 +164,7 @@ def _is_suspect(suspects: SuspectCaptures, store: Store, commit: StoredCommit) -
 
 def _is_uncompared(settings: Settings, manifest: Manifest) -> bool:
     try:
-        return span_of(settings.home, manifest) is not None
+        return any(not one.of_memory for one in spans_of(settings.home, manifest))
     except OSError:  # nothing says that it was
         return True
 

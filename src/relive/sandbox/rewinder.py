@@ -21,7 +21,7 @@ from relive.checkpoint.criu import CriuTools
 from relive.checkpoint.kernel_trust import KernelTrust, running_kernel
 from relive.checkpoint.micro_fingerprint import check_trackable
 from relive.checkpoint.micro_record import FullCommitNeeded, Seen, read_seen
-from relive.checkpoint.micro_tracker import DISTRUSTED
+from relive.checkpoint.micro_tracker import DISTRUSTED, is_of_memory
 from relive.checkpoint.suspect_captures import SuspectCaptures
 from relive.kernel import procfs
 from relive.kernel.children import read_until
@@ -212,7 +212,7 @@ def _believe_no_more(directory: Path, answer: str) -> None:
     if reason.startswith(DISTRUSTED):
         with contextlib.suppress(OSError):  # the rewinder itself does not believe them any more
             home = Path((directory / _HOME).read_text())
-            SuspectCaptures(home).add_uncompared(running_kernel())
+            SuspectCaptures(home).add_uncompared(running_kernel(), of_memory=is_of_memory(reason))
             KernelTrust(home).lose(reason)
 
 
