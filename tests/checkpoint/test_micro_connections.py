@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 import subprocess
@@ -127,10 +128,11 @@ def by_criu(taking: Taking, told: Told) -> Images:
 
 
 def test_connections_are_written_as_criu_writes_them(told: Told, taking: Taking, client: Client) -> None:
-    """They move on, come and go, with bytes that wait in either direction."""
+    """They move on, come and go, with bytes that wait in either direction; one blocks from now on, as while Java answers."""
     first = client.connect()
     client.connect()
     taking.base(told.pid)
+    told.ask("wait for it")
     first.send(b"not read")
     client.connect().send(b"a new one")
     told.ask("hang up")
@@ -138,6 +140,10 @@ def test_connections_are_written_as_criu_writes_them(told: Told, taking: Taking,
     client.settle()
     mine = on_top(taking, told)
     assert mine == by_criu(taking, told)
+    assert {isk.flags & os.O_NONBLOCK for isk, stream in mine["sockets"].values() if stream} == {
+        0,
+        os.O_NONBLOCK,
+    }
     waiting = [stream[1] for _, stream in mine["sockets"].values() if stream is not None]
     assert len(waiting) == 2
     assert any(one.startswith(b"a new one") for one in waiting)

@@ -1,12 +1,13 @@
 """The TCP connections of a commit on top of another: their images are made of what was seen, after the pattern of the base's.
 
 A connection of the base goes on where it stands now; one that is gone is left out. One that is new is written as one of the base
-that is like it in all that CRIU saves, with its own ends and numbers. Where the base has none like it, a full commit is needed.
-What an epoll instance watches follows. Nothing here reads or writes a file.
+that is like it in all that CRIU saves, with its own ends and numbers, and whether it blocks. Where the base has none like it,
+a full commit is needed. What an epoll instance watches follows. Nothing here reads or writes a file.
 """
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 from collections.abc import Iterable, Mapping, Sequence
@@ -144,7 +145,9 @@ class BaseConnections:
         if own is not None:
             if _ends(own.connection) == _ends(one) and _are_alike(own.connection, one):
                 return own
-            raise FullCommitNeeded(f"the options of descriptor {one.descriptor} have changed")
+            raise FullCommitNeeded(
+                f"the options of descriptor {one.descriptor} have changed: {_change(own.connection, one)}"
+            )
         _check_scope(one)
         for pattern in self._patterns.values():
             if _are_alike(pattern.connection, one):
@@ -248,7 +251,16 @@ def _check_alive(connections: Iterable[RecordedConnection]) -> None:
 
 
 def _are_alike(one: RecordedConnection, other: RecordedConnection) -> bool:
-    return one.like == other.like and one.flags == other.flags
+    return one.like == other.like and not (one.flags ^ other.flags) & ~os.O_NONBLOCK
+
+
+def _change(before: RecordedConnection, now: RecordedConnection) -> str:
+    """Ends, flags and options that differ, as ``native/micro/socket_options.c`` calls them."""
+    was, is_ = (
+        {f"flags={one.flags:o}", f"name={one.name.hex()}", f"peer={one.peer.hex()}", *one.like.split()}
+        for one in (before, now)
+    )
+    return ", ".join(sorted(is_ - was) or sorted(was - is_))
 
 
 def _check_scope(one: RecordedConnection) -> None:
@@ -283,6 +295,7 @@ def _file(pattern: _Pattern, one: RecordedConnection, stream: RecordedStream, nu
     entry = made.isk
     made.id = entry.id = number
     entry.ino = one.inode
+    entry.flags = (entry.flags & ~os.O_NONBLOCK) | (one.flags & os.O_NONBLOCK)
     (entry.src_port, source), (entry.dst_port, destination) = _ends(one)
     entry.src_addr[:], entry.dst_addr[:] = source, destination
     entry.opts.so_sndbuf, entry.opts.so_rcvbuf = one.send_buffer, one.receive_buffer

@@ -45,6 +45,7 @@ _ADVICE = {
 }  # MADV_*, as CRIU saves them; V8 keeps its heap from children
 _PLAIN = frozenset({"rd", "wr", "ex", "mr", "mw", "me", "ac", "nr", *_ADVICE})
 _NOT_KEPT = frozenset({"sd", "uw"})  # soft-dirty, and our own tracking
+_UNKNOWN = "?"  # among flags
 _OF_THE_KERNEL = "[v"
 _NOT_FOLLOWED = ("/[aio]", "/anon_hugepage", "/SYSV", "/dev/zero", "[uprobes]")
 
@@ -288,7 +289,7 @@ def _have_same_flags(now: Seen, base: Seen, mapping: RecordedMapping) -> bool:
 
 
 def _flags(seen: Seen, mapping: RecordedMapping) -> frozenset[str]:
-    return seen.flags.get(mapping.start, frozenset({"?"})) - _NOT_KEPT
+    return seen.flags.get(mapping.start, frozenset({_UNKNOWN})) - _NOT_KEPT
 
 
 def _new_mapping(
@@ -310,6 +311,10 @@ def _new_mapping(
         entry.CopyFrom(by_span[before.start, before.end])
         entry.start, entry.prot = mapping.start, protection
         return entry
+    if _UNKNOWN in flags:
+        raise NotNow(
+            f"advice for a mapping is not known, it was gone or another one when it was asked: {mapping.line}"
+        )
     if not flags <= _PLAIN:
         raise FullCommitNeeded(
             f"a mapping has been given advice: {mapping.line}, {' '.join(sorted(flags - _PLAIN))}"

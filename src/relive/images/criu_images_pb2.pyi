@@ -290,6 +290,7 @@ class InetSkEntry(_message.Message):
     STATE_FIELD_NUMBER: _builtins.int
     SRC_PORT_FIELD_NUMBER: _builtins.int
     DST_PORT_FIELD_NUMBER: _builtins.int
+    FLAGS_FIELD_NUMBER: _builtins.int
     SRC_ADDR_FIELD_NUMBER: _builtins.int
     DST_ADDR_FIELD_NUMBER: _builtins.int
     OPTS_FIELD_NUMBER: _builtins.int
@@ -302,6 +303,7 @@ class InetSkEntry(_message.Message):
     state: _builtins.int
     src_port: _builtins.int
     dst_port: _builtins.int
+    flags: _builtins.int
     ifname: _builtins.bytes
     @_builtins.property
     def src_addr(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
@@ -320,14 +322,15 @@ class InetSkEntry(_message.Message):
         state: _builtins.int | None = ...,
         src_port: _builtins.int | None = ...,
         dst_port: _builtins.int | None = ...,
+        flags: _builtins.int | None = ...,
         src_addr: _abc.Iterable[_builtins.int] | None = ...,
         dst_addr: _abc.Iterable[_builtins.int] | None = ...,
         opts: Global___SkOptsEntry | None = ...,
         ifname: _builtins.bytes | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["dst_port", b"dst_port", "family", b"family", "id", b"id", "ifname", b"ifname", "ino", b"ino", "opts", b"opts", "proto", b"proto", "src_port", b"src_port", "state", b"state", "type", b"type"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["dst_port", b"dst_port", "family", b"family", "flags", b"flags", "id", b"id", "ifname", b"ifname", "ino", b"ino", "opts", b"opts", "proto", b"proto", "src_port", b"src_port", "state", b"state", "type", b"type"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dst_addr", b"dst_addr", "dst_port", b"dst_port", "family", b"family", "id", b"id", "ifname", b"ifname", "ino", b"ino", "opts", b"opts", "proto", b"proto", "src_addr", b"src_addr", "src_port", b"src_port", "state", b"state", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dst_addr", b"dst_addr", "dst_port", b"dst_port", "family", b"family", "flags", b"flags", "id", b"id", "ifname", b"ifname", "ino", b"ino", "opts", b"opts", "proto", b"proto", "src_addr", b"src_addr", "src_port", b"src_port", "state", b"state", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
