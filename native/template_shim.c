@@ -5,7 +5,9 @@
  *
  * 1. The private memory of the commit's processes is mapped and filled as TABLE says, from page files that were checked, and "r" is said
  *    on ORDERS (a socket, SOCK_SEQPACKET). TABLE is text, a line each:
- *      region PAGES FD PROT FLAGS BYTES       what one mapping of a process shall be; FD reads pages-PAGES.img
+ *      region PAGES FD PROT FLAGS BYTES FILE OFFSET
+ *                                             what one mapping of a process shall be; FD reads pages-PAGES.img, FILE is what is mapped
+ *                                             from OFFSET on (-1: nothing), as the lowest overlay of a branch would see it
  *      run FILE_OFFSET BYTES OFFSET           pages of the region above: from there in the file, to there in the region
  * 2. Each order makes one CRIU. It is numbers as text, "LIMIT CHANNEL KEPT...", and behind a null byte each the directories of its control
  *    groups, with these descriptors: a socket for the answer, a handle of process 1 of the namespaces it shall live in (pidfd_open(2)), its
@@ -21,6 +23,10 @@
  * parent are always filled so, see criu_template.py), puts the region of the template in the place of that mapping, by mremap(2). So
  * memory is what it always is, private and anonymous, and those who write to it get pages of their own; until then it is shared by all.
  * What is in no region is read from the file. A file of pages is known by its name: all that a template restores is one commit, checked.
+ *
+ * A region of a file takes the place only of a mapping of the same file: what CRIU gives to mmap(2) has its number, size and times in the
+ * branch, too. Overlayfs keeps the number of a file that it copied for who writes to it, and its time of modification, but not that of its
+ * change, which is of now. So a mapping shows the bytes that CRIU's own would show, where no page of the commit is over them.
  *
  * CRIU makes processes that it restores by clone3(2), or by clone(2) where there is no such call. It makes two processes of its own, too:
  * one to try something, by clone(2) with CLONE_UNTRACED, and one to move threads to control groups, by fork(2). These get no regions, as
@@ -45,6 +51,7 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -59,6 +66,10 @@ struct region {
 	char *memory;
 	size_t bytes;
 	char *moved_to; /* NULL: it is still the template's */
+	bool is_of_file;
+	off_t offset; /* and the next two: of a file */
+	struct stat facts;
+	char *same_at; /* where CRIU has mapped the same; NULL: nowhere, or not yet */
 };
 
 struct run {
@@ -87,6 +98,11 @@ static __attribute__((noreturn)) void give_up(const char *why)
 	_exit(70);
 }
 
+static void *raw_mmap(void *place, size_t bytes, int protection, int flags, int file, off_t offset)
+{
+	return (void *)syscall(SYS_mmap, place, bytes, protection, flags, file, offset);
+}
+
 static void fill(int file, const struct run *run)
 {
 	for (uint64_t done = 0; done < run->bytes;) {
@@ -101,11 +117,15 @@ static void fill(int file, const struct run *run)
 static void add_region(const char *line, int *file, int *protection)
 {
 	unsigned flags;
+	int mapped;
 	struct region *made = &regions[region_count];
 
-	if (sscanf(line, "region %u %d %d %u %zu", &made->pages, file, protection, &flags, &made->bytes) != 5)
+	if (sscanf(line, "region %u %d %d %u %zu %d %ld", &made->pages, file, protection, &flags, &made->bytes, &mapped, &made->offset) != 7)
 		give_up("no region");
-	made->memory = mmap(NULL, made->bytes, PROT_READ | PROT_WRITE, (int)flags, -1, 0);
+	made->is_of_file = mapped >= 0;
+	if (made->is_of_file && fstat(mapped, &made->facts))
+		give_up("no file");
+	made->memory = raw_mmap(NULL, made->bytes, PROT_READ | PROT_WRITE, (int)flags, mapped, made->offset);
 	if (made->memory == MAP_FAILED)
 		give_up("no memory");
 	region_count++;
@@ -207,6 +227,41 @@ static const struct run *run_at(unsigned pages, uint64_t offset, uint64_t *end)
 	return NULL;
 }
 
+static bool is_same(const struct stat *one, const struct stat *other)
+{
+	return one->st_ino == other->st_ino && one->st_mode == other->st_mode && one->st_size == other->st_size &&
+	       !memcmp(&one->st_mtim, &other->st_mtim, sizeof one->st_mtim) &&
+	       !memcmp(&one->st_ctim, &other->st_ctim, sizeof one->st_ctim);
+}
+
+/* CRIU has mapped a part of a file. */
+static void note_file(char *place, size_t bytes, int file, off_t offset)
+{
+	struct stat facts = { 0 };
+	bool is_known = false;
+
+	for (size_t i = 0; i < region_count; i++) {
+		struct region *region = &regions[i];
+
+		if (!region->is_of_file || region->bytes != bytes || region->offset != offset)
+			continue;
+		if (!is_known && fstat(file, &facts))
+			return;
+		is_known = true;
+		if (is_same(&facts, &region->facts))
+			region->same_at = place;
+	}
+}
+
+void *mmap64(void *place, size_t bytes, int protection, int flags, int file, off_t offset)
+{
+	void *made = raw_mmap(place, bytes, protection, flags, file, offset);
+
+	if (is_criu && made != MAP_FAILED && file >= 0 && flags & MAP_PRIVATE)
+		note_file(made, bytes, file, offset);
+	return made;
+}
+
 /* Puts a region where CRIU has made its mapping. */
 static bool place(struct region *region, char *wanted)
 {
@@ -238,12 +293,16 @@ static bool bring_in(int file, unsigned pages, char *target, uint64_t bytes, uin
 {
 	while (bytes) {
 		uint64_t end = offset + bytes, part;
+		char *wanted;
 		const struct run *run = run_at(pages, offset, &end);
 
 		if (run && run->file_offset + run->bytes < end)
 			end = run->file_offset + run->bytes;
 		part = end - offset;
-		if (run ? !place(run->region, target - (run->offset + offset - run->file_offset)) : !read_all(file, target, part, offset))
+		wanted = run ? target - (run->offset + offset - run->file_offset) : NULL;
+		if (run && run->region->is_of_file && run->region->same_at != wanted)
+			run = NULL;
+		if (run ? !place(run->region, wanted) : !read_all(file, target, part, offset))
 			return false;
 		target += part, bytes -= part, offset += part;
 	}

@@ -20,8 +20,9 @@ from relive.config import load_settings
 @pytest.fixture
 def template(tmp_path: Path) -> Iterator[CriuTemplate]:
     """Of a commit without any process."""
-    (tmp_path / "pstree.img").write_bytes(struct.pack("<II", 0x54564319, 0))
-    with CriuTemplate(CriuTools(load_settings().tools_path), tmp_path) as made:
+    for name in ("pstree.img", "files.img"):
+        (tmp_path / name).write_bytes(struct.pack("<II", 0x54564319, 0))
+    with CriuTemplate(CriuTools(load_settings().tools_path), tmp_path, on_host=True) as made:
         yield made
 
 

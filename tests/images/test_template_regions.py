@@ -9,10 +9,10 @@ from pathlib import Path
 from google.protobuf.message import Message
 
 from relive.images import criu_images_pb2 as pb
-from relive.images.template_regions import Region, read_regions
+from relive.images.template_regions import MappedFile, Region, read_regions
 
 _ANONYMOUS, _FILE = 1 | 1 << 9, 1 | 1 << 6  # a regular mapping, private: of no file, of a file
-_FLAGS = 0x22
+_FLAGS, _PRIVATE, _SHARED = 0x22, 0x2, 0x1
 
 
 def _write(path: Path, entries: Iterable[Message]) -> None:
@@ -21,13 +21,15 @@ def _write(path: Path, entries: Iterable[Message]) -> None:
     path.write_bytes(struct.pack("<II", 0x54564319, 0) + b"".join(parts))
 
 
-def _vma(first: int, count: int, status: int = _ANONYMOUS, flags: int = _FLAGS) -> pb.VmaEntry:
+def _vma(
+    first: int, count: int, status: int = _ANONYMOUS, flags: int = _FLAGS, file: int = 0, offset: int = 0
+) -> pb.VmaEntry:
     """A mapping of pages."""
     return pb.VmaEntry(
         start=first << 12,
         end=(first + count) << 12,
-        pgoff=0,
-        shmid=0,
+        pgoff=offset,
+        shmid=file,
         prot=3,
         flags=flags,
         status=status,
@@ -48,14 +50,16 @@ def _process(images: Path, pid: int, vmas: list[pb.VmaEntry], runs: list[tuple[i
 def _tree(images: Path, **parents: int) -> None:
     entries = [pb.PstreeEntry(pid=int(pid[1:]), ppid=up, pgid=1, sid=1) for pid, up in parents.items()]
     _write(images / "pstree.img", entries)
+    file = pb.RegFileEntry(id=7, flags=0, pos=0, name="/lib/seven")
+    _write(images / "files.img", [pb.FileEntry(type=1, id=7, reg=file)])
 
 
-def test_a_run_over_two_mappings_is_parted_and_files_and_odd_flags_are_left_out(tmp_path: Path) -> None:
+def test_a_run_over_two_mappings_is_parted_and_odd_flags_are_left_out(tmp_path: Path) -> None:
     _tree(tmp_path, p1=0)
     vmas = [
         _vma(10, 4),
         _vma(14, 4),
-        _vma(18, 2, status=_FILE),
+        _vma(18, 2, status=_FILE, flags=_PRIVATE, file=8),  # of what is no regular file
         _vma(30, 8, flags=_FLAGS | 0x2000),  # locked
         _vma(40, 8, status=_ANONYMOUS | 1 << 5),  # the heap
     ]
@@ -65,6 +69,19 @@ def test_a_run_over_two_mappings_is_parted_and_files_and_odd_flags_are_left_out(
         Region(101, 3, _FLAGS, 4 * page, [(0, 2 * page, 2 * page)]),
         Region(101, 3, _FLAGS, 4 * page, [(2 * page, 4 * page, 0)]),
         Region(101, 3, _FLAGS, 8 * page, [(8 * page, page, page), (9 * page, 2 * page, 4 * page)]),
+    ]
+
+
+def test_changed_pages_of_a_file_are_a_region_of_that_file(tmp_path: Path) -> None:
+    """Not those of one that is mapped shared, which are the file's own."""
+    _tree(tmp_path, p1=0)
+    vmas = [
+        _vma(10, 4, status=_FILE, flags=_PRIVATE, file=7, offset=3 << 12),
+        _vma(14, 4, status=_FILE, flags=_SHARED, file=7),
+    ]
+    _process(tmp_path, 1, vmas, [(12, 3)])
+    assert read_regions(tmp_path) == [
+        Region(101, 3, _PRIVATE, 4 * 4096, [(0, 2 * 4096, 2 * 4096)], MappedFile("/lib/seven", 3 * 4096)),
     ]
 
 

@@ -14,11 +14,13 @@ import os
 import select
 import socket
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
 from relive.checkpoint.criu import CriuTools
+from relive.checkpoint.host_files import open_host_files
 from relive.checkpoint.kernel_cache import place_kerndat
 from relive.errors import RestoreFailed
 from relive.images import criu_images_pb2 as pb
@@ -31,6 +33,7 @@ _FORKED_WITHIN = 10.0  # [s]
 _JOINED_WITHIN = 5.0  # [s] to join control groups; with that the template itself answers
 _ANSWER_MOST = 32  # [bytes]
 _PARENT = "parent"  # CRIU's name for the images of the dump before
+_MOST_FILES = 200  # mapped, for each of which two processes have a descriptor open for a moment
 _HEAD = 12  # [bytes] before the first message of an image: two magic numbers, its length
 
 
@@ -67,11 +70,12 @@ class ForkedCriu:
 class CriuTemplate:
     """May be used by processes that were forked after it was made; ends when all of them have closed it."""
 
-    def __init__(self, tools: CriuTools, images: Path) -> None:
+    def __init__(self, tools: CriuTools, images: Path, *, on_host: bool) -> None:
         """Start it, and read all pages.
 
         Args:
             images: of the commit, as a branch of it was made from: checked, and limited to what a branch may do.
+            on_host: its processes' files may be the host's, so mapped ones are mapped for all branches that have them unchanged.
 
         Raises:
             RestoreFailed: it did not begin; for want of memory, mostly.
@@ -83,10 +87,13 @@ class CriuTemplate:
         self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with contextlib.ExitStack() as stack:
             stack.enter_context(theirs)
-            files = _open_page_files(images, read_regions(images), stack)
+            regions = read_regions(images)
+            mapped = _open_mapped_files(regions, stack) if on_host else {}
+            regions = [one for one in regions if one.file is None or one.file.name in mapped]
+            files = _open_page_files(images, regions, stack)
             table = os.memfd_create("regions", os.MFD_CLOEXEC)
             stack.callback(os.close, table)
-            os.write(table, _table(read_regions(images), files).encode())
+            os.write(table, _table(regions, files, mapped).encode())
             os.lseek(table, 0, os.SEEK_SET)
             environment = tools.environment(restores=True)
             environment["LD_PRELOAD"] += f":{tools.template_shim}"
@@ -94,7 +101,7 @@ class CriuTemplate:
             environment["RELIVE_TEMPLATE"] = f"{theirs.fileno()}:{table}"
             self._process = subprocess.Popen(
                 [str(tools.criu), "swrk", "0"],
-                pass_fds=[theirs.fileno(), table, *files.values()],
+                pass_fds=[theirs.fileno(), table, *files.values(), *mapped.values()],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -192,11 +199,27 @@ def _open_page_files(images: Path, regions: Iterable[Region], stack: contextlib.
     }
 
 
-def _table(regions: Iterable[Region], files: dict[int, int]) -> str:
+def _open_mapped_files(regions: Iterable[Region], stack: contextlib.ExitStack) -> dict[str, int]:
+    """Descriptors by path, closed with the stack, of those files whose changed pages are most; none where they cannot be had."""
+    pages: Counter[str] = Counter()
+    for region in regions:
+        if region.file is not None:
+            pages[region.file.name] += sum(size for _, size, _ in region.runs)
+    try:
+        found = open_host_files(name for name, _ in pages.most_common(_MOST_FILES))
+    except OSError:
+        return {}
+    for descriptor in found.values():
+        stack.callback(os.close, descriptor)
+    return found
+
+
+def _table(regions: Iterable[Region], files: Mapping[int, int], mapped: Mapping[str, int]) -> str:
     lines: list[str] = []
     for region in regions:
+        file = f"{mapped[region.file.name]} {region.file.offset}" if region.file is not None else "-1 0"
         lines.append(
-            f"region {region.pages} {files[region.pages]} {region.protection} {region.flags} {region.size}"
+            f"region {region.pages} {files[region.pages]} {region.protection} {region.flags} {region.size} {file}"
         )
         lines += [f"run {offset} {size} {inside}" for offset, size, inside in region.runs]
     return "".join(f"{line}\n" for line in lines)

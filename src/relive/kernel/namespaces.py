@@ -19,6 +19,7 @@ __all__ = [
     "holds_ipc",
     "in_network",
     "in_network_of",
+    "in_new_mounts",
     "in_new_network",
     "namespace_id",
     "unshare",
@@ -111,6 +112,11 @@ def in_network(descriptor: int, action: Callable[[], Result]) -> Result:
 def in_new_network(action: Callable[[], Result]) -> Result:
     """As ``in_network_of``, in a new namespace that has loopback only; it lives on where the action keeps it."""
     return _in_thread("new-network", lambda: unshare(Namespace.NETWORK), action)
+
+
+def in_new_mounts(action: Callable[[], Result]) -> Result:
+    """As ``in_network_of``, in a mount namespace that is a copy of the caller's; what is mounted there is gone afterwards."""
+    return _in_thread("new-mounts", lambda: unshare(Namespace.MOUNT), action)
 
 
 def holds_ipc(pid: int) -> bool:

@@ -16,7 +16,7 @@ from relive.checkpoint.criu_template import CriuTemplate
 from relive.config import Settings
 from relive.errors import BranchUnknown, ReliveError, RestoreFailed
 from relive.model.branch import BranchFacts
-from relive.model.commit import CommitId, Manifest
+from relive.model.commit import CommitId, Manifest, TargetKind
 from relive.model.quantities import size
 from relive.model.token_scope import Scope
 from relive.operations.branch_memory import free_for_branches, memory_of
@@ -133,13 +133,14 @@ def _all(
     yield first
     store.close()  # its database is nothing for forked processes, which open their own
     with contextlib.ExitStack() as stack:
-        template = _template(settings, first, params, progress, stack)
+        template = _template(settings, first, manifest, params, progress, stack)
         yield from _others(settings, commit, params, manifest, jobs, template)
 
 
 def _template(
     settings: Settings,
     first: OneOfMany,
+    manifest: Manifest,
     params: RestoreManyParams,
     progress: Progress,
     stack: contextlib.ExitStack,
@@ -149,7 +150,8 @@ def _template(
         return None
     images = settings.branches / first.branch.id / "images"
     try:
-        return stack.enter_context(CriuTemplate(CriuTools(settings.tools_path), images))
+        on_host = manifest.target.kind is not TargetKind.CONTAINER
+        return stack.enter_context(CriuTemplate(CriuTools(settings.tools_path), images, on_host=on_host))
     except (ReliveError, OSError) as error:
         progress.status(f"Each branch has its memory for itself: {error}.")
         return None
