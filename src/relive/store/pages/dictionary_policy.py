@@ -89,11 +89,12 @@ class Generation:
         parent = self.against
         # Only the newest is likely to be used soon; made ready, each takes much memory.
         path = [
-            replace(node, dictionary=Dictionary(node.dictionary.data))
+            replace(node, dictionary=Dictionary(node.dictionary.data, node.dictionary.level))
             for node in self.nodes
             if node.number <= parent.number
         ]
-        node = Node(self.number, pack, Dictionary(parent.dictionary.data + part))
+        whole = Dictionary(parent.dictionary.data + part, parent.dictionary.level)
+        node = Node(self.number, pack, whole)
         return replace(self, nodes=[*path, node], number=self.number + 1)
 
     def unused(self) -> Generation:

@@ -109,8 +109,8 @@ class CommitIntake:
         return self._parent
 
     def before(self, file: PageFile) -> HeldPages | None:
-        """The pages of the same file in the commit that this one goes on from; None: none, or all is to be looked at anew."""
-        known = self._onward.files.get(file.key) if self._onward is not None else None
+        """The pages of the same file in the commit that it is compared with; None: there is none."""
+        known = self._parent.files.get(file.key) if self._parent is not None else None
         return known.pages if known is not None else None
 
     def ingest_pages(self, files: Sequence[tuple[PageFile, HeldPages]]) -> None:

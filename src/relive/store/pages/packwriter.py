@@ -14,7 +14,7 @@ from blake3 import blake3
 
 from relive.store.atomic_io import FreshFile, publish_in_order
 from relive.store.pages.blob_dictionary import BlobDictionary, compress_blob
-from relive.store.pages.dictionary import Dictionary
+from relive.store.pages.dictionary import QUICK_LEVEL, Dictionary
 from relive.store.pages.packfile import FRAME_PAGES, FrameKind, PackFrame, encode_head, encode_table
 from relive.store.pages.packs import Packs
 from relive.store.pages.page_diff import WORDS, Flags, Numbers, Pages
@@ -99,7 +99,8 @@ class PackWriter:
     def dictionary(self, what: FrameKind) -> Dictionary:
         """All that has been added as DICTIONARY, of full pages (PAGES) or changed words (WORDS)."""
         self.end_frame()
-        return Dictionary(b"".join(self._for_dictionary.get(what, [])))
+        data = b"".join(self._for_dictionary.get(what, []))
+        return Dictionary(data, QUICK_LEVEL) if what == FrameKind.WORDS else Dictionary(data)
 
     def _add(self, pages: Pages, masks: Flags | None, kind: FrameKind) -> Numbers:
         if kind != self._kind:

@@ -27,8 +27,11 @@ from relive.store.pages.size import PAGE
 __all__ = ["PagePool", "PooledPages"]
 
 _FIRST = 256  # [pages] of the file at least
-_GROWTH = 4  # it grows by one part in so many at least, so that free slots are not looked for at each commit
+_GROWTH = 4  # it grows by one part in so many at least
+_SEARCH = 16  # free slots are looked for when one part of all in so many was taken: so the same few are written to again and again
+_WHOLE_EVERY = 256  # [commits] a hash is made of all pages anew, so that what went wrong in a tree does not stay
 _RELEASE_AFTER = 16384  # [pages] read or written, of which so many may count as this process's memory
+_RELEASE_SMALL = 4  # so many times as late where there are no more pages than that
 _MAPPED_MOST = 16 << 20  # [bytes] of a file of copied pages whose mapping is kept
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
@@ -44,6 +47,7 @@ class PagePool:
         self._directory = directory
         self._pages: Pages = np.empty((0, WORDS), np.uint64)
         self._free: Numbers = np.empty(0, np.int64)
+        self._taken = 0  # since they were looked for
         self._held: weakref.WeakSet[PooledPages] = weakref.WeakSet()
         self._used = 0
         self._last_mapped: tuple[tuple[int, int], Bytes] | None = (
@@ -132,7 +136,7 @@ class PagePool:
         Args:
             before: others of this pool whose tree is known.
         """
-        if before is None or before.tree is None:
+        if before is None or before.tree is None or before.tree.age >= _WHOLE_EVERY:
             return PageTree.of(self._pages, held.slots)
         both = min(len(before), len(held))
         changed = np.ones(len(held), np.bool_)
@@ -141,13 +145,15 @@ class PagePool:
 
     def release_memory(self) -> None:
         """Have the pages count as this process's memory no more, when it has become much, until they are used again."""
-        if self._used > _RELEASE_AFTER:
+        if self._used > _RELEASE_AFTER * (1 if len(self._pages) > _RELEASE_AFTER else _RELEASE_SMALL):
             self._used = 0
             unmap_pages(self._pages)
 
     def _take(self, count: int) -> Numbers:
-        if count > len(self._free):
+        self._taken += count
+        if count > len(self._free) or self._taken * _SEARCH > len(self._pages):
             self._collect()
+            self._taken = count
         if count > len(self._free):
             self._grow(count - len(self._free))
         taken, self._free = self._free[:count], self._free[count:]

@@ -31,11 +31,12 @@ class PageTree:
 
     Attributes:
         hash: 64 hexadecimal digits.
+        age: of how many others it was made, one of the other, since all pages were hashed.
     """
 
-    def __init__(self, nodes: Nodes, pages: int, whole: str) -> None:
+    def __init__(self, nodes: Nodes, pages: int, whole: str, age: int = 0) -> None:
         self._nodes, self._pages = nodes, pages
-        self.hash = whole
+        self.hash, self.age = whole, age
 
     @classmethod
     def of(cls, pages: Pages, slots: Numbers) -> PageTree:
@@ -66,7 +67,7 @@ class PageTree:
         numbers[: len(changed)] = changed
         root = np.empty((1, _NODE), np.uint8)
         library.relive_join_tree(_at(nodes), count, _at(numbers), len(changed), known, _at(root))
-        return PageTree(nodes, count, root.tobytes().hex())
+        return PageTree(nodes, count, root.tobytes().hex(), self.age + 1 if self._pages else 0)
 
     def _copied(self, count: int) -> tuple[Nodes, int]:
         """Its nodes, with room for a file of so many pages, and how many levels of these are known."""

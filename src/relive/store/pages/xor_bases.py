@@ -21,6 +21,7 @@ __all__ = ["XorBases"]
 
 _FIRST = 64  # [pages] of the file at first; it doubles
 _RELEASE_AFTER = 2048  # [pages] added or read, of which so many may count as this process's memory
+_RELEASE_SMALL = 4  # so many times as late where there are no more pages than that
 
 
 class XorBases:
@@ -54,7 +55,7 @@ class XorBases:
 
     def release_memory(self) -> None:
         """Have them count as this process's memory no more, when it has become much, until they are used again."""
-        if self._touched > _RELEASE_AFTER:
+        if self._touched > _RELEASE_AFTER * (1 if len(self._pages) > _RELEASE_AFTER else _RELEASE_SMALL):
             self._touched = 0
             unmap_pages(self._pages)
 
