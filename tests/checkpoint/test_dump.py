@@ -139,6 +139,7 @@ def test_a_target_that_ends_amid_its_commit_is_told_as_that(tmp_path: Path, busy
     with pytest.raises(ProcessGone, match="ended while it was being committed"):
         take(tmp_path, busy, Killing())
     assert list((tmp_path / "store" / "incoming").iterdir()) == []
+    assert list((tmp_path / "store").glob("making/??/*")) == []
 
 
 class Noted(NoRequestGate):

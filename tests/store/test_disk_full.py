@@ -47,11 +47,12 @@ def only_free(disk: Path, pages: int) -> Iterator[None]:
 
 
 def picture(home: Path) -> set[str]:
-    """All that matters: what there is beside the index's own files."""
+    """All that matters: what there is beside the index's own files, and directories that stay."""
     return {
         str(path.relative_to(home))
         for path in home.rglob("*")
-        if not path.name.startswith("index.sqlite") and not (path.parent.name == "objects" and path.is_dir())
+        if not path.name.startswith("index.sqlite")
+        and not (path.parent.name in ("objects", "making") and path.is_dir())
     }
 
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -80,16 +81,20 @@ time.sleep(1000)
 """
 
 
+def on_the_way(home: Path) -> set[Path]:
+    return {*(home / "incoming").iterdir(), *(home / "making").glob("??/*")}
+
+
 def test_what_a_killed_process_had_begun_is_swept_at_once(store, home):
     """Copies of a service's files may be large: nothing of them is left beside the next commit."""
     with subprocess.Popen([sys.executable, "-c", BUSY, home], stdout=subprocess.PIPE, text=True) as busy:
         assert busy.stdout is not None and busy.stdout.readline() == "begun\n"
-        begun = set((home / "incoming").iterdir())
+        begun = on_the_way(home)
         Store(home).close()
-        assert set((home / "incoming").iterdir()) == begun and len(begun) == 2
+        assert on_the_way(home) == begun and len(begun) == 2
         busy.kill()
     Store(home).close()
-    assert not list((home / "incoming").iterdir())
+    assert not on_the_way(home)
 
 
 def test_left_overs_in_incoming_are_swept_only_when_old_and_not_locked(store, home):

@@ -155,7 +155,7 @@ class Home:
             assert (f"{part}: " in in_words.stderr) == bool(error[part.lower()])
         if self.store.exists():
             assert self.state() == before
-            assert not list((self.store / "incoming").iterdir())
+            assert not list((self.store / "incoming").iterdir()) and not list(self.store.glob("making/??/*"))
         return error
 
     def branches(self) -> list[Any]:

@@ -22,7 +22,7 @@ from relive.store.pages.placement import Placement
 
 __all__ = ["StoreStats", "measure"]
 
-_NOT_STORED = {"incoming", "laid", "trees"}  # may go at any time
+_NOT_STORED = {"incoming", "making", "laid", "trees"}  # may go at any time
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ Layout below ``$RELIVE_HOME/store`` (docs/format.md):
 - ``index.sqlite``: what can be listed and searched; can be rebuilt from the manifests
 - ``lock``: held shared by who takes a commit in, alone by who drops one
 - ``incoming/``: commits being written; anything here that no process holds locked is left over from a crash
+- ``making/``: the files of such commits, before they are at their places; the same holds for them
 - ``laid/``: page files of the commit that was laid out last; can be deleted at any time
 - ``trees/``: layers laid out as directories for branches to read; can be deleted when no branch lives
 

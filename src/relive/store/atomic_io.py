@@ -7,13 +7,13 @@ import ctypes
 import fcntl
 import os
 import time
-import uuid
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
 from relive.kernel import libc
 from relive.kernel.atomic_write import sync_directory
+from relive.store.making import make_place, place_of_now
 
 __all__ = [
     "LOCKED",
@@ -34,6 +34,7 @@ __all__ = [
 QUICK_NS = 5_000_000  # a comparison that takes no longer is always made
 SHARE = 20  # of the time, at most one part in so many is spent on longer ones
 _WRITE = 2  # SYNC_FILE_RANGE_WRITE
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _CLOCK_STEP_NS = 100_000_000  # file systems give times in steps, of 10 ms at most
 
 
@@ -76,13 +77,19 @@ def _begin_writing(file: int) -> None:
 
 
 class FreshFile:
-    """A file in the making: below ``incoming``, held locked so that no other process removes it as left over."""
+    """A file in the making: beside ``incoming`` (``making``), held locked so that no other process removes it as left over."""
 
     def __init__(self, incoming: Path, name: str) -> None:
-        path = incoming / f"{name}.{uuid.uuid4().hex}"
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        place = place_of_now(incoming)
+        path = f"{place}/{name}.{os.urandom(16).hex()}"
+        try:
+            self._file = os.open(path, _NEW, 0o600)
+        except FileNotFoundError:
+            make_place(place)
+            self._file = os.open(path, _NEW, 0o600)
         fcntl.flock(self._file, fcntl.LOCK_EX)
-        self._path: Path | None = path.rename(f"{path}{LOCKED}")
+        self._path: str | None = f"{path}{LOCKED}"
+        os.rename(path, self._path)  # noqa: PTH104 - of a commit's files three times
         self.size = 0
 
     def write(self, data: bytes | memoryview) -> None:
@@ -104,7 +111,7 @@ class FreshFile:
     def place(self, target: Path) -> None:
         """Put it at its place, replacing what is there; the name is not durable yet."""
         assert self._path is not None
-        self._path.replace(target)
+        os.replace(self._path, target)  # noqa: PTH105
         self._path = None
         os.close(self._file)
 
@@ -117,7 +124,8 @@ class FreshFile:
         """Remove it, unless it was published."""
         path, self._path = self._path, None
         if path is not None:
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)  # noqa: PTH108
             os.close(self._file)
 
 

@@ -6,11 +6,13 @@ import fcntl
 import os
 import shutil
 import time
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from relive.kernel.claims import remove_left_over
 from relive.store.atomic_io import LOCKED
+from relive.store.making import made_places
 
 __all__ = ["SpareStagings", "Staging", "sweep_left_overs"]
 
@@ -124,7 +126,7 @@ def sweep_left_overs(incoming: Path) -> None:
 
     What a process that was killed in a commit leaves may be as large as all files of its service, so its successor does not wait.
     """
-    for path in incoming.iterdir():
+    for path in chain(incoming.iterdir(), *(place.iterdir() for place in made_places(incoming))):
         if path.name.endswith(LOCKED):
             remove_left_over(path)
         else:

@@ -3,7 +3,8 @@
 A commit becomes durable in this order, so that a crash at any point leaves a readable store: its pack, its placement, its
 manifest, its line in the index. It is dropped in the order manifest, placement, packs, objects (of older commits), line. So the
 manifests say which commits there are, and who opens the store brings an index into line with them that a crash left behind.
-What a crash leaves in ``incoming/`` is removed then, too; placements and packs that nobody needs go with the next drop.
+What a crash leaves in ``incoming/`` and ``making/`` is removed then, too; placements and packs that nobody needs go with the next
+drop.
 
 Taking in holds the store's lock shared from beginning to end, dropping holds it alone. So nothing that a new commit shares
 with an older one is dropped meanwhile; ``add`` looks whether all is there all the same before it says anything is durable.

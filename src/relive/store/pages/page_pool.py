@@ -29,7 +29,9 @@ __all__ = ["PagePool", "PooledPages"]
 _FIRST = 256  # [pages] of the file at least
 _GROWTH = 4  # it grows by one part in so many at least
 _SEARCH = 16  # free slots are looked for when one part of all in so many was taken: so the same few are written to again and again
-_WHOLE_EVERY = 256  # [commits] a hash is made of all pages anew, so that what went wrong in a tree does not stay
+_WHOLE_EVERY = (
+    256  # [commits] a hash is made of all pages anew, so that what went wrong in a tree does not stay
+)
 _RELEASE_AFTER = 16384  # [pages] read or written, of which so many may count as this process's memory
 _RELEASE_SMALL = 4  # so many times as late where there are no more pages than that
 _MAPPED_MOST = 16 << 20  # [bytes] of a file of copied pages whose mapping is kept
