@@ -1,6 +1,6 @@
 """How long a service stands still for a commit, and until the commit is durable; in pairs with CRIU alone.
 
-    python benchmarks/pause.py [--rounds 15] [--json] [--program NAME]...
+    python benchmarks/pause.py [--rounds 15] [--json] [--program NAME]... [--spinning N] [--no-recorder]
     RELIVE_PRE_COPY=1 python benchmarks/pause.py ...     # with memory copied ahead on Relive's side, however small it is
 
 The same program runs twice: in a capsule, committed by its agent (overlay files copied in the pause, recording gate,
@@ -13,12 +13,16 @@ Programs: ``python-12``, ``python-100`` and, where they are named, ``python-500`
 naps),
 ``fastapi`` (uvicorn, a client on four
 connections asks 200 times a second; through the recording proxy on Relive's side).
+
+``--spinning 2`` keeps two cores busy meanwhile, with two processes that never wait. On Relive's side the Python programs have the
+recorder in them, so CRIU has more to dump; ``--no-recorder`` leaves it out, and the two sides are alike.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import http.client
 import os
 import signal
@@ -186,18 +190,22 @@ def commit(service: Service, stopwatch: Stopwatch) -> tuple[dict[str, float], li
     return found, notes
 
 
-def measure(place: Lab, program: Program, rounds: int) -> dict[str, Any]:
-    """All rounds of one program."""
+def measure(
+    place: Lab, program: Program, rounds: int, *, recorder: bool = True, beside: int = 0
+) -> dict[str, Any]:
+    """All rounds of one program; ``beside`` so many processes that never wait."""
     stopwatch = Stopwatch()
     bare_results, capsule_results, notes = [], [], []
     with contextlib.ExitStack() as stack:
         bare = stack.enter_context(place.bare(program))
         # The second one would find the port taken.
         twin = place.web() if program.port is not None else program
+        twin = dataclasses.replace(twin, inside=recorder)
         capsule = stack.enter_context(place.capsule(twin, stopwatch, [part for _, _, part in PARTS]))
         stack.enter_context(
             traffic([service.port for service in (bare, capsule) if service.port is not None])
         )
+        stack.enter_context(spinning(beside))
         for turn in range(rounds + 1):
             raw = dump(place, bare)
             ours, parts = commit(capsule, stopwatch)
@@ -293,6 +301,21 @@ def traffic(ports: list[int]) -> Iterator[None]:
         process.wait()
 
 
+@contextlib.contextmanager
+def spinning(number: int) -> Iterator[None]:
+    """So many processes that never wait, each a session of its own; they end by themselves when this process does not end them."""
+    program = "import os; parent = os.getppid()\nwhile os.getppid() == parent: pass"
+    processes = [
+        subprocess.Popen([sys.executable, "-c", program], start_new_session=True) for _ in range(number)
+    ]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
 def show(result: dict[str, Any]) -> None:
     """The tables."""
     rows = []
@@ -324,6 +347,12 @@ def main() -> None:
     parser.add_argument(
         "--program", action="append", choices=names + named, help="only this one (may be repeated)"
     )
+    parser.add_argument(
+        "--spinning", type=int, default=0, metavar="N", help="so many processes that never wait"
+    )
+    parser.add_argument(
+        "--no-recorder", dest="recorder", action="store_false", help="Python programs without the recorder"
+    )
     options = parser.parse_args()
     with lab(options) as place:
         place_kerndat(place.settings.tools_path)
@@ -334,7 +363,16 @@ def main() -> None:
             "python-5000": lambda: place.plain(5000),
             "fastapi": place.web,
         }
-        results = [measure(place, makers[name](), options.rounds) for name in options.program or names]
+        results = [
+            measure(
+                place,
+                makers[name](),
+                options.rounds,
+                recorder=options.recorder,
+                beside=options.spinning,
+            )
+            for name in options.program or names
+        ]
     result = {"rounds": options.rounds, "load": load_average(), "programs": results}
     if options.json:
         print_json(result)

@@ -109,6 +109,30 @@ def test_files_are_looked_at_while_all_stand_still_and_memory_is_still_being_wri
     assert "t" not in states(busy)
 
 
+def test_who_dumps_goes_before_all_ordinary_work_until_they_run_again(
+    tmp_path: Path, busy: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    try:
+        os.sched_setscheduler(busy, os.SCHED_RR, os.sched_param(1))
+    except PermissionError:
+        pytest.skip("no real-time priority here")
+    os.sched_setscheduler(busy, os.SCHED_OTHER, os.sched_param(0))
+    monkeypatch.setattr(room, "_BEFORE_OTHERS_MOST", 600.0)
+    policies = []
+    stand = room._Dump._stands_still
+
+    def note(dump: Any, **words: bool) -> None:
+        tracer = int(procfs.status_field(busy, "TracerPid") or 0)
+        policies.extend(os.sched_getscheduler(pid) for pid in (tracer, 0, busy))
+        stand(dump, **words)
+
+    monkeypatch.setattr(room._Dump, "_stands_still", note)
+    take(tmp_path, busy)
+    first = os.SCHED_RR | os.SCHED_RESET_ON_FORK
+    assert policies == [first, first, os.SCHED_OTHER]
+    assert os.sched_getscheduler(0) == os.sched_getscheduler(busy) == os.SCHED_OTHER
+
+
 def test_without_the_hint_they_are_looked_at_when_the_dump_is_done(
     tmp_path: Path, busy: int, looks: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

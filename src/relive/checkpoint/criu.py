@@ -317,6 +317,7 @@ class CriuProcess:
             ToolMissing: it could not be started. OSError: ``fork`` raised it.
         """
         place_kerndat(tools.directory)
+        self._is_below = inside is not None and fork is None
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             kept = [theirs.fileno(), *keep, *([left_out] if left_out is not None else [])]
@@ -334,6 +335,12 @@ class CriuProcess:
     def pid(self) -> int:
         """Host pid of the process to kill should the caller be unable to."""
         return self._process.pid
+
+    @property
+    def criu_pid(self) -> int:
+        """Host pid of CRIU itself; to be asked when it has begun to converse."""
+        # nsenter's only child, where it is started by that.
+        return next(iter(procfs.children_of(self.pid)), self.pid) if self._is_below else self.pid
 
     def __enter__(self) -> Self:
         return self

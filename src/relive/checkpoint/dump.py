@@ -3,6 +3,8 @@
 1. Files are copied once while the target runs (``target_files``), and so is memory, where there is much (``copied_ahead``).
 2. Whoever traces the target steps aside, the watchdog is armed, CRIU starts.
 3. On CRIU's "pre-dump" the gate of the recording is closed, so that no request byte moves during the dump.
+   From here to 5 CRIU and this thread go before all ordinary work (``realtime``): with both cores busy each of its many hand-overs
+   to the code in the target and back would wait for a core.
 4. CRIU freezes the tree and writes its images. Meanwhile files that changed since step 1 are copied again: from the
    moment at which CRIU opens ``files.img``, which is right after the freeze; at the latest on "post-dump".
 5. CRIU resumes the tree; the gate opens. What the target felt is the time between 3 and 5.
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -53,6 +56,7 @@ from relive.kernel.filelocks import PosixLock, held_posix_locks
 from relive.kernel.inotify import AwaitedName
 from relive.kernel.lock_list import OpenLockList
 from relive.kernel.namespaces import Namespace, holds_ipc
+from relive.kernel.realtime import BeforeOthers
 from relive.model.advance import Advance
 from relive.model.commit import Cursor, TargetKind, Trigger
 from relive.store import Staging, Store
@@ -67,6 +71,8 @@ Aside = Callable[[], AbstractContextManager[object]]
 # CRIU opens its shared images (cr_glob_imgset_open) once all threads stand still.
 _FIRST_AFTER_FREEZE = "files.img"
 _REMAPPED = "remap-fpath.img"
+# [s] of a longer pause the rest goes on as any other work: the machine is not only there for this.
+_BEFORE_OTHERS_MOST = 0.25
 _LOCKS_WITHIN = 0.1  # [s] it takes some 10 ms; what comes later is felt in the pause
 
 
@@ -159,6 +165,10 @@ def _stepped_in(target: Target, settings: Settings) -> CommitTimedOut:
     return timed_out(target.name, cause)
 
 
+def _do_nothing() -> None:
+    pass
+
+
 class _IpcAppeared(Exception):
     """System V objects came into being between the look for them and the freeze; this time they are dumped."""
 
@@ -199,6 +209,7 @@ class _Dump:
         self._began_ns = time.monotonic_ns()
         self._gate_closed = False
         self._lock_list = OpenLockList()
+        self._hurry: Callable[[], None] = _do_nothing
         self._cursor: Cursor | None = None
         self._taken = (0, 0)
         self._is_whole = False
@@ -334,7 +345,15 @@ class _Dump:
                     left_out=self._memory.left_out if self._memory is not None else None,
                     of_branch=self._target.is_branch,
                 ) as criu,
+                BeforeOthers(_BEFORE_OTHERS_MOST) as before_others,
             ):
+
+                def hurry() -> None:
+                    before_others.add(criu.criu_pid)
+                    before_others.add(threading.get_native_id())
+
+                # Nobody waits for what stands before its fatal signal.
+                self._hurry = hurry if self._stopped is None else _do_nothing
                 watch.tool_is(criu.pid)
                 answer = criu.ask(
                     self._request(images),
@@ -374,6 +393,7 @@ class _Dump:
     def _notified(self, script: str, _pid: int) -> None:
         if script == "pre-dump":
             self._lock_list.wait(_LOCKS_WITHIN)
+            self._hurry()
             self._close_gate()
         elif script == "post-dump":
             self._stands_still()
