@@ -11,7 +11,7 @@ import pytest
 from blake3 import blake3
 
 from relive.store import Store
-from relive.store.pages import ingest
+from relive.store.pages import ingest, page_pool
 from relive.store.pages.page_pool import PagePool
 from relive.store.pages.page_tree import PageTree
 
@@ -41,6 +41,28 @@ def test_a_state_has_the_same_id_taken_from_a_pool_and_whole(tmp_path: Path, mon
     assert two.new_bytes < one.new_bytes * 1.1  # it does not keep anew what the parent has
     whole.close()
     pooled.close()
+
+
+def test_what_went_wrong_in_a_tree_does_not_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """GIVEN a tree of which a node is wrong, WHEN it has become old, THEN all pages are hashed anew."""
+    monkeypatch.setattr(page_pool, "_WHOLE_EVERY", 3)
+    pool, path = PagePool(tmp_path), tmp_path / "record"
+    path.write_bytes(np.random.default_rng(3).integers(0, 256, (60, 4096), dtype=np.uint8).tobytes())
+    with path.open("rb") as file:
+        slots = pool.add(file.fileno(), np.arange(60) * 4096)
+    held = pool.hold(slots[:40])
+    held.hashed(40 * 4096, None)
+    assert held.tree is not None
+    held.tree._nodes[31] ^= 1  # beside the one that changes
+    is_right = []
+    for turn in range(5):
+        changed = held.slots.copy()
+        changed[30] = slots[40 + turn]
+        following = pool.hold(changed)
+        told = following.hashed(40 * 4096, held)
+        is_right.append(told == blake3(pool.read(changed).tobytes()).hexdigest())
+        held = following
+    assert is_right == [False, False, False, True, True]
 
 
 def test_pages_that_did_not_change_stay_in_their_slots(tmp_path: Path):

@@ -241,14 +241,21 @@ class MicroBase:
 
 def _check_sizes(sizes: Iterable[tuple[int, str, int]], opened: Container[int], root: Path) -> None:
     """Files that are mapped or run, as CRIU will check them when it restores; open ones are noted anew."""
-    for number, name, size in sizes:
-        if number not in opened:
-            try:
-                now = os.stat(f"{root}{name}").st_size
-            except OSError:
-                now = -1
-            if now != size:
-                raise FullCommitNeeded(f"{name} has changed")
+    try:
+        top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise FullCommitNeeded("its root directory cannot be opened") from error
+    try:
+        for number, name, size in sizes:
+            if number not in opened:
+                try:
+                    now = os.stat(name.lstrip("/"), dir_fd=top).st_size
+                except OSError:
+                    now = -1
+                if now != size:
+                    raise FullCommitNeeded(f"{name} has changed")
+    finally:
+        os.close(top)
 
 
 def _pooled(pool: PagePool, path: Path, places: npt.NDArray[np.int64]) -> PooledPages:
