@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from pathlib import Path
 
 import pytest
@@ -48,3 +48,25 @@ def test_a_branch_that_fails_of_being_given_up_is_reaped_once(
     assert made._built.exception() is not None
     assert not procfs.exists(init)
     made.abandon()
+
+
+class DoneAsTimeIsUp(Future[object]):
+    """Has its result from the very moment on at which who waits for it gives up."""
+
+    def __init__(self, made: object) -> None:
+        super().__init__()
+        self._made = made
+
+    def result(self, timeout: float | None = None) -> object:
+        if not self.done():
+            self.set_result(self._made)
+            raise TimeoutError
+        return super().result(timeout)
+
+
+def test_a_branch_that_is_there_as_time_is_up_is_given() -> None:
+    made = builder.BranchBuilder.__new__(builder.BranchBuilder)
+    made._moved_at = made._limit = 0.0
+    branch = object()
+    made._built = DoneAsTimeIsUp(branch)  # type: ignore[assignment]
+    assert made.finish() is branch

@@ -155,8 +155,8 @@ class BranchBuilder:
             try:
                 return self._built.result(max(0.0, until - time.monotonic()))
             except TimeoutError:
-                if self._built.done():
-                    raise
+                if self._built.done():  # just now
+                    return self._built.result()
                 if time.monotonic() >= self._moved_at + self._limit + _SPARE:
                     raise RestoreTimedOut(
                         "the restore was given up", cause=f"for {self._limit:g} s nothing of it moved"
