@@ -13,10 +13,14 @@ from relive.model.capsule import CaptureWay, EgressWay, Policy, parse_every
 from relive.operations.operation import Params
 
 __all__ = [
+    "BUDGET",
     "CAPTURE",
     "EGRESS",
     "EVERY",
     "LISTEN",
+    "MICRO",
+    "PAUSE_LIMIT",
+    "PAUSE_SHARE",
     "RECORD_EGRESS",
     "ObservedParams",
     "choose_egress",
@@ -26,6 +30,16 @@ __all__ = [
 EVERY = (
     "When to commit: a time such as 30s or 10ms, or change (when it has done something), deploy (when its code has changed), "
     "request, start, never"
+)
+PAUSE_LIMIT = "Seconds; a commit that is expected to stop it for longer is not taken by the clock; 0: each is; default: 1"
+PAUSE_SHARE = "Percent of the time that it may stand still for commits by the clock, which come seldomer then; default: 1"
+BUDGET = (
+    "What its commits may cost: bytes an hour by which the store grows, such as 2GB/h, a share of its time, such "
+    "as 5%, or both with a comma; the clock commits seldomer then; default: none"
+)
+MICRO = (
+    "Take micro-commits, which stop it only while what has changed is copied, where they are certain to be right; "
+    "default: the setting micro"
 )
 LISTEN = "ADDR:PORT at which the service listens, or with --upstream a recording proxy for it"
 CAPTURE = (
@@ -44,24 +58,16 @@ class ObservedParams(Params):
     pause_limit: float | None = Field(
         default=None,
         ge=0,
-        description="Seconds; a commit that is expected to stop it for longer is not taken by the clock; 0: each is; default: 1",
+        description=PAUSE_LIMIT,
     )
     pause_share: float | None = Field(
         default=None,
         ge=0.001,
         le=100,
-        description="Percent of the time that it may stand still for commits by the clock, which come seldomer then; default: 1",
+        description=PAUSE_SHARE,
     )
-    budget: str | None = Field(
-        default=None,
-        description="What its commits may cost: bytes an hour by which the store grows, such as 2GB/h, a share of its time, such "
-        "as 5%, or both with a comma; the clock commits seldomer then; default: none",
-    )
-    micro: bool | None = Field(
-        default=None,
-        description="Take micro-commits, which stop it only while what has changed is copied, where they are certain to be right; "
-        "default: the setting micro",
-    )
+    budget: str | None = Field(default=None, description=BUDGET)
+    micro: bool | None = Field(default=None, description=MICRO)
     listen: str | None = Field(default=None, description=LISTEN)
     upstream: str | None = Field(default=None, description="Where the proxy reaches it")
     capture: CaptureWay | None = Field(default=None, description=CAPTURE)

@@ -14,10 +14,22 @@ from pydantic import Field
 from relive.config import Settings
 from relive.errors import HostIncapable, PermissionMissing, UnitUnfit, UsageError
 from relive.kernel.atomic_write import Durability, replace_file
+from relive.model.budget import parse_budget
 from relive.model.capsule import CaptureWay, EgressWay, check_name, parse_address, parse_every
 from relive.model.limits import KINDS
 from relive.model.token_scope import Scope
-from relive.operations.observing import CAPTURE, EGRESS, EVERY, LISTEN, RECORD_EGRESS, choose_egress
+from relive.operations.observing import (
+    BUDGET,
+    CAPTURE,
+    EGRESS,
+    EVERY,
+    LISTEN,
+    MICRO,
+    PAUSE_LIMIT,
+    PAUSE_SHARE,
+    RECORD_EGRESS,
+    choose_egress,
+)
 from relive.operations.operation import Effect, Faces, Operation, Params, Result, Route, Tool
 from relive.operations.progress import Progress
 from relive.operations.recording_way import choose_way
@@ -45,6 +57,10 @@ class AdoptParams(UnitParams):
 
     name: str | None = Field(default=None, description="Name of the capsule; default: the unit's")
     every: str = Field(default="30s", description=EVERY)
+    pause_limit: float | None = Field(default=None, ge=0, description=PAUSE_LIMIT)
+    pause_share: float | None = Field(default=None, ge=0.001, le=100, description=PAUSE_SHARE)
+    budget: str | None = Field(default=None, description=BUDGET)
+    micro: bool | None = Field(default=None, description=MICRO)
     listen: str | None = Field(default=None, description=LISTEN)
     upstream: str | None = Field(
         default=None,
@@ -194,7 +210,7 @@ def _variables(settings: Settings) -> dict[str, str]:
 
 def _options(params: AdoptParams) -> list[str]:
     parse_every(params.every)
-    options = ["--every", params.every]
+    options = ["--every", params.every, *_costs(params)]
     for name, value in (("--listen", params.listen), ("--upstream", params.upstream)):
         if value is not None:
             parse_address(value)
@@ -205,6 +221,21 @@ def _options(params: AdoptParams) -> list[str]:
     if not choice.record_egress:
         return [*options, "--no-record-egress"]
     return options if choice.egress_if_possible else [*options, "--record-egress", "--egress", choice.egress]
+
+
+def _costs(params: AdoptParams) -> list[str]:
+    """What was said of pauses and micro-commits; the rest is left to the settings at each start."""
+    if params.budget is not None:
+        parse_budget(params.budget)
+    said = {
+        "--pause-limit": params.pause_limit,
+        "--pause-share": params.pause_share,
+        "--budget": params.budget,
+    }
+    options = [word for name, value in said.items() if value is not None for word in (name, f"{value}")]
+    if params.micro is not None:
+        options.append("--micro" if params.micro else "--no-micro")
+    return options
 
 
 def _write(path: Path, text: str) -> None:
