@@ -8,8 +8,9 @@ import os
 import socket
 import subprocess
 import sys
+import sysconfig
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ __all__ = ["SETTLE", "Times", "ask_in", "command", "one", "service"]
 
 SETTLE = 0.3  # [s] in which the kernel takes the last branch's namespaces apart
 _LIMIT = 60.0  # [s]
+_RELIVE = str(Path(sysconfig.get_path("scripts")) / "relive")
 _SERVICE = """
 import random, socket, sys, zlib
 listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
@@ -84,14 +86,20 @@ def ask_in(pid: int, port: int, word: bytes) -> str:
         return connection.recv(100).decode()
 
 
-def one(place: Lab, commit: CommitId, port: int, *, lazily: bool) -> Times:
-    """One branch, made and ended, in a process of its own."""
+def one(
+    place: Lab, commit: CommitId, port: int, *, lazily: bool, before: Callable[[], None] | None = None
+) -> Times:
+    """One branch, made and ended, in a process of its own.
+
+    Args:
+        before: called in that process when it has loaded what every restore needs, just before the restore.
+    """
     time.sleep(SETTLE)
     ours, theirs = socket.socketpair()
     worker = os.fork()
     if worker == 0:
         try:
-            theirs.sendall(json.dumps(_measured(place, commit, port, lazily=lazily)).encode())
+            theirs.sendall(json.dumps(_measured(place, commit, port, lazily, before)).encode())
         finally:
             os._exit(0)
     theirs.close()
@@ -103,13 +111,18 @@ def one(place: Lab, commit: CommitId, port: int, *, lazily: bool) -> Times:
     return Times(**json.loads(data))
 
 
-def _measured(place: Lab, commit: CommitId, port: int, *, lazily: bool) -> dict[str, Any]:
-    store = place.store()
-    store.manifest(commit)
+def _measured(
+    place: Lab, commit: CommitId, port: int, lazily: bool, before: Callable[[], None] | None
+) -> dict[str, Any]:
+    with contextlib.closing(place.store()) as loaded:
+        loaded.manifest(commit)
     # What every restore needs is loaded, as in a process that has restored before.
     import relive.sandbox.lazy.daemon  # noqa: PLC0415
     import relive.store.images  # noqa: F401, PLC0415
 
+    store = place.store()  # which has read nothing of the commit
+    if before is not None:
+        before()
     began = time.perf_counter()
     branch = restore(place.settings, store, commit, RestoreRequest(lazily=lazily))
     try:
@@ -126,13 +139,26 @@ def _measured(place: Lab, commit: CommitId, port: int, *, lazily: bool) -> dict[
     return {name: (moment - began) * 1e3 for name, moment in spans.items()} | {"sum": total}
 
 
-def command(place: Lab, commit: CommitId, port: int, *options: str) -> float:
-    """Milliseconds from the start of ``relive restore`` until the service has answered."""
+def command(
+    place: Lab,
+    commit: CommitId,
+    port: int,
+    *options: str,
+    environment: Mapping[str, str] = {},
+    before: Callable[[], None] | None = None,
+) -> float:
+    """Milliseconds from the start of ``relive restore`` until the service has answered.
+
+    Args:
+        environment: variables of the command beside those of its RELIVE_HOME.
+        before: called just before.
+    """
     time.sleep(SETTLE)
-    program = "import sys; from relive.cli import main; sys.exit(main())"
-    words = [sys.executable, "-c", program, "restore", "--json", *options, commit]
+    words = [_RELIVE, "restore", "--json", *options, commit]
+    if before is not None:
+        before()
     began = time.perf_counter()
-    done = subprocess.run(words, check=True, env=place.environment(), capture_output=True)
+    done = subprocess.run(words, check=True, env=place.environment() | environment, capture_output=True)
     branch = find_branch(place.settings, json.loads(done.stdout)["id"])
     try:
         _ask(branch, port, b"are you there?")

@@ -267,18 +267,22 @@ exec unshare --pid --fork --mount --net --mount-proc --kill-child sh -c '
 
 
 class BareSide:
-    """The same images by ``unshare`` and ``criu restore``, laid out once."""
+    """The same images by ``unshare`` and ``criu restore``, laid out once.
+
+    Attributes:
+        images: where they lie.
+    """
 
     def __init__(self, place: Lab, store: Store, manifest: Manifest) -> None:
         self._place = place
         # Below the store, as page files are hard links.
-        self._images = place.settings.home / "bare-images"
-        self._images.mkdir()
+        self.images = place.settings.home / "bare-images"
+        self.images.mkdir()
         # Large files are hashed on all cores, and the agent of the next program is forked from this process: see Worker.
         child = os.fork()
         if child == 0:
             try:
-                store.lay_out_images(manifest, self._images)
+                store.lay_out_images(manifest, self.images)
                 os._exit(0)
             finally:
                 os._exit(1)
@@ -289,7 +293,7 @@ class BareSide:
 
     def close(self) -> None:
         """Remove the images."""
-        shutil.rmtree(self._images)
+        shutil.rmtree(self.images)
 
     def one(self) -> Times:
         """One."""
@@ -321,7 +325,7 @@ class BareSide:
             (work / "io" / name).touch()
         go, waiting = os.pipe()
         done, writing = os.pipe()
-        places = {"IO": work / "io", "PLACE": IO_DIRECTORY, "IMAGES": self._images, "WORK": work}
+        places = {"IO": work / "io", "PLACE": IO_DIRECTORY, "IMAGES": self.images, "WORK": work}
         tools = {"CRIU": self._place.criu, "INIT": self._place.settings.tools_path / "relive-init"}
         environment = dict(os.environ) | {name: str(path) for name, path in (places | tools).items()}
         process = subprocess.Popen(

@@ -25,6 +25,8 @@ from relive.kernel.namespaces import in_network_of
 from relive.model.commit import CommitId
 from relive.sandbox.branch import Branch
 from relive.sandbox.lazy.pager import Pager
+from relive.sandbox.lazy.space import WINDOW
+from relive.sandbox.lazy.touched import TouchedMemory
 from relive.sandbox.restore_request import RestoreRequest
 from relive.store import Store
 from support.ports import free_port
@@ -129,6 +131,26 @@ def test_an_untouched_branch_gets_its_memory_too(service: Service) -> None:
     branch = service.restore()
     eventually(lambda: is_complete(branch), "all is there")
     assert service.ask(branch, "threads") == "ok"
+
+
+def test_what_branches_touched_first_is_there_when_the_next_one_runs(service: Service) -> None:
+    known = TouchedMemory(service.relive.home, CommitId(service.commit.id))
+    with (
+        contextlib.closing(Store(service.relive.settings.store)) as store,
+        store.open_pages(store.manifest(CommitId(service.commit.id))) as pages,
+    ):
+        runs = [(pid, *run) for pid, process in pages.processes.items() for run in process.runs]
+    pid, first, length = max(runs, key=lambda one: one[2])
+    # As if branches had touched the middle of the memory; and what is of no process or no mapping.
+    middle = (first + length // 2) // WINDOW * WINDOW
+    windows = [middle + number * WINDOW for number in range(0, 100, 2)]
+    known.write({pid: [3, *windows], 999_999: [middle]})
+    branch = service.restore()
+    there, _ = (int(number) for number in service.ask(branch, "there").split())
+    assert there >= len(windows) * WINDOW
+    assert service.ask(branch, "check") == "ok"
+    branch.stop()
+    eventually(lambda: set(known.read()[pid]) > {3, *windows}, "what else was touched is known now")
 
 
 @pytest.mark.parametrize("word", ["forked", "threads"])

@@ -15,7 +15,7 @@ from relive.sandbox.lazy.missing import Missing, Stretch
 from relive.sandbox.lazy.space import LazyMemory
 from relive.store.pages.page_reader import Content
 
-WINDOW = tested._WINDOW
+WINDOW = tested.WINDOW
 PAGE = 4096
 
 
@@ -241,3 +241,35 @@ def test_what_is_touched_makes_the_next_steps_short(made: Made) -> None:
         space.stream()
         steps.append(len(kernel.there) - before)
     assert steps == [WINDOW, 2 * WINDOW, 4 * WINDOW, tested._STREAMED, tested._STREAMED]
+
+
+def test_what_is_given_early_is_waited_for_by_nobody(made: Made) -> None:
+    space, kernel, commit = made(own(0, 100))
+    space.give_early(WINDOW, commit.read(WINDOW, WINDOW))
+    assert kernel.there == {page: page for page in range(WINDOW, 2 * WINDOW)}
+    assert space.missing.pages == 100 - WINDOW
+    kernel.touch(0)
+    space.attend(no_child)
+    assert space.touched == [0]
+
+
+def test_what_is_there_or_no_whole_window_is_not_given_early(made: Made) -> None:
+    space, kernel, commit = made(own(0, 100))
+    kernel.touch(1)
+    space.attend(no_child)
+    before = dict(kernel.there)
+    space.give_early(0, commit.read(0, WINDOW))  # it is there
+    space.give_early(WINDOW, commit.read(WINDOW, WINDOW - 1))  # no window
+    space.give_early(5000, commit.read(5000, WINDOW))  # never missing
+    assert kernel.there == before
+    assert space.missing.pages == 100 - WINDOW
+
+
+def test_what_the_kernel_refuses_early_comes_when_it_is_touched(made: Made) -> None:
+    space, kernel, commit = made(own(0, WINDOW))
+    kernel.refuses = [errno.EAGAIN]
+    space.give_early(0, commit.read(0, WINDOW))
+    assert not kernel.there
+    kernel.touch(3)
+    space.attend(no_child)
+    assert kernel.there == {page: page for page in range(WINDOW)}

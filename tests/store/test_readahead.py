@@ -142,3 +142,36 @@ def test_a_damaged_pack_is_told_to_whom_wants_its_pages(store, one, read):
         flip(path, path.stat().st_size // 2)
         with pytest.raises(ObjectCorrupt):
             read(process)
+
+
+WINDOW = 32
+
+
+def test_windows_gathered_at_once_hold_what_their_pages_held(store, one, memory):
+    first = FIRST - FIRST % WINDOW
+    wanted = [
+        FIRST,
+        first + 40 * WINDOW,
+        first + 5 * WINDOW,
+        first + 6 * WINDOW,
+        FIRST + 77,
+        FIRST + PAGES - 1,
+        FIRST,
+    ]
+    with opened(store, one) as (_, process):
+        found = process.gather([*wanted, FIRST - 1, FIRST + PAGES, 3], WINDOW)
+        assert [page for page, _ in found] == wanted[:-1]  # each once; what is in no run is left out
+        for page, content in found:
+            until = min(page - page % WINDOW + WINDOW, FIRST + PAGES)
+            assert len(content.pages) == until - page
+            for row in range(until - page):
+                assert bytes_at(content, row) == memory[APART + page - FIRST + row].tobytes()
+        assert process.gather([3], WINDOW) == []
+
+
+def test_a_damaged_pack_is_told_to_who_gathers(store, one):
+    with opened(store, one) as (pages, process):
+        path = Path(f"/proc/self/fd/{pages.descriptors()[0]}").resolve()
+        flip(path, path.stat().st_size // 2)
+        with pytest.raises(ObjectCorrupt):
+            process.gather(range(FIRST, FIRST + PAGES, WINDOW), WINDOW)

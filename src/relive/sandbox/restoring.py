@@ -34,6 +34,7 @@ from relive.sandbox.cgroups import Groups
 from relive.sandbox.fitted_images import FittedImages, fit_images
 from relive.sandbox.lazy.pager import Pager
 from relive.sandbox.lazy.state import memory_lost, read_memory
+from relive.sandbox.lazy.touched import TouchedMemory
 from relive.sandbox.limits import limits_of
 from relive.sandbox.ownership import Ownership
 from relive.sandbox.restore_request import RestoreRequest
@@ -265,8 +266,10 @@ def _start_pager(
     if not store.keeps_pages(manifest):
         return None, manifest
     with store.open_pages(manifest) as pages:
-        pager = Pager(directory, pages, settings.restore_limit) if pages.processes else None
-    return pager, manifest
+        if not pages.processes:
+            return None, manifest
+        touched = TouchedMemory(settings.home, commit)
+        return Pager(directory, pages, touched, settings.restore_limit), manifest
 
 
 def _plan(

@@ -17,6 +17,7 @@ from relive.sandbox.lazy.keeper import DescriptorKeeper
 from relive.sandbox.lazy.lifeline import Lifeline
 from relive.sandbox.lazy.server import BranchGone, PageServer
 from relive.sandbox.lazy.state import pager_killed, write_failure, write_memory
+from relive.sandbox.lazy.touched import Touched, TouchedMemory, learned
 from relive.store.pages.page_reader import CommitPages
 
 __all__ = ["serve_branch"]
@@ -30,23 +31,29 @@ def serve_branch(
     handover: Handover,
     lifeline: Lifeline,
     on_held: Callable[[], None],
+    touched: TouchedMemory,
 ) -> None:
     """Bring one branch's memory in; returns when it is there, or the branch is gone.
 
     Args:
         directory: the branch's, for ``memory.json``.
         on_held: called when the processes may run.
+        touched: what earlier branches of the commit touched first, and where to keep what this one does.
     """
     # Before there is any other thread: it is forked by a bare system call.
     keeper = DescriptorKeeper(lifeline, lambda: _note(directory, pager_killed()))
     server = PageServer(pages, handover, lifeline, keeper)
     progress = _Progress(directory, server)
     progress.write()
+    known = touched.read()
     try:
+        server.read_early(known)
         server.serve(on_held, progress.write_now_and_then)
         progress.write()
+        _remember(touched, known, server)
     except (BranchGone, HandoverBroken):
         lifeline.hang_up()
+        _remember(touched, known, server)
     except BaseException as error:
         _note(directory, _failure(error))
         lifeline.hang_up()
@@ -54,6 +61,13 @@ def serve_branch(
             raise
     finally:
         keeper.dismiss()
+
+
+def _remember(touched: TouchedMemory, known: Touched, server: PageServer) -> None:
+    both = learned(known, server.touched)
+    if both is not None:
+        with contextlib.suppress(OSError):  # the next branch waits for its pages then
+            touched.write(both)
 
 
 class _Progress:

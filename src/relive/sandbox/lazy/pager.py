@@ -21,6 +21,7 @@ from relive.kernel import procfs
 from relive.kernel.pidfds import has_ended, send_signal
 from relive.sandbox.lazy.handover import Handover
 from relive.sandbox.lazy.lifeline import Lifeline
+from relive.sandbox.lazy.touched import TouchedMemory
 from relive.sandbox.spawn import standard_streams
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Pager:
         pid, started: of its process, a child of this one.
     """
 
-    def __init__(self, directory: Path, pages: CommitPages, limit: float) -> None:
+    def __init__(self, directory: Path, pages: CommitPages, touched: TouchedMemory, limit: float) -> None:
         """Start it.
 
         The caller must be the only thread that does anything: the child goes on with Python code after fork(2). It uses
@@ -48,6 +49,7 @@ class Pager:
 
         Args:
             directory: the branch's; ``images`` in it is CRIU's work directory.
+            touched: what branches of the commit touch first.
             limit: seconds to wait for its word.
 
         Raises:
@@ -72,7 +74,7 @@ class Pager:
             self.pid = os.fork()
             if self.pid == 0:
                 _become(
-                    lambda: serve_branch(directory, pages, handover, Lifeline(theirs), held),
+                    lambda: serve_branch(directory, pages, handover, Lifeline(theirs), held, touched),
                     self._log,
                     [handover.fileno(), theirs.fileno(), word.fileno(), *pages.descriptors()],
                 )

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import select
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 
 from relive.errors import MemoryLost
 from relive.kernel.userfault import UserFault
+from relive.sandbox.lazy.calm import FIRST, pause_before_rest
 from relive.sandbox.lazy.handover import Handover
 from relive.sandbox.lazy.keeper import DescriptorKeeper
 from relive.sandbox.lazy.lifeline import Lifeline
 from relive.sandbox.lazy.missing import Missing, Stretch
-from relive.sandbox.lazy.space import LazyMemory
+from relive.sandbox.lazy.space import WINDOW, LazyMemory
+from relive.sandbox.lazy.touched import Touched
 from relive.store.pages.page_reader import CommitPages, Content
 
 __all__ = ["BranchGone", "PageServer"]
@@ -39,7 +43,12 @@ class PageServer:
         self._lifeline = lifeline
         self._keeper = keeper
         self._spaces: list[LazyMemory] = []  # who touched something last stands first
-        self._restored: list[LazyMemory] = []  # not those forked since
+        self._restored: dict[int, LazyMemory] = {}  # by pid; not those forked since
+        self._early: Mapping[int, list[tuple[int, Content]]] = {}
+        self._touched: Touched | None = None
+        self._began = self._waited = (
+            0.0  # [s] monotonic: when the processes were let run, when somebody waited last
+        )
         self._handed = 0  # pages of these
         self._poller = select.poll()
         self._poller.register(handover, select.POLLIN)
@@ -50,7 +59,26 @@ class PageServer:
     @property
     def present(self) -> int:
         """Pages that are there."""
-        return self._handed - sum(one.missing.pages for one in self._restored if not one.is_gone)
+        return self._handed - sum(one.missing.pages for one in self._restored.values() if not one.is_gone)
+
+    @property
+    def touched(self) -> Touched:
+        """What was waited for in the first moments, in order."""
+        if self._touched is not None:
+            return self._touched
+        return {pid: list(space.touched) for pid, space in self._restored.items()}
+
+    def read_early(self, touched: Touched) -> None:
+        """Read what is likely to be touched first, to be filled in before the processes run; before ``serve``.
+
+        Raises:
+            StoreError: the memory cannot be read.
+        """
+        self._early = {
+            pid: self._pages.processes[pid].gather(firsts, WINDOW)
+            for pid, firsts in touched.items()
+            if pid in self._pages.processes
+        }
 
     def serve(self, on_held: Callable[[], None], on_progress: Callable[[], None]) -> None:
         """Return when all memory is there and process 1 has let it go.
@@ -67,15 +95,33 @@ class PageServer:
         """
         while not self._handover.is_finished:
             self._attend(None)
+        self._give_early()
         self._hold(self._spaces)
         on_held()
+        self._began = self._waited = time.monotonic()
         while space := self._next_to_stream():
-            self._attend(0 if space.stream() else _NOT_NOW_MS)
+            pause = self._pause()
+            if pause > 0:
+                self._attend(math.ceil(pause * 1000))
+            else:
+                self._attend(0 if space.stream() else _NOT_NOW_MS)
             on_progress()
         # Until then faults on pages that never were, and forks, have to be answered; afterwards the kernel does it.
         self._lifeline.release_branch()
         for space in self._spaces:
             space.close()
+
+    def _give_early(self) -> None:
+        early, self._early = self._early, {}
+        for pid, windows in early.items():
+            for first, content in windows if pid in self._restored else ():
+                self._restored[pid].give_early(first, content)
+
+    def _pause(self) -> float:
+        now = time.monotonic()
+        if self._touched is None and now - self._began >= FIRST:
+            self._touched = self.touched
+        return pause_before_rest(now - self._began, now - self._waited)
 
     def _next_to_stream(self) -> LazyMemory | None:
         """The first process of which something is missing, None when there is none."""
@@ -98,6 +144,7 @@ class PageServer:
     def _attend_to(self, space: LazyMemory) -> None:
         self._spaces.remove(space)
         self._spaces.insert(0, space)
+        self._waited = time.monotonic()
         space.attend(self._adopt_child)
         if space.is_gone:
             self._leave(space)
@@ -122,7 +169,7 @@ class PageServer:
         runs = process.runs if process is not None else []
         missing = Missing(Stretch(first, first + pages, first) for first, pages in runs)
         space = LazyMemory(UserFault(descriptor), missing, process if process is not None else _Nothing())
-        self._restored.append(space)
+        self._restored[pid] = space
         self._handed += missing.pages
         self._adopt(space)
 

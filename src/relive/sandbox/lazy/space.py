@@ -14,9 +14,9 @@ from relive.kernel.userfault import FaultEventKind, UserFault
 from relive.sandbox.lazy.missing import Missing, Stretch
 from relive.store.pages.page_reader import Content
 
-__all__ = ["LazyMemory", "ReadPages"]
+__all__ = ["WINDOW", "LazyMemory", "ReadPages"]
 
-_WINDOW = 32  # [pages] brought in around one that is touched: neighbours are likely to be next
+WINDOW = 32  # [pages] brought in around one that is touched: neighbours are likely to be next
 _STREAMED = 256  # [pages] at once while nobody waits; about as long as a fault may have to wait for its turn
 
 
@@ -41,6 +41,7 @@ class LazyMemory:
 
     Attributes:
         is_gone: the process has ended or become another program; there is nothing more to do.
+        touched: what was waited for: the committed pages that windows began with, in order.
     """
 
     def __init__(self, fault: UserFault, missing: Missing, pages: ReadPages) -> None:
@@ -48,6 +49,7 @@ class LazyMemory:
         self.fault = fault
         self.missing = missing
         self.is_gone = False
+        self.touched: list[int] = []
         self._pages = pages
         self._waiting: list[int] = []
         self._next = 0
@@ -76,7 +78,7 @@ class LazyMemory:
             match event.kind:
                 case FaultEventKind.FAULT:
                     self._waiting.append(event.first)
-                    self._at_once = _WINDOW  # the next one shall not have to wait long
+                    self._at_once = WINDOW  # the next one shall not have to wait long
                 case FaultEventKind.FORK:
                     on_child(LazyMemory(UserFault(event.child), self.missing.fork(), self._pages))
                 case FaultEventKind.REMAP:
@@ -89,6 +91,16 @@ class LazyMemory:
                     self.fault.wake(event.first, event.pages)
         waiting, self._waiting = self._waiting, []
         self._waiting = [page for page in waiting if not self.is_gone and not self._give(page)]
+
+    def give_early(self, first: int, content: Content) -> None:
+        """Bring in a window before the process runs, as far as it is missing and the kernel takes it.
+
+        Raises:
+            OSError: as ``attend``.
+        """
+        stretch = self.missing.around(first, WINDOW)
+        if stretch is not None and (stretch.first, stretch.pages) == (first, len(content.pages)):
+            self._place(stretch, content)
 
     def stream(self) -> bool:
         """Bring in some pages that nobody waits for yet, those behind the last touched ones first; False: not now.
@@ -116,11 +128,12 @@ class LazyMemory:
 
     def _give(self, page: int) -> bool:
         """Bring in a page that is waited for; False if that has to be tried again."""
-        stretch = self.missing.around(page, _WINDOW)
+        stretch = self.missing.around(page, WINDOW)
         if stretch is None:
             # It has never had any content, or has come in meanwhile (EEXIST).
             refusal = self.fault.zero(page)
         else:
+            self.touched.append(stretch.content)
             refusal = self._place(stretch, self._pages.read(stretch.content, stretch.pages))
             if refusal == errno.ENOENT and stretch.pages > 1:
                 stretch = stretch.part(page, page + 1)

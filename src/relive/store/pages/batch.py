@@ -50,6 +50,9 @@ class _Lot:
     is_begun: bool = False
     last: Held | None = None
 
+    def expect(self) -> None:
+        self.reader.expect(self.frames)
+
     def fetch(self) -> None:
         self.ahead = self.reader.fetch(self._batch(0))
 
@@ -73,7 +76,7 @@ class _Lot:
 
 
 class PageBatch:
-    """To be used in this order: ``fetch``, ``full``, ``apply_xor``, each once; ``fetch`` may be left out."""
+    """To be used in this order: ``expect``, ``fetch``, ``full``, ``apply_xor``, each once; the first two may be left out."""
 
     def __init__(
         self, table: PageTable, reader: Callable[[int], PackReader], before: PageBatch | None = None
@@ -92,6 +95,11 @@ class PageBatch:
         for lots, others in ((self._full, self._full_before), (self._xor, self._xor_before)):
             for pack in lots.keys() & others.keys():
                 lots[pack].is_begun = others[pack].frames[-1] == lots[pack].frames[0]
+
+    def expect(self) -> None:
+        """Have the disk read all frames at once, where it does not wait for one before it gets the next."""
+        for lot in [*self._full.values(), *self._xor.values()]:
+            lot.expect()
 
     def fetch(self) -> PageBatch:
         """Read and check the bytes of the frames, though not more of them than fit into memory; in any thread.

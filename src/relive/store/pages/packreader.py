@@ -13,6 +13,7 @@ import zstandard
 
 from relive.config import STORE_KEY
 from relive.errors import KeyMissing, ObjectMissing
+from relive.kernel.read_early import begin_reading
 from relive.store.pages.blob_dictionary import WINDOW_MOST, as_dictionary
 from relive.store.pages.dictionary import DICTIONARY_BYTES, DICTIONARY_MOST, Dictionary
 from relive.store.pages.packfile import (
@@ -245,6 +246,17 @@ class PackReader:
         for begin in range(0, len(numbers), BATCH):
             batch = numbers[begin : begin + BATCH]
             yield from zip(batch, self.pages_of(batch, self.fetch(batch)), strict=True)
+
+    def expect(self, numbers: Sequence[int]) -> None:
+        """Have the kernel begin to read frames that will be fetched.
+
+        Args:
+            numbers: must rise; those that it does not have are left out.
+        """
+        there = [number for number in numbers if number < len(self._frames)]
+        for first, last in _stretches(there):
+            begin, end = self._frames[first].offset, self._frames[last].offset + self._frames[last].stored
+            begin_reading(self._file, begin, end)
 
     def fetch(self, numbers: Sequence[int]) -> list[Stored]:
         """Frames of pages as they were compressed, checked and opened; at most some dozens. ``numbers`` must rise.

@@ -6,7 +6,7 @@ import os
 import re
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -21,6 +21,7 @@ from relive.store.pages.page_diff import Numbers, Pages
 from relive.store.pages.readahead import ReadAhead
 from relive.store.pages.runs import PageFile, page_files
 from relive.store.pages.size import PAGE
+from relive.store.pages.table import PageTable
 
 __all__ = ["CommitPages", "Content", "ProcessPages", "lazy_page_numbers"]
 
@@ -88,6 +89,40 @@ class ProcessPages:
     def rest(self) -> None:
         """Nobody goes on for now: keep no pages in memory for that."""
         self._ahead.rest()
+
+    def gather(self, firsts: Sequence[int], window: int) -> list[tuple[int, Content]]:
+        """Several windows at once, checked, each from a page to the end of its run or its aligned window: (first page, content).
+
+        Pages that are in no run are left out.
+
+        Raises:
+            ObjectCorrupt: a pack is damaged.
+        """
+        spans = [
+            (first, span)
+            for first in dict.fromkeys(firsts)
+            if (span := self._span(first, window)) is not None
+        ]
+        if not spans:
+            return []
+        numbers = np.unique(np.concatenate([np.arange(*span) for _, span in spans]))
+        batch = self._source.batch(PageTable(self._table.full[numbers], self._table.xor[numbers]))
+        batch.expect()
+        pages = batch.apply_xor(batch.full())
+        begins = np.searchsorted(numbers, [begin for _, (begin, _) in spans]).tolist()
+        return [
+            (first, Content(pages[row : row + end - begin]))
+            for (first, (begin, end)), row in zip(spans, begins, strict=True)
+        ]
+
+    def _span(self, first: int, window: int) -> tuple[int, int] | None:
+        """Numbers of the pages from this one to the end of its run or window; None where it is in no run."""
+        at = bisect_right(self._placed, first, key=_address) - 1
+        if at < 0 or first >= self._placed[at][0] + self._placed[at][1]:
+            return None
+        begin, length, position = self._placed[at]
+        until = min(begin + length, first - first % window + window)
+        return position + first - begin, position + until - begin
 
     def _number(self, first: int, pages: int) -> int:
         begin, length, position = self._placed[bisect_right(self._placed, first, key=_address) - 1]
