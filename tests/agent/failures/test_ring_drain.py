@@ -87,6 +87,49 @@ def test_a_body_that_is_longer_than_allowed_is_not_kept_and_its_event_is(tmp_pat
     assert [path.name for path in (tmp_path / "inside" / "bodies").iterdir()] == ["7-1.body"]
 
 
+def test_its_thread_takes_what_is_written_into_a_ring_that_it_knows_and_into_a_new_one(
+    tmp_path: Path,
+) -> None:
+    """Nobody asks it to: the first it finds by looking at known rings, the second by its name."""
+    seen: list[Event] = []
+    drain = drain_of(tmp_path, seen)
+    failure = '[%d,%d,5,"failure",1,1,3,{}]'
+    for name in ("7-a.ring", "8-b.ring"):
+        ring = Ring(str(tmp_path / name), 1 << 16, 1)
+        for number in (1, 2, 3):
+            known = len(seen)
+            ring.write(number, (failure % (number, number)).encode(), b"")
+            while len(seen) == known:
+                assert drain._thread.is_alive()
+    drain.close()
+    assert [(one.fields["pid"], one.fields["own_seq"]) for one in seen] == [
+        (pid, number) for pid in (7, 8) for number in (1, 2, 3)
+    ]
+
+
+def test_the_ring_of_a_process_that_ends_is_removed_by_its_thread(tmp_path: Path) -> None:
+    alive = [True]
+    drain = InsideDrain(
+        tmp_path,
+        tmp_path / "inside",
+        beginnings=tmp_path / "beginnings.jsonl",
+        keep_bytes=1 << 20,
+        body_bytes=100,
+        is_alive=lambda _pid, _made: alive[0],
+        on_failure=lambda _event: None,
+        protection=Protection(),
+        packing=LIBRARY,
+    )
+    ring = Ring(str(tmp_path / "7-a.ring"), 1 << 16, 1)
+    drain.drain()
+    ring.write(1, (RECORD % (1, 1, "{}")).encode(), b"")
+    alive[0] = False
+    while Path(ring.path).exists():
+        assert drain._thread.is_alive()
+    drain.close()
+    assert [event.fields["own_seq"] for event in Recording(tmp_path / "inside").events()] == [1]
+
+
 KILLED = """
 import os, sys
 from pathlib import Path

@@ -3,6 +3,9 @@
 One thread of the agent looks at every ring again and again; it is the only writer of that recording. A ring whose process
 is gone is removed when it is empty. While no agent is there, the rings keep the last events, and the next agent takes them.
 
+Most looks are at the rings that are known, and cost little where nothing was written. Which rings there are, and which of
+their processes still run, is asked when a name was made or removed, and four times a second.
+
 Events leave their ring, and rings go, when the recording holds them. An agent that is killed in between leaves events in both: the
 next one knows those of the recording's end again, and passes them over.
 """
@@ -35,6 +38,7 @@ __all__ = ["InsideDrain"]
 
 HEARTBEAT = "agent.alive"
 _PERIOD = 0.05  # [s] between two looks
+_SURVEY = 0.25  # [s] the longest between two looks at all that is there
 _AT_ONCE = 1024  # records packed together: a segment is not longer for it than it may be
 _PART = "inside"
 _RING = re.compile(r"(?P<pid>[0-9]+)-(?P<made>[0-9a-f]{1,16})\.ring")
@@ -70,8 +74,8 @@ class InsideDrain:
         protection: is told when a look fails; the next one follows all the same.
         packing: packs what nobody needs to see; without it Python does.
 
-    While it lives, the file ``HEARTBEAT`` in the rings' directory is touched again and again, its time being the monotonic
-    clock: a failing thread waits for its commit only then (``failure/waiting.py`` of the recorder).
+    While it lives, the file ``HEARTBEAT`` in the rings' directory is touched again and again, its time being the monotonic clock:
+    a failing thread waits for its commit only then (``failure/waiting.py`` of the recorder, which believes it for one second).
     """
 
     def __init__(
@@ -93,7 +97,11 @@ class InsideDrain:
         self._on_failure = on_failure
         self._packing = packing
         self._log = structlog.get_logger()
+        self._directory = str(rings)
+        self._changed = -1  # st_mtime_ns of the directory before its names were read
+        self._survey_at = 0.0  # monotonic [s]: when to read the names although none has changed
         self._readers: dict[str, RingReader] = {}
+        self._pids: dict[str, int] = {}  # of the same
         self._refused: set[str] = set()
         self._said_off: set[str] = set()
         self._looking = threading.Lock()
@@ -110,14 +118,28 @@ class InsideDrain:
         pause = _PERIOD
         while not self._end.wait(pause):
             try:
-                self._beat()
-                self.drain()
+                self._look()
             except Exception as error:
                 pause = self._protection.failed(_PART, error)
                 self._log.exception("the rings were not drained; it is tried again", pause=pause)
             else:
                 pause = _PERIOD
                 self._protection.works(_PART)
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        if now < self._survey_at and self._changed_at() == self._changed:
+            self._drain(self._read_known)
+        else:
+            self._survey_at = now + _SURVEY
+            self._beat()
+            self._drain(self._survey)
+
+    def _changed_at(self) -> int:
+        try:
+            return os.stat(self._directory).st_mtime_ns
+        except FileNotFoundError:
+            return 0
 
     def _beat(self) -> None:
         now = time.monotonic_ns()
@@ -134,22 +156,29 @@ class InsideDrain:
 
     def drain(self) -> None:
         """Take all that is in the rings now. May be called by any thread."""
+        self._drain(self._survey)
+
+    def _drain(self, read: Callable[[], tuple[list[RingRecords], list[str]]]) -> None:
         with self._looking:
-            rings, ended = self._read_all()
-            batch = self._packing.batch(rings) if self._packing else DecodedBatch(rings)
-            try:
-                events = self._take(rings, batch)
-            finally:
-                batch.close()
+            rings, ended = read()
+            events = self._record_all(rings) if rings else []
             self._recorded = frozenset()
             for reader in self._readers.values():
                 reader.note_taken()
             for name in ended:
                 self._forget(name)
-            self._beginnings.add(events)
+            if events:
+                self._beginnings.add(events)
         for pid, event in events:
             if event.kind is EventKind.FAILURE:
                 self._on_failure(replace(event, fields={**event.fields, "pid": pid}))
+
+    def _record_all(self, rings: list[RingRecords]) -> list[tuple[int, Event]]:
+        batch = self._packing.batch(rings) if self._packing else DecodedBatch(rings)
+        try:
+            return self._take(rings, batch)
+        finally:
+            batch.close()
 
     def _take(self, rings: list[RingRecords], batch: RingBatch) -> list[tuple[int, Event]]:
         """Record what rings hold; what somebody wants to see of it is returned. If that fails, it is all still in the rings."""
@@ -183,42 +212,32 @@ class InsideDrain:
             seen.append((pid, event))
         return 1
 
-    def _read_all(self) -> tuple[list[RingRecords], list[str]]:
+    def _survey(self) -> tuple[list[RingRecords], list[str]]:
         """What is in the rings now, and those of them whose process is gone."""
-        rings: list[RingRecords] = []
+        self._changed = self._changed_at()
         ended = []
         for name in self._names():
-            found, is_alive = self._read(name)
-            if found is not None and found.raw:
-                rings.append(found)
-            if not is_alive:
+            if not self._meet(name):
                 ended.append(name)
-        return rings, ended
+        return self._read_known()[0], ended
 
     def _names(self) -> list[str]:
         try:
-            return [name for name in os.listdir(self._rings) if _RING.fullmatch(name)]
+            return [name for name in os.listdir(self._directory) if _RING.fullmatch(name)]
         except FileNotFoundError:
             return []
 
-    def _read(self, name: str) -> tuple[RingRecords | None, bool]:
-        """The records in a ring, and whether its process lives."""
+    def _meet(self, name: str) -> bool:
+        """Know that ring; returns whether its process lives, asked before it is read: what it wrote last is taken."""
         match = _RING.fullmatch(name)
         if match is None or name in self._refused:
-            return None, True
+            return True
         pid = int(match["pid"])
-        # Asked before, so that what it wrote last is taken.
         is_alive = self._is_alive(pid, int(match["made"], 16))
         try:
-            reader = self._readers.get(name) or self._open(name)
+            reader = self._readers.get(name) or self._open(name, pid)
             if reader is None:
-                return None, True
-            lost = reader.lost
-            raw = reader.read_raw()
-            if reader.lost > lost:
-                self._log.warning(
-                    "events were overwritten before they were taken", ring=name, bytes=reader.lost
-                )
+                return True
             if reader.is_switched_off and name not in self._said_off:
                 self._said_off.add(name)
                 self._log.warning(
@@ -226,24 +245,46 @@ class InsideDrain:
                 )
         except RecordingCorrupt as error:
             self._refuse(self._rings / name, error)
-            return None, is_alive
-        return RingRecords(reader.path, pid, raw, self._beginnings.has_room(pid)), is_alive
+        return is_alive
+
+    def _read_known(self) -> tuple[list[RingRecords], list[str]]:
+        """What is in the rings that are known now; none of them is said to be gone."""
+        rings = []
+        for name, reader in self._readers.items():
+            if name in self._refused:
+                continue
+            lost = reader.lost
+            try:
+                raw = reader.read_raw()
+            except RecordingCorrupt as error:
+                self._refuse(reader.path, error)
+                continue
+            if reader.lost > lost:
+                self._log.warning(
+                    "events were overwritten before they were taken", ring=name, bytes=reader.lost
+                )
+            if raw:
+                pid = self._pids[name]
+                rings.append(RingRecords(reader.path, pid, raw, self._beginnings.has_room(pid)))
+        return rings, []
 
     def _refuse(self, ring: Path, error: RecordingCorrupt) -> None:
         self._log.warning("a ring is not read any more", ring=ring.name, error=error.as_json())
         self._refused.add(ring.name)
 
-    def _open(self, name: str) -> RingReader | None:
+    def _open(self, name: str, pid: int) -> RingReader | None:
         try:
             reader = self._readers[name] = RingReader(self._rings / name)
         except FileNotFoundError:
             return None
+        self._pids[name] = pid
         return reader
 
     def _forget(self, name: str) -> None:
         reader = self._readers.pop(name, None)
         if reader is not None:
             reader.close()
+            del self._pids[name]
         with contextlib.suppress(OSError):
             (self._rings / name).unlink()
 
