@@ -136,6 +136,11 @@ class CriuTools:
         return self.directory / "mapped_shim.so"
 
     @property
+    def pages_shim(self) -> Path:
+        """Library that has CRIU read the memory of what it restores with several threads."""
+        return self.directory / "pages_shim.so"
+
+    @property
     def template_shim(self) -> Path:
         """Library that makes CRIU a template of itself, for many branches of one commit."""
         return self.directory / "template_shim.so"
@@ -164,6 +169,7 @@ class CriuTools:
             self.wait_shim,
             self.tcp_restore_shim,
             self.template_shim,
+            self.pages_shim,
             self.mapped_shim,
         )
         return (*programs, *shims, self.plugins)
@@ -188,7 +194,7 @@ class CriuTools:
             restores: it is to restore, not to dump.
             of_branch: what it dumps is a branch.
         """
-        own = [self.tcp_restore_shim] if restores else [self.tcp_dump_shim, self.wait_shim]
+        own = [self.tcp_restore_shim, self.pages_shim] if restores else [self.tcp_dump_shim, self.wait_shim]
         shims = [self.prlimit_shim, *own]
         made = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "CRIU_LIBS_DIR": str(self.plugins)}
         if left_out is not None:

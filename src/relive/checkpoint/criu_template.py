@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Self
 
 from relive.checkpoint.criu import CriuTools
+from relive.checkpoint.empty_parents import lay_empty_parent, read_heads
 from relive.checkpoint.host_files import open_host_files
 from relive.checkpoint.kernel_cache import place_kerndat
 from relive.errors import RestoreFailed
-from relive.images import criu_images_pb2 as pb
 from relive.images.template_regions import Region, read_regions
 
 __all__ = ["CriuTemplate", "ForkedCriu"]
@@ -32,9 +32,7 @@ _READY_WITHIN = 60.0  # [s] to read all pages
 _FORKED_WITHIN = 10.0  # [s]
 _JOINED_WITHIN = 5.0  # [s] to join control groups; with that the template itself answers
 _ANSWER_MOST = 32  # [bytes]
-_PARENT = "parent"  # CRIU's name for the images of the dump before
 _MOST_FILES = 200  # mapped, for each of which two processes have a descriptor open for a moment
-_HEAD = 12  # [bytes] before the first message of an image: two magic numbers, its length
 
 
 class ForkedCriu:
@@ -81,8 +79,7 @@ class CriuTemplate:
             RestoreFailed: it did not begin; for want of memory, mostly.
             ObjectCorrupt, OSError: the images cannot be read.
         """
-        self._heads = {path.name: _head(path.read_bytes()) for path in images.glob("pagemap-*.img")}
-        self._heads = {name: head for name, head in self._heads.items() if "-shmem-" not in name}
+        self._heads = read_heads(images)
         place_kerndat(tools.directory)
         self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with contextlib.ExitStack() as stack:
@@ -96,7 +93,9 @@ class CriuTemplate:
             os.write(table, _table(regions, files, mapped).encode())
             os.lseek(table, 0, os.SEEK_SET)
             environment = tools.environment(restores=True)
-            environment["LD_PRELOAD"] += f":{tools.template_shim}"
+            environment["LD_PRELOAD"] = (
+                f"{tools.template_shim}:{environment['LD_PRELOAD']}"  # before pages_shim
+            )
             environment["LD_BIND_NOW"] = "1"  # once, not in each that is forked
             environment["RELIVE_TEMPLATE"] = f"{theirs.fileno()}:{table}"
             self._process = subprocess.Popen(
@@ -141,12 +140,8 @@ class CriuTemplate:
             self._process.wait()
 
     def lay_beside(self, images: Path) -> None:
-        """Have CRIU fill all private memory before the restorer runs, as it does where a commit has a parent: this one is empty."""
-        parent = images / _PARENT
-        parent.mkdir()
-        for name, (head, pages) in self._heads.items():
-            (parent / name).write_bytes(head)
-            os.link(f"{parent}/{name}", f"{parent}/pages-{pages}.img")  # nothing is ever read from it
+        """Have CRIU fill all private memory before the restorer runs."""
+        lay_empty_parent(images, self._heads)
 
     def fork(self, first: int, groups: Sequence[Path], keep: Sequence[int]) -> ForkedCriu:
         """A CRIU in the namespaces of process 1 with this pid, whose next number it has; the calling thread is in them already.
@@ -223,10 +218,3 @@ def _table(regions: Iterable[Region], files: Mapping[int, int], mapped: Mapping[
         )
         lines += [f"run {offset} {size} {inside}" for offset, size, inside in region.runs]
     return "".join(f"{line}\n" for line in lines)
-
-
-def _head(pagemap: bytes) -> tuple[bytes, int]:
-    """A pagemap without pages, and the N of the page file that it names."""
-    length = int.from_bytes(pagemap[_HEAD - 4 : _HEAD], "little")
-    head = pagemap[: _HEAD + length]
-    return head, pb.PagemapHead.FromString(head[_HEAD:]).pages_id

@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from relive.checkpoint.criu import CriuTools
+from relive.checkpoint.criu_template import CriuTemplate
+from relive.checkpoint.empty_parents import lay_empty_parent, read_heads
 from relive.checkpoint.suspect_captures import SuspectCaptures
 from relive.config import Settings
 from relive.errors import (
@@ -167,8 +169,8 @@ def _restore_in(
             request.lay_beside(directory / "rings")
         # Whatever has written here before: what is to be checked is checked last.
         fitted = known or fit_images(images, commit, manifest, keep=pager is None)
-        if template is not None:
-            template.lay_beside(images)
+        is_container = manifest.target.kind is TargetKind.CONTAINER
+        _have_pages_read_early(images, template, by_threads=pager is None and not is_container)
         hostname = f"{manifest.host.name[:40]}-{identifier}"
         plan = branch_root.fit(commit, images, _plan(fitted, hostname, request, settings, ownership))
         if request.outside is not None:
@@ -207,7 +209,7 @@ def _restore_in(
             pager=pager.pid if pager is not None else None,
             pager_started=pager.started if pager is not None else 0,
             mark=settings.mark,
-            is_container=manifest.target.kind is TargetKind.CONTAINER,
+            is_container=is_container,
             missing_files=branch_root.missing_files[:_MISSING_SHOWN],
             missing_count=len(branch_root.missing_files),
             unwritable_databases=[path for path in unwritable if path not in branch_root.numbered],
@@ -229,6 +231,17 @@ def _restore_in(
             raise memory_lost(memory.failure) from error
         raise
     return branch
+
+
+def _have_pages_read_early(images: Path, template: CriuTemplate | None, *, by_threads: bool) -> None:
+    """Have CRIU fill memory before its restorer runs, where a library does that in another way.
+
+    From a template; or by several threads (``native/pages_shim.c``), of a single process: in a tree, parts come by fork(2).
+    """
+    if template is not None:
+        template.lay_beside(images)
+    elif by_threads and len(heads := read_heads(images)) == 1:
+        lay_empty_parent(images, heads)
 
 
 def _may_rewind(directory: Path, branch_root: BranchRoot, *, is_lazy: bool) -> bool:

@@ -30,6 +30,7 @@ def tools(context: ProbeContext) -> ProbeResult:
         found.wait_shim,
         found.tcp_restore_shim,
         found.template_shim,
+        found.pages_shim,
     )
     parts = (found.criu, found.init, found.enter, found.watchdog, *shims)
     missing = [path.name for path in parts if not path.exists()]
