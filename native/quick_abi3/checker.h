@@ -17,3 +17,11 @@ int has_hint(const Checker *self, const uint8_t *p, size_t n);
 
 // Whether a name tells no secret, as ``has_hint``.
 int is_harmless_name(Checker *self, const uint8_t *p, size_t n);
+
+// Headers come again and again, name and value the same. The JSON of one that this checker has let pass before, whose length is
+// ``LENGTH_OF_PAIR``; NULL: it is not remembered.
+#define LENGTH_OF_PAIR(n, m) ((n) + (m) + sizeof("[\"\",\"\"]") - 1)
+const char *json_of_pair(const Checker *self, const char *name, size_t n, const char *value, size_t m);
+
+// Remember it, as it was just written: a text that is longer has something in it that is escaped, and is not.
+void remember_pair(Checker *self, const char *name, size_t n, size_t m, const char *json, size_t length);

@@ -28,12 +28,8 @@ static void put_headers(Text *text, PyObject *headers, Checker *checker) {
             text->failed = 1;
             return;
         }
-        put(text, i ? ",[" : "[", i ? 2 : 1);
-        put_header(text, item(pair, 0), checker, 1);
-        PUT(text, ",");
-        if (text->failed) return;
-        put_header(text, item(pair, 1), checker, 0);
-        PUT(text, "]");
+        if (i) PUT(text, ",");
+        put_pair(text, item(pair, 0), item(pair, 1), checker);
     }
     PUT(text, "]");
 }

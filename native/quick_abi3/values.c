@@ -126,15 +126,44 @@ void put_packed(Text *text, PyObject *value, const Checker *checker, int depth) 
     }
 }
 
+static void put_part(Text *text, const char *p, size_t n, Checker *checker, int is_name) {
+    const uint8_t *part = (const uint8_t *)p;
+    if (!is_ascii(part, n) || (is_name ? !is_harmless_name(checker, part, n) : may_hold_secret(checker, part, n))) text->failed = 1;
+    else put_quoted(text, part, n);
+}
+
 void put_header(Text *text, PyObject *part, Checker *checker, int is_name) {
     char *p;
     Py_ssize_t n;
     PyObject *held;
     if (text->failed) return;
-    if (bytes_of(part, &held, &p, &n) < 0 || !is_ascii((uint8_t *)p, (size_t)n) ||
-        (is_name ? !is_harmless_name(checker, (uint8_t *)p, (size_t)n) : may_hold_secret(checker, (uint8_t *)p, (size_t)n)))
-        text->failed = 1;
-    else
-        put_quoted(text, (uint8_t *)p, (size_t)n);
+    if (bytes_of(part, &held, &p, &n) < 0) text->failed = 1;
+    else put_part(text, p, (size_t)n, checker, is_name);
     Py_XDECREF(held);
+}
+
+static void put_bytes_of_pair(Text *text, const char *name, size_t n, const char *value, size_t m, Checker *checker) {
+    const char *known = json_of_pair(checker, name, n, value, m);
+    if (known != NULL) {
+        put(text, known, LENGTH_OF_PAIR(n, m));
+        return;
+    }
+    size_t before = text->length;
+    PUT(text, "[");
+    put_part(text, name, n, checker, 1);
+    PUT(text, ",");
+    if (!text->failed) put_part(text, value, m, checker, 0);
+    PUT(text, "]");
+    if (!text->failed) remember_pair(checker, name, n, m, text->at + before, text->length - before);
+}
+
+void put_pair(Text *text, PyObject *name, PyObject *value, Checker *checker) {
+    char *p, *q;
+    Py_ssize_t n, m;
+    PyObject *held_name, *held_value = NULL;
+    if (text->failed) return;
+    if (bytes_of(name, &held_name, &p, &n) < 0 || bytes_of(value, &held_value, &q, &m) < 0) text->failed = 1;
+    else put_bytes_of_pair(text, p, (size_t)n, q, (size_t)m, checker);
+    Py_XDECREF(held_name);
+    Py_XDECREF(held_value);
 }

@@ -25,3 +25,6 @@ void put_items(Text *text, PyObject *values, const Checker *checker, int depth);
 
 // A name or value of a header: bytes, of which each is a character, or str.
 void put_header(Text *text, PyObject *part, Checker *checker, int is_name);
+
+// A header: both as ``put_header``, in brackets.
+void put_pair(Text *text, PyObject *name, PyObject *value, Checker *checker);

@@ -71,6 +71,37 @@ def test_a_request_is_told_the_same(benches, pairs, target, body, as_bytes):
     assert told[0] == told[1]
 
 
+# Of a name the part in C remembers the value that it had last.
+AGAIN = st.lists(
+    st.tuples(
+        st.sampled_from([b"accept", b"host", b"x", b"", b"x-" + b"n" * 250]),
+        st.sampled_from([b"", b"a", b"b", b'"', b"geheim12", b"hunter2-hunter2", b"v" * 230, b"\xe9"]),
+    ),
+    max_size=3,
+).map(tuple)
+
+
+@settings(max_examples=25)
+@example([((b"accept", b"geheim12"),)] * 3, 1)  # remembered as clean, and then it is learned
+@example([((b"accept", b"a"),), ((b"accept", b"b"),), ((b"accept", b"a"),)], 3)
+@example([((b"x", b"ab"),), ((b"xa", b"b"),)] * 2, 4)  # the same letters
+@given(st.lists(AGAIN, max_size=6), st.integers(0, 6))
+def test_headers_that_come_again_are_told_the_same(benches, requests, learned_at):
+    told = []
+    for bench in benches():
+        with bench:
+            recorder.requests = 0
+            for number, raw in enumerate(requests):
+                if number == learned_at:
+                    bench.scrubber.learn("geheim12")
+                about = handling.begin("asgi", "GET", "/", ["::1", 5], [], raw)
+                about.status, about.raw_headers = 200, raw
+                about.ended()
+        told.append([re.sub('"ns":[0-9]+', "", text) for text, _ in bench.records()])
+    assert told[0] == told[1] and len(told[0]) == 2 * len(requests)
+    assert not any("geheim12" in text for text in told[0][2 * learned_at :])
+
+
 HEADERS = st.sampled_from(
     [b"authorization", b"cookie", b"host", b"Basic aGVpbjpnZWhlaW0xMjM=", b"a=bbbbbbbb; c=d"]
 )
