@@ -61,10 +61,11 @@ class Settings(BaseModel):
         description="copy memory while the service runs, and with it frozen only what has changed since: the pause of a commit "
         "then hardly grows with memory; without a value, where a service has more than 64 MiB",
     )
-    micro: bool = Field(
-        False,
+    micro: bool | None = Field(
+        None,
         description="take commits of a service, of one process or several, on top of the one before: it stands still only while "
-        "what has changed is copied; a full commit is taken by itself wherever that could not be right",
+        "what has changed is copied; a full commit is taken by itself wherever that could not be right; without a value, with "
+        "`--every request`, `--every change`, and times shorter than 1 s",
     )
     pause_limit: float = Field(
         1.0,

@@ -308,7 +308,7 @@ def test_memory_that_no_micro_commit_follows_is_named(path: str, what: str) -> N
     (note,) = (
         one for one in findings_of(tree(root=mapped(path), kind=TargetKind.CAPSULE)) if one.severity == "note"
     )
-    assert note.code == "full-commits-only" and what in note.subject and "micro = true" in note.cause
+    assert note.code == "full-commits-only" and what in note.subject and "a full one" in note.cause
 
 
 def test_what_keeps_micro_commits_away_is_said_once_for_all_processes() -> None:

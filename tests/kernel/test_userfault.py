@@ -14,7 +14,7 @@ import pytest
 
 from relive.errors import HostIncapable
 from relive.kernel import libc, userfault
-from relive.kernel.userfault import Copied, FaultEventKind, UserFault, check_userfault
+from relive.kernel.userfault import Copied, FaultEventKind, UserFault, check_userfault, notes_writes
 
 PAGES = 8
 _API, _REGISTER = 0xC018AA3F, 0xC020AA00
@@ -50,6 +50,17 @@ def content(pages: int) -> ctypes.Array[ctypes.c_char]:
 
 def test_this_host_has_what_lazy_restore_needs():
     check_userfault()
+
+
+def test_this_host_notes_writes() -> None:
+    assert notes_writes()
+
+
+@pytest.mark.parametrize("features", [1 << 63, 1 << 15 | 1 << 63])
+def test_a_kernel_that_knows_none_of_it_says_so(monkeypatch: pytest.MonkeyPatch, features: int) -> None:
+    """It refuses features that it does not know with EINVAL."""
+    monkeypatch.setattr(userfault, "_NOTES_WRITES", features)
+    assert not notes_writes()
 
 
 def test_a_host_without_it_is_told(monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,36 @@ def test_a_branch_goes_on_where_a_commit_on_top_of_others_was_taken(relive: Reli
     told = ask(port, "/")
     assert told["requests"] == len(commits) + 1
     assert is_whole(told)
+
+
+def test_before_each_request_they_are_taken_without_being_asked_for(relive: Relive) -> None:
+    """And hold what the service had told by then."""
+    port = free_port()
+    options = ("--every", "request", "--listen", f"127.0.0.1:{port}")
+    service = relive.run(PYTHON, SERVICES / "chained.py", str(port), options=options)
+
+    def is_held() -> bool:
+        """Requests wait for commits, of which the first is a full one."""
+        ask(port, "/")
+        return any(one["trigger"] == "request" for one in relive.commits(service.name))
+
+    eventually(is_held, "a commit before a request")
+    for _ in range(TRIES):
+        before, at = relive.agent_log(service).count(ON_TOP), time.time_ns()
+        told = ask(port, "/")
+        if before >= 2 and relive.agent_log(service).count(ON_TOP) > before:
+            break
+    assert before >= 2
+
+    def commits() -> list[str]:
+        """Of the last request; another by the clock there is none."""
+        return [one["id"] for one in relive.commits(service.name) if one["taken_wall_ns"] > at]
+
+    [commit] = eventually(commits, "that it is durable")
+    branch = relive.restore(commit, port)
+    again = ask(branch.ports[port], "/")
+    assert again["requests"] == told["requests"] and is_whole(again)
+    branch.stop()
 
 
 def test_a_branch_has_the_connections_that_clients_kept_amid_traffic(relive: Relive, tmp_path: Path) -> None:

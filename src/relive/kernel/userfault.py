@@ -15,7 +15,7 @@ from enum import IntEnum
 from relive.errors import HostIncapable
 from relive.kernel import libc
 
-__all__ = ["Copied", "FaultEvent", "FaultEventKind", "UserFault", "check_userfault"]
+__all__ = ["Copied", "FaultEvent", "FaultEventKind", "UserFault", "check_userfault", "notes_writes"]
 
 _SHIFT = 12
 _PAGE = 1 << _SHIFT
@@ -23,6 +23,8 @@ _SYS_USERFAULTFD = 323
 _API = 0xAA
 _UFFDIO_API, _UFFDIO_WAKE, _UFFDIO_COPY, _UFFDIO_ZEROPAGE = 0xC018AA3F, 0x8010AA02, 0xC028AA03, 0xC020AA04
 _FORK, _REMAP, _REMOVE, _UNMAP = 1 << 1, 1 << 2, 1 << 3, 1 << 6
+_NOTES_WRITES = 1 << 0 | 1 << 13 | 1 << 15  # PAGEFAULT_FLAG_WP, WP_UNPOPULATED, WP_ASYNC
+_USER_MODE_ONLY = 1
 _MESSAGE = struct.Struct("<B7x3Q")  # struct uffd_msg: the kind of event, then up to three words of it
 _AT_ONCE = 64
 _EXPECTED = (errno.EAGAIN, errno.EEXIST, errno.ENOENT, errno.ESRCH)
@@ -179,6 +181,25 @@ def check_userfault() -> None:
         ) from error
     finally:
         os.close(descriptor)
+
+
+def notes_writes() -> bool:
+    """Whether it can note which pages are written without anybody being waited for (Linux 6.7).
+
+    Raises:
+        OSError: there is none, or the caller may not make one.
+    """
+    descriptor = libc.syscall(_SYS_USERFAULTFD, os.O_CLOEXEC | os.O_NONBLOCK | _USER_MODE_ONLY)
+    try:
+        asked = ctypes.create_string_buffer(struct.pack("3Q", _API, _NOTES_WRITES, 0))
+        libc.call("ioctl", descriptor, ctypes.c_ulong(_UFFDIO_API), asked)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        return False
+    finally:
+        os.close(descriptor)
+    return True
 
 
 def _incapable(cause: str) -> HostIncapable:

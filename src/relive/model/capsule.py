@@ -83,6 +83,7 @@ class Policy(Value):
         budget: bytes an hour by which the store may grow; the clock waits so long; None: no cap.
         cost_share: of the service's time, 0 to 1, that commits may cost it (``agent.commits.service_cost``); as above.
         micro: micro-commits are taken where they are certain to be right; None: as the agent's settings say.
+        full_because: why they are not taken on this host, though so many commits would be; None: they are, or nobody wants them.
     """
 
     at_start: bool
@@ -95,6 +96,7 @@ class Policy(Value):
     budget: int | None = None
     cost_share: float | None = None
     micro: bool | None = None
+    full_because: str | None = None
 
     @property
     def interval(self) -> float | None:

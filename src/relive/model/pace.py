@@ -40,8 +40,8 @@ class PaceState(Value):
         cost_share: of the service's time, 0 to 1, that commits may cost it; None: no cap.
         cost_us: microseconds that the last commit cost it, at most; None: not known.
         left_out: commits that were due and not taken since this start of the service, by what kept the clock from them.
-        micro: micro-commits are asked for; None: not known.
-        full_because: why the last commit was a full one, though micro-commits are asked for; None: it was none, or they are not.
+        micro: micro-commits are wanted; None: not known, or this host has none.
+        full_because: why the last commit was a full one, though micro-commits are wanted; None: it was none, or they are not.
     """
 
     wanted_s: float | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from pydantic import Field
@@ -10,6 +11,7 @@ from relive.config import Settings
 from relive.errors import UsageError
 from relive.model.budget import parse_budget
 from relive.model.capsule import CaptureWay, EgressWay, Policy, parse_every
+from relive.operations.micro_choice import choose_micro
 from relive.operations.operation import Params
 
 __all__ = [
@@ -39,7 +41,7 @@ BUDGET = (
 )
 MICRO = (
     "Take micro-commits, which stop it only while what has changed is copied, where they are certain to be right; "
-    "default: the setting micro"
+    "default: the setting micro, or else with --every request, change, and times shorter than 1s"
 )
 LISTEN = "ADDR:PORT at which the service listens, or with --upstream a recording proxy for it"
 CAPTURE = (
@@ -106,8 +108,14 @@ def choose_egress(
     return EgressChoice(True, way or EgressWay.THROUGH, egress_if_possible=False)
 
 
-def policy_of(settings: Settings, params: ObservedParams) -> Policy:
-    """When and how it is committed; raises UsageError."""
+def policy_of(
+    settings: Settings, params: ObservedParams, full_because: Callable[[], str | None] | None = None
+) -> Policy:
+    """When and how it is committed; raises UsageError.
+
+    Args:
+        full_because: tells why no micro-commits can be taken of it; by default what keeps this host from them.
+    """
     budget = settings.budget if params.budget is None else params.budget
     # Pauses are part of what a share of the time is for.
     share = 100.0 if parse_budget(budget).share is not None else settings.pause_share
@@ -116,4 +124,16 @@ def policy_of(settings: Settings, params: ObservedParams) -> Policy:
         share if params.pause_share is None else params.pause_share,
         budget,
     )
-    return policy.model_copy(update={"micro": settings.micro if params.micro is None else params.micro})
+    return choose_micro(
+        policy,
+        params.micro,
+        setting=settings.micro,
+        hindrance=full_because or (lambda: _of_this_host(settings)),
+    )
+
+
+def _of_this_host(settings: Settings) -> str | None:
+    from relive.checkpoint.criu import CriuTools
+    from relive.checkpoint.micro_hindrance import micro_hindrance
+
+    return micro_hindrance(CriuTools(settings.tools_path))

@@ -33,6 +33,7 @@ from relive.model.signals import parse_signal
 from relive.model.text import is_number
 from relive.model.token_scope import Scope
 from relive.model.watched import check_pattern
+from relive.operations.micro_choice import told_full
 from relive.operations.observing import (
     EGRESS,
     RECORD_EGRESS,
@@ -259,6 +260,8 @@ def report_start(progress: Progress, capsule: Capsule) -> str | None:
         progress.status(f"What it asks of others is not recorded: {facts.unrecorded}.")
     if facts.spec.hindrance is not None:
         progress.status(told_hindrance(facts.spec.hindrance))
+    if facts.spec.policy.full_because is not None:
+        progress.status(told_full(facts.spec.policy.full_because))
     lacks = replay_lacks(
         facts.spec.command,
         inside=facts.spec.inside,

@@ -13,6 +13,7 @@ from relive.kernel import procfs
 from relive.model.capsule import CaptureWay, check_name, parse_address
 from relive.model.token_scope import Scope
 from relive.model.watched import WatchSpec, check_pattern
+from relive.operations.micro_choice import of_containers, told_full
 from relive.operations.observing import ObservedParams, policy_of
 from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool
 from relive.operations.progress import Progress
@@ -112,7 +113,7 @@ def watch(settings: Settings, params: WatchParams, progress: Progress) -> Watchi
         raise UsageError("--upstream is for --listen", remedy="give both, or neither")
     if params.record is not None and params.listen is not None:
         raise UsageError("--record and --listen are two ways to one recording", remedy="give one of them")
-    policy = policy_of(settings, params)
+    policy = policy_of(settings, params, None if engine.name in _SERVICES else of_containers)
     if params.listen is None and params.record is None and policy.each_request:
         raise UsageError(
             "--every request is for --listen or --record",
@@ -152,6 +153,8 @@ def watch(settings: Settings, params: WatchParams, progress: Progress) -> Watchi
         missing.append("Requests are not recorded: --record PORT reads the packets of its port.")
     if way.hindrance is not None:
         missing.append(told_hindrance(way.hindrance))
+    if policy.full_because is not None:
+        missing.append(told_full(policy.full_because))
     missing += not_seen(state, engine.name)
     if not state.is_running:
         missing.append(f"It does not run ({state.status}); the watch waits for its start.")

@@ -83,6 +83,14 @@ def test_where_commits_are_full_ones_by_choice_the_way_out_is_named(micro: bool 
     assert ("--micro" in note) == is_named
 
 
+def test_where_the_host_has_no_micro_commits_the_way_out_is_none():
+    said = {"micro": False, "full_because": "no userfaultfd"}
+    pace = World(100 * MB).pace(limited(every="100ms").model_copy(update=said))
+    pace.note(50_000)
+    (note,) = pace.state().notes("shop")
+    assert "--micro" not in note
+
+
 def test_the_clock_waits_until_pauses_are_their_share():
     world = World(100 * MB)
     pace = world.pace(limited(every="1s"))

@@ -212,7 +212,7 @@ class CommitPace:
             cost_share=policy.cost_share,
             cost_us=round(self._last_cost * 1e6) if self._last_cost is not None else None,
             left_out=dict(self._left_out),
-            micro=policy.micro,
+            micro=policy.micro if policy.full_because is None else None,  # else nobody can ask for them
             full_because=self._full_because,
         )
 

@@ -1,4 +1,4 @@
-"""What would have each commit be a full one, though micro-commits are asked for; docs/micro-commits.md lists what is checked."""
+"""What would have each commit be a full one, though micro-commits are wanted; docs/micro-commits.md lists what is checked."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def micro(seen: Snapshot) -> Iterator[Finding]:
             "full-commits-only",
             next(iter(found.values())),
             ", ".join(found),
-            "a micro-commit cannot follow that: with `micro = true` each commit is a full one all the same",
+            "a micro-commit cannot follow that: each commit is a full one, however often it is committed",
         )
 
 
