@@ -107,9 +107,8 @@ def history(home: Path, count: int) -> None:
         while (made := len(store.log("bisected"))) < count:
             if made >= count // 2 and not is_poisoned:
                 is_poisoned = get(port, "/poison") == 200
-            for _ in range(
-                min(20, count - made)
-            ):  # not one commit for each: the one before may still be at work
+            # Not one commit for each, where the one before is still at work; and none beyond the half before it is poisoned.
+            for _ in range(min(20, (count if is_poisoned else count // 2) - made)):
                 get(port, "/noted")
     get(port, "/")
     deadline = time.monotonic() + _LIMIT
