@@ -234,6 +234,26 @@ static int load_for_this_kernel(void)
 	return loaded;
 }
 
+/* All mappings that an iterator lists, in order, behind what there is; closes it. Where they are more than its buffer holds (32 KiB) it
+ * does not end (Linux 6.18): it gives the last part again and again. Whoever asks compares what was listed with maps. */
+static bool append_listed(struct text *to, int iterator)
+{
+	static struct mapping piece[4096];
+	uint64_t last = 0;
+	ssize_t got = -1;
+
+	while (iterator >= 0 && (got = read(iterator, piece, sizeof piece)) > 0 && (size_t)got % sizeof *piece == 0 && piece->end > last) {
+		last = piece[(size_t)got / sizeof *piece - 1].end;
+		if (!append(to, (const char *)piece, (size_t)got)) {
+			got = -1;
+			break;
+		}
+	}
+	if (iterator >= 0)
+		close(iterator);
+	return got >= 0 && append(to, "", 0);
+}
+
 /* Appends a `struct mapping` for each mapping of a process, as our PID namespace calls it. */
 static bool append_mappings(struct text *to, pid_t pid)
 {
@@ -253,7 +273,7 @@ static bool append_mappings(struct text *to, pid_t pid)
 		return false;
 	memset(&attributes, 0, sizeof attributes);
 	attributes.iter_create.link_fd = (uint32_t)link;
-	is_whole = append_file(to, (int)bpf(BPF_ITER_CREATE, &attributes));
+	is_whole = append_listed(to, (int)bpf(BPF_ITER_CREATE, &attributes));
 	close(link);
 	return is_whole && to->size % sizeof(struct mapping) == 0;
 }
@@ -275,6 +295,19 @@ static bool append_flags(struct text *to, uint64_t flags)
 	return !flags && append(to, line, strlen(line));
 }
 
+/* A line of maps or smaps that begins with addresses. Not sscanf(): it looks for the end of all that follows, for each line. */
+static bool opens_mapping(const char *line, uint64_t *start, uint64_t *end)
+{
+	char *at;
+
+	*start = strtoull(line, &at, 16);
+	if (at == line || *at++ != '-')
+		return false;
+	line = at;
+	*end = strtoull(line, &at, 16);
+	return at != line && *at == ' ';
+}
+
 /* Appends what smaps says of a process, without sizes; `maps` is closed. */
 static bool append_smaps(struct text *to, int maps, pid_t pid)
 {
@@ -286,11 +319,11 @@ static bool append_smaps(struct text *to, int maps, pid_t pid)
 	mapping = (const struct mapping *)found.bytes;
 	last = mapping + (is_right ? found.size / sizeof *mapping : 0);
 	for (line = lines.bytes; is_right && *line; line = next) {
-		unsigned long start, end;
+		uint64_t start, end;
 
 		next = strchr(line, '\n');
 		next = next ? next + 1 : line + strlen(line);
-		is_right = sscanf(line, "%lx-%lx ", &start, &end) == 2 && append(to, line, (size_t)(next - line));
+		is_right = opens_mapping(line, &start, &end) && append(to, line, (size_t)(next - line));
 		if (!is_right)
 			break;
 		if (mapping < last && mapping->start == start && mapping->end == end)
@@ -332,11 +365,11 @@ static void keep_used(struct text *text)
 	char *to = text->bytes, *next;
 
 	for (char *line = text->bytes; *line; line = next) {
-		unsigned long start, end;
+		uint64_t start, end;
 
 		next = strchr(line, '\n');
 		next = next ? next + 1 : line + strlen(line);
-		if (sscanf(line, "%lx-%lx ", &start, &end) == 2 || !strncmp(line, "VmFlags: ", 9)) {
+		if (opens_mapping(line, &start, &end) || !strncmp(line, "VmFlags: ", 9)) {
 			memmove(to, line, (size_t)(next - line));
 			to += next - line;
 		}

@@ -63,6 +63,11 @@ def pid_of_more() -> Iterator[int]:
     yield from running("more")
 
 
+@pytest.fixture
+def pid_of_many() -> Iterator[int]:
+    yield from running("many")
+
+
 def read(pid: int, *, called: str = "criu") -> tuple[str, list[str]]:
     """What was opened, and the lines of it."""
     done = subprocess.run(
@@ -88,6 +93,14 @@ def test_it_says_of_each_mapping_what_smaps_says_and_no_more(pid: int) -> None:
     assert lines == real(pid)
     said = {flag for line in lines if line.startswith("VmFlags: ") for flag in line.split()[1:]}
     assert {"sh", "mw", "gd", "lo", "nr", "sr", "rr", "dc", "dd", "hg", "nh", "wf"} <= said
+
+
+def test_it_says_so_of_more_mappings_than_the_kernel_lists_at_once(pid_of_many: int) -> None:
+    """The kernel gave the last of them again and again, so CRIU held the process until it was given up."""
+    opened, lines = read(pid_of_many)
+    assert opened.startswith("/memfd:smaps")
+    assert len(lines) > 6000
+    assert lines == real(pid_of_many)
 
 
 def test_a_process_with_a_flag_that_was_not_compared_is_read_as_ever(pid_of_more: int) -> None:

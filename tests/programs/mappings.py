@@ -1,4 +1,7 @@
-"""A process with a mapping of each kind of advice and flag; with the word ``more``, one that is locked when it is touched, too."""
+"""A process with a mapping of each kind of advice and flag; with the word ``more``, one that is locked when it is touched, too.
+
+With the word ``many`` it has 3,000 more, of which no two next to each other are alike.
+"""
 
 import ctypes
 import mmap
@@ -32,9 +35,11 @@ kept = [
     take(protection=mmap.PROT_READ),
 ]
 locked = take()
-at = ctypes.byref(ctypes.c_char.from_buffer(locked))
-LIBC.mlock(at, 1)
+address = ctypes.byref(ctypes.c_char.from_buffer(locked))
+LIBC.mlock(address, 1)
 if "more" in sys.argv:
-    LIBC.mlock2(at, 1, ON_FAULT)
+    LIBC.mlock2(address, 1, ON_FAULT)
+if "many" in sys.argv:
+    kept += [take(protection=READ_WRITE if at % 2 else mmap.PROT_READ) for at in range(3000)]
 print("ready", flush=True)
 sys.stdin.read()
