@@ -23,6 +23,7 @@
  *
  * In the middle of a rollback, and while the reference is made, the process dies with this program. */
 #define _GNU_SOURCE
+#include "micro/audit.h"
 #include "micro/base.h"
 #include "micro/look.h"
 #include "micro/mappings.h"
@@ -79,6 +80,7 @@ _Thread_local char refusal[256];
 static struct thread *kept; /* the threads of the reference */
 static int kept_count;
 static bool is_spoilt; /* the process was killed */
+static bool are_pages_found; /* by `is_comparable` */
 
 bool refuse(const char *form, ...)
 {
@@ -177,13 +179,25 @@ static bool give_registers(void)
 
 /* -- a rollback ---------------------------------------------------------------------------------------------------- */
 
+/* While other things are compared the second thread finds the pages that differ, if it is known already that mappings are as they were. */
+static bool begin_finding_pages(void)
+{
+	if (is_audit() || !are_mappings_as_of(memory_state_read()) || is_memory_audit(MAPPINGS))
+		return false;
+	begin_beside(find_pages);
+	return true;
+}
+
 /* A kernel that is found wrong is said to be so, whatever else differs: that is mostly what it did not tell. */
 static bool is_comparable(void)
 {
-	bool well;
+	bool well, is_begun;
 
 	(void)read_facts();
+	is_begun = begin_finding_pages();
 	well = has_no_ipc() && look() && compare_seen() && plan_undo() && compare_files() && (is_to_undo() || compare_hidden());
+	/* A round trip writes to stacks. */
+	are_pages_found = is_begun && end_beside(well) && well && !is_to_undo() && !were_trips_made();
 	return judge_facts() && well;
 }
 
@@ -224,14 +238,20 @@ static bool undo_and_compare(void)
 
 static bool put_all_back(void)
 {
-	bool well;
+	bool well, is_number_right;
 
 	take_kept_contexts();
-	if (!die_with_us() || !undo_and_compare() || !put_files_back() || !put_positions_back())
+	if (!die_with_us() || !undo_and_compare())
 		return false;
-	begin_beside(put_next_number_back);
-	well = find_pages();
-	return end_beside(well) && well && put_pages_back() && put_wall_clock_back() && give_registers();
+	is_number_right = is_next_number_right();
+	if (!is_number_right)
+		begin_beside(put_next_number_back);
+	well = put_files_back() && put_positions_back() && (are_pages_found || find_pages());
+	if (!is_number_right) {
+		well = end_beside(well) && well;
+		note_next_number();
+	}
+	return well && put_pages_back() && put_wall_clock_back() && give_registers();
 }
 
 /* It is as the reference was: what was told of it is known from now on. Plans are made here only, so that they have nothing that comes later. */

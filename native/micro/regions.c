@@ -55,11 +55,20 @@ static int by_address(const void *a, const void *b)
 	return one->start < other->start ? -1 : one->start > other->start;
 }
 
+static bool is_sorted(const struct run_list *list)
+{
+	for (size_t i = 1; i < list->count; i++)
+		if (list->at[i].start < list->at[i - 1].start)
+			return false;
+	return true;
+}
+
 void merge(struct run_list *list, uint64_t near)
 {
 	size_t last = 0;
 
-	qsort(list->at, list->count, sizeof *list->at, by_address);
+	if (!is_sorted(list))
+		qsort(list->at, list->count, sizeof *list->at, by_address);
 	for (size_t i = 1; i < list->count; i++) {
 		if (list->at[i].start > list->at[last].end + near * PAGE)
 			list->at[++last] = list->at[i];
@@ -68,4 +77,43 @@ void merge(struct run_list *list, uint64_t near)
 	}
 	if (list->count)
 		list->count = last + 1;
+}
+
+void order(struct run_list *list)
+{
+	uint64_t last = 0;
+	size_t count = 0;
+
+	if (!is_sorted(list))
+		qsort(list->at, list->count, sizeof *list->at, by_address);
+	for (size_t i = 0; i < list->count; i++) {
+		struct region one = list->at[i];
+
+		if (one.start < last)
+			one.start = last;
+		if (one.start >= one.end)
+			continue;
+		list->at[count++] = one;
+		last = one.end;
+	}
+	list->count = count;
+}
+
+void divide(struct region one, const struct run_list *by, size_t *from, struct run_list *within, struct run_list *beside)
+{
+	while (*from < by->count && by->at[*from].end <= one.start)
+		++*from;
+	for (size_t i = *from; i < by->count && by->at[i].start < one.end; i++) {
+		const struct region *other = &by->at[i];
+		const uint64_t end = other->end < one.end ? other->end : one.end;
+
+		if (other->start > one.start) {
+			push(beside, (struct region){ one.start, other->start, one.categories });
+			one.start = other->start;
+		}
+		push(within, (struct region){ one.start, end, one.categories });
+		one.start = end;
+	}
+	if (one.start < one.end)
+		push(beside, one);
 }

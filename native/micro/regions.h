@@ -25,3 +25,10 @@ void push_within(struct run_list *list, const struct run_list *some, const struc
 
 /* Sorts regions, and makes one of those that touch, or have no more than so many pages between them. */
 void merge(struct run_list *list, uint64_t near);
+
+/* Sorts regions, and leaves out what is in two of them: with more regions than the kernel collects at a time it says some of them twice (6.18). */
+void order(struct run_list *list);
+
+/* Adds what of a region is in a list to one of two others, and what is not to the other. `from`: where in that list to begin; it goes on with the
+ * regions that are asked about, which like the list come by address: all of them are one way through it. */
+void divide(struct region one, const struct run_list *by, size_t *from, struct run_list *within, struct run_list *beside);

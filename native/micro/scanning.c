@@ -63,6 +63,11 @@ void make_room_for_scans(void)
 	can_be_quick = is_scan_right();
 }
 
+bool can_scan_quickly(void)
+{
+	return can_be_quick;
+}
+
 bool open_pagemap(void)
 {
 	if (process.pagemap >= 0)
@@ -436,12 +441,6 @@ void rehearse_scan(struct run_list *list)
 	is_quick = can_be_quick;
 	(void)scan_present(list);
 	is_quick = false;
-}
-
-void know_present(const struct run_list *list)
-{
-	memcpy(before.at, list->at, list->count * sizeof *list->at);
-	before.count = list->count;
 }
 
 /* All pages that are no file's in the mappings of files. */

@@ -10,6 +10,9 @@
 void make_room_for_scans(void);
 bool open_pagemap(void);
 
+/* Whether it may be told by a scan for what was written alone which pages are no longer as they were. */
+bool can_scan_quickly(void);
+
 /* Adds the regions of a range that a dump would hold. Whether a page is a file's own is asked only where there are files: the kernel
  * has to look at each page for it, which takes ten times as long. False: refused. */
 bool scan_range(struct run_list *list, const struct mapping *range, uint64_t flags, uint64_t mask, uint64_t returned);
@@ -29,9 +32,6 @@ bool find_changed(struct run_list *list, struct run_list *changed);
 
 /* Right after that: finds the same as if nothing were known, and in an audit it comes to be suspected where it is not. */
 bool find_compared(struct run_list *list, struct run_list *changed);
-
-/* Also quick is the next `find_present` with a list of what was there, by address, when all that had been written was protected. */
-void know_present(const struct run_list *list);
 
 /* After `find_and_protect`: looks for all pages in mappings of files that are others by now. */
 bool find_own(void);

@@ -6,19 +6,41 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <string.h>
+#include <time.h>
+
+enum { SOON_NS = 300000 };
 
 static sem_t begun, ended;
 static bool (*_Atomic work_begun)(void); /* NULL: somebody has taken it */
 static bool is_well;
 static char reason[sizeof refusal];
 
+static int64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+/* It comes soon, and to be woken takes long. */
 static void await(sem_t *event)
 {
-	while (sem_wait(event) && errno == EINTR)
-		;
+	const int64_t until = now_ns() + SOON_NS;
+
+	while (sem_trywait(event)) {
+		if (now_ns() > until) {
+			while (sem_wait(event) && errno == EINTR)
+				;
+			return;
+		}
+		sched_yield(); /* a thread that is to stop may wait for this processor */
+	}
 }
 
 static void *work_beside(void *nothing)
@@ -60,7 +82,9 @@ bool end_beside(bool counts)
 	bool (*work)(void) = atomic_exchange(&work_begun, NULL);
 
 	memcpy(before, refusal, sizeof before);
-	if (work) {
+	if (work && !counts) {
+		is_well = false;
+	} else if (work) {
 		is_well = work();
 		memcpy(reason, refusal, sizeof reason);
 	} else {

@@ -120,6 +120,19 @@ static bool refuse_as_different(uint64_t of_threads)
 	return refuse("there is memory that was not kept");
 }
 
+/* What the reference has is in memory, and not swapped out. */
+static bool read_all_kept(void)
+{
+	for (size_t i = 0; i < kept_runs_count(); i++) {
+		uint64_t at, end;
+
+		for (kept_run(i, &at, &end); at < end; at += PAGE)
+			if (!peek(process.pid, at, buffer, PAGE))
+				return refuse("its memory at %llx cannot be read", (unsigned long long)at);
+	}
+	return true;
+}
+
 bool compare_digests(void)
 {
 	static struct thread now[THREADS_MOST];
@@ -127,10 +140,12 @@ bool compare_digests(void)
 
 	digest_reference();
 
-	if (!read_contexts(now) || !find_all(IS_PRESENT))
+	if (!read_contexts(now) || !read_all_kept() || !find_all(IS_SWAPPED))
 		return false;
 	digest = of_threads = digest_of_threads(now, thread_count);
-	for (size_t i = 0; i < present.count; i++)
+	for (size_t i = 0; i < present.count; i++) {
+		if (present.at[i].categories & IS_SWAPPED)
+			continue; /* not what the reference has, which was read just now: a mark in the place of a page of a file */
 		for (uint64_t at = present.at[i].start, end = present.at[i].end; at < end;) {
 			const uint64_t most = (uint64_t)WINDOW * PAGE, size = end - at < most ? end - at : most;
 
@@ -139,5 +154,6 @@ bool compare_digests(void)
 			add_pages(&digest, at, buffer, size);
 			at += size;
 		}
+	}
 	return digest == kept_digest ? true : refuse_as_different(of_threads);
 }

@@ -5,3 +5,9 @@
 /* To be called while the process stands still, by any thread. Each false: refused. */
 bool keep_next_number(void);
 bool put_next_number_back(void);
+
+/* Whether it is so already, as the kernel's own object tells, which told the right number each time before (`note_next_number`). */
+bool is_next_number_right(void);
+
+/* It was put back: whether the kernel's object tells it. Not beside. */
+void note_next_number(void);

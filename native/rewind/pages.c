@@ -3,6 +3,7 @@
 #include "pages.h"
 
 #include "beside.h"
+#include "changes.h"
 #include "held.h"
 
 #include "../micro/mappings.h"
@@ -22,7 +23,8 @@
 enum {
 	PIECES = 512,
 	WRITTEN_MOST = 1 << 18, /* runs */
-	NEAR = 128, /* [pages] so many are looked at sooner than the kernel is asked once more */
+	NEAR = 128, /* [pages] so many are protected once more sooner than the kernel is asked once more */
+	PROBES = 32, /* of the pages that are always written such a part is protected in each rollback */
 	PIECE_MOST = 64, /* [pages] */
 	PART = 32, /* [pieces] of what is written; less is written sooner by one thread */
 	ZEROED_MOST = 64, /* [pages] of one run; what is longer is given back, which costs a call */
@@ -42,8 +44,13 @@ static struct iovec here[PIECES], there[PIECES];
 static size_t pieces;
 static atomic_size_t next_piece; /* nobody has begun to write it */
 
-static struct run_list protected;
 static struct run_list known; /* where the reference has memory */
+
+/* Pages that a service writes for each request are left unprotected, since they would be found written the next time as well: those that were put
+ * back the last two times and are so now. */
+static struct run_list last; /* put back the last time */
+static struct run_list twice; /* and the time before */
+static struct run_list constant, protected, ignored; /* of this rollback: left unprotected; protected; of no use */
 
 static void *room_or_none(size_t size)
 {
@@ -69,68 +76,24 @@ static bool scan_all(uint64_t returned)
 	return true;
 }
 
-/* Has writes to the pages of regions noted anew; of memory without files also of what lies between two of one mapping. */
-static bool protect(const struct run_list *list)
-{
-	for (size_t i = 0; i < list->count;) {
-		const struct mapping *of = mapping_of(list->at[i].start);
-		struct mapping range = { .start = list->at[i].start, .end = list->at[i].end };
-
-		for (i++; i < list->count && of && !of->is_file && list->at[i].start < of->end; i++) {
-			if (list->at[i].start - range.end > (uint64_t)NEAR * PAGE)
-				break;
-			range.end = list->at[i].end;
-		}
-		protected.count = 0;
-		if (!scan_range(&protected, &range, SCAN_WP_MATCHING, IS_WRITTEN, IS_PRESENT))
-			return false;
-	}
-	return true;
-}
-
-static int by_address(const void *a, const void *b)
-{
-	const struct region *one = a, *other = b;
-
-	return one->start < other->start ? -1 : one->start > other->start;
-}
-
-static void order_present(void)
-{
-	uint64_t last = 0;
-	size_t count = 0;
-
-	qsort(present.at, present.count, sizeof *present.at, by_address);
-	/* With more regions than the kernel collects at a time it says some of them twice (6.18). */
-	for (size_t i = 0; i < present.count; i++) {
-		struct region one = present.at[i];
-
-		if (one.start < last)
-			one.start = last;
-		if (one.start >= one.end)
-			continue;
-		present.at[count++] = one;
-		last = one.end;
-	}
-	present.count = count;
-}
-
 bool find_all(uint64_t returned)
 {
 	if (!scan_all(returned))
 		return false;
-	order_present();
+	order(&present);
 	return true;
 }
 
-/* As find_all; but of what was not written since it was protected only what the reference has, and of pages of files nothing. */
 bool find_pages(void)
 {
-	know_present(&known);
-	if (!find_present(&present))
-		return false;
-	order_present();
-	return true;
+	return find_changes(&known);
+}
+
+static bool is_of_one_kind(uint64_t address, uint64_t other)
+{
+	const struct mapping *one = mapping_of(address), *of_other = mapping_of(other);
+
+	return one && of_other && one->is_file == of_other->is_file;
 }
 
 static bool copy_runs_of_reference(unsigned char *to)
@@ -141,7 +104,7 @@ static bool copy_runs_of_reference(unsigned char *to)
 
 		if (!peek(process.pid, one->start, to, size))
 			return refuse("its memory at %llx cannot be read", (unsigned long long)one->start);
-		if (kept_count && kept[kept_count - 1].end == one->start)
+		if (kept_count && kept[kept_count - 1].end == one->start && is_of_one_kind(kept[kept_count - 1].start, one->start))
 			kept[kept_count - 1].end = one->end;
 		else
 			kept[kept_count++] = (struct kept_run){ one->start, one->end, to };
@@ -154,11 +117,13 @@ static bool copy_runs_of_reference(unsigned char *to)
 
 bool copy_reference(void)
 {
+	struct run_list *all[] = { &known, &last, &twice, &constant, &protected, &ignored };
 	size_t total = 0;
 	unsigned char *to;
 
-	protected.at = room_for_regions();
-	known.at = room_for_regions();
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		all[i]->at = room_for_regions();
+	make_room_for_changes();
 	process.pagemap = open(of_process("pagemap"), O_RDONLY | O_CLOEXEC);
 	memory = open(of_process("mem"), O_RDWR | O_CLOEXEC);
 	if (process.pagemap < 0 || memory < 0)
@@ -262,55 +227,22 @@ static bool clear(uint64_t start, uint64_t end)
 											 refuse("it cannot give memory back");
 }
 
-static bool is_unchanged(const struct region *one)
+/* Of what differs: the content of the reference. */
+static bool put_content_back(void)
 {
-	const struct mapping *of = mapping_of(one->start);
+	size_t run = 0;
 
-	/* In a file's mapping a page that was given back leaves a mark which cannot be told from one that is swapped out. */
-	return (one->categories & (IS_WPALLOWED | IS_WRITTEN)) == IS_WPALLOWED && !(one->categories & IS_SWAPPED && of && of->is_file);
-}
+	for (size_t i = 0; i < differing.count; i++) {
+		const struct region *one = &differing.at[i];
 
-/* All of one kept run that is not there, or not as it was; *next: the first region that may touch it. */
-static bool put_run_back(const struct kept_run *one, size_t *next)
-{
-	uint64_t at = one->start;
-
-	while (*next < present.count && present.at[*next].end <= at)
-		++*next;
-	for (size_t i = *next; at < one->end; i++) {
-		const struct region *is = i < present.count && present.at[i].start < one->end ? &present.at[i] : NULL;
-		const uint64_t until = is ? is->start : one->end;
-		uint64_t end;
-
-		if (at < until && !write_later(at, until, one->content + (at - one->start)))
-			return false;
-		if (!is)
-			break;
-		at = at < until ? until : at;
-		end = is->end < one->end ? is->end : one->end;
-		if (!is_unchanged(is) && !write_later(at, end, one->content + (at - one->start)))
-			return false;
-		at = end;
-	}
-	return true;
-}
-
-/* All of one region that the reference does not have; *next: the first kept run that may touch it. */
-static bool clear_beside(const struct region *is, size_t *next)
-{
-	uint64_t at = is->start;
-
-	while (*next < kept_count && kept[*next].end <= at)
-		++*next;
-	for (size_t i = *next; at < is->end; i++) {
-		const struct kept_run *one = i < kept_count && kept[i].start < is->end ? &kept[i] : NULL;
-		const uint64_t until = one ? one->start : is->end;
-
-		if (at < until && !clear(at, until))
-			return false;
-		if (!one)
-			break;
-		at = one->end;
+		/* What lies side by side may be in two runs. */
+		for (uint64_t start = one->start, end; start < one->end; start = end) {
+			while (kept[run].end <= start)
+				run++;
+			end = kept[run].end < one->end ? kept[run].end : one->end;
+			if (!write_later(start, end, kept[run].content + (start - kept[run].start)))
+				return false;
+		}
 	}
 	return true;
 }
@@ -326,24 +258,71 @@ static void register_all(void)
 	}
 }
 
-bool put_pages_back(void)
+/* What is written from now on is noted anew. All of it has to be there: a page that is not would get a mark, and look as if it was swapped out. */
+static bool protect_region(const struct region *one)
 {
-	bool is_untracked = false;
-	size_t next = 0;
+	struct scan_arg scan = { .size = sizeof scan, .flags = SCAN_WP_MATCHING, .start = one->start, .end = one->end };
 
-	pages_put_back = pieces = late.count = 0;
-	for (size_t i = 0; i < kept_count; i++)
-		if (!put_run_back(&kept[i], &next))
-			return false;
+	return ioctl(process.pagemap, SCAN, &scan) >= 0 ? true : refuse("its memory cannot be protected: %s", strerror(errno));
+}
+
+/* Whether what lies between two regions is there, and to be protected as well. `run` and `left` go on with the regions that are asked about. */
+static bool is_protected_between(const struct region *one, const struct region *next, size_t *run, size_t *left)
+{
+	while (*run < known.count && known.at[*run].end <= one->start)
+		++*run;
+	while (*left < constant.count && constant.at[*left].end <= one->end)
+		++*left;
+	return next->start - one->end <= (uint64_t)NEAR * PAGE && *run < known.count && known.at[*run].start <= one->start &&
+	       known.at[*run].end >= next->start && (*left == constant.count || constant.at[*left].start >= next->start);
+}
+
+static bool protect(void)
+{
+	static size_t turn;
+	size_t next = 0, run = 0, left = 0;
+
+	merge(&late, 0);
+	constant.count = protected.count = ignored.count = 0;
+	for (size_t i = 0; i < late.count; i++)
+		divide(late.at[i], &twice, &next, &constant, &protected);
 	next = 0;
-	for (size_t i = 0; i < present.count; i++) {
-		is_untracked |= !(present.at[i].categories & IS_WPALLOWED);
-		if (!is_unchanged(&present.at[i]) && !clear_beside(&present.at[i], &next))
+	for (size_t i = 0; i < constant.count; i++)
+		if (i % PROBES == turn % PROBES)
+			push(&protected, constant.at[i]);
+		else
+			constant.at[next++] = constant.at[i];
+	constant.count = next;
+	turn++;
+	push_within(&protected, &passed, &(struct mapping){ .end = UINT64_MAX });
+	merge(&protected, 0);
+	for (size_t i = 0; i < protected.count; i++) {
+		struct region one = protected.at[i];
+
+		while (i + 1 < protected.count && is_protected_between(&one, &protected.at[i + 1], &run, &left))
+			one.end = protected.at[++i].end;
+		if (!protect_region(&one))
 			return false;
 	}
+	twice.count = next = 0;
+	for (size_t i = 0; i < late.count; i++)
+		divide(late.at[i], &last, &next, &twice, &ignored);
+	memcpy(last.at, late.at, late.count * sizeof *late.at);
+	last.count = late.count;
+	return has_room();
+}
+
+bool put_pages_back(void)
+{
+	pages_put_back = pieces = late.count = 0;
+	if (!put_content_back())
+		return false;
+	for (size_t i = 0; i < surplus.count; i++)
+		if (!clear(surplus.at[i].start, surplus.at[i].end))
+			return false;
 	if (!write_pieces())
 		return false;
-	if (is_untracked)
+	if (has_untracked)
 		register_all();
-	return protect(&late);
+	return protect();
 }

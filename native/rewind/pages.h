@@ -8,7 +8,7 @@
 /* Copies all of it. False: refused. */
 bool copy_reference(void);
 
-/* To be called while all threads are held, with the mappings as in the reference, just read. Finds what there is and was written. False:
+/* To be called while all threads are held, with the mappings as in the reference, just read. Finds what differs; by any thread. False:
  * refused. */
 bool find_pages(void);
 

@@ -187,6 +187,21 @@ def test_it_is_put_back_in_place(relive: Relive, scrambled: Scrambled, branch: R
     assert ask(host_port, "/") == scrambled.told[0]
 
 
+def test_the_next_process_gets_the_same_number(
+    relive: Relive, scrambled: Scrambled, branch: Restored
+) -> None:
+    """Whether one was made since, which is seen by the kernel's own counter where that is read, or none."""
+    relive("rollback", branch.id)
+    host_port = branch.ports[scrambled.port]
+    first = ask(host_port, "/number")
+    for _ in range(KNOWN_AFTER):
+        put_back(branch.inner.directory)
+        put_back(branch.inner.directory)
+        assert ask(host_port, "/number") == first
+    digests = {put_back(branch.inner.directory, verifies=True).digest for _ in range(2)}
+    assert len(digests) == 1
+
+
 def test_what_cannot_be_put_back_is_restored_anew(
     relive: Relive,
     scrambled: Scrambled,

@@ -1,6 +1,7 @@
 """Tells a hash of 4 MB of memory and a file's content; POST / changes both, and makes a thread and descriptors.
 
-POST /NAME makes one change of ``CHANGES``, POST /NAME?SEED the one that this seed draws.
+POST /NAME makes one change of ``CHANGES``, POST /NAME?SEED the one that this seed draws. GET /number tells the number of a
+process that it makes and that has ended by then.
 """
 
 from __future__ import annotations
@@ -104,6 +105,13 @@ def make_child() -> None:
         time.sleep(600)
 
 
+def number_of_child() -> int:
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    return os.waitpid(child, 0)[0]
+
+
 def write_by_mapping() -> None:
     """No time of the file tells: its page is read before it is written."""
     with in_memory.open("r+b") as file, mmap.mmap(file.fileno(), PAGE) as mapped:
@@ -138,6 +146,8 @@ class Handler(BaseHTTPRequestHandler):
         }
         if self.path == "/time":
             said = {"time": time.time()}
+        elif self.path == "/number":
+            said = {"number": number_of_child()}
         self.send_response(200)
         self.end_headers()
         self.wfile.write(json.dumps(said).encode())
