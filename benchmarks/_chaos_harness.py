@@ -25,7 +25,7 @@ from _chaos_processes import (
     thread_states,
     until,
 )
-from _chaos_store import StoreCheck, is_locked
+from _chaos_store import StoreCheck, holds_a_part
 from _chaos_subjects import ANSWER_BOUND, Client, Service
 from _lab import free_port
 
@@ -234,7 +234,7 @@ class Harness:
         """Nothing is being committed, and nothing is left of what was."""
         with contextlib.suppress(ReliveError):
             status = ask_agent(self.capsule.paths.agent_socket, {"op": "status"}, limit=10)
-            if status["pending"] == 0 and not any(is_locked(path) for path in self.store.incoming()):
+            if status["pending"] == 0 and not any(map(holds_a_part, self.store.incoming())):
                 return True
         return None
 

@@ -109,6 +109,13 @@ class StoreCheck:
         return list((self.settings.store / "incoming").iterdir())
 
 
+def holds_a_part(path: Path) -> bool:
+    """Whether something of a commit is there, and not only what a living agent keeps for its next ones."""
+    with contextlib.suppress(FileNotFoundError):
+        return is_locked(path) and any(any((path / part).iterdir()) for part in ("images", "files"))
+    return False
+
+
 def is_locked(path: Path) -> bool:
     """A living process holds it."""
     try:
