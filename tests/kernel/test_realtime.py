@@ -81,6 +81,43 @@ def test_where_the_kernel_refuses_it_or_nobody_is_there_all_stays_as_it_is(
         assert os.sched_getscheduler(sleeper) == os.SCHED_OTHER
 
 
+def test_without_a_thread_that_ends_it_nobody_is_raised(
+    sleeper: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with BeforeOthers(LONG) as found:
+        found.add(sleeper)
+        assert os.sched_getscheduler(sleeper) == os.SCHED_OTHER
+
+
+def test_the_thread_that_ends_it_goes_before_those_that_are_raised(allowed: int) -> None:
+    with BeforeOthers(LONG) as found:
+        found.add(allowed)
+        (ends,) = (one.native_id for one in threading.enumerate() if one.name == "before-others")
+        assert ends is not None
+        priorities = [os.sched_getparam(pid).sched_priority for pid in (ends, allowed)]
+    assert priorities == [2, 1]
+
+
+def test_a_flag_that_may_not_be_taken_away_keeps_nobody_raised(
+    allowed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = os.sched_setscheduler
+
+    def keep_flag(pid: int, policy: int, param: os.sched_param) -> None:
+        if not policy & os.SCHED_RESET_ON_FORK:
+            raise PermissionError
+        really(pid, policy, param)
+
+    with BeforeOthers(LONG) as found:
+        found.add(allowed)
+        monkeypatch.setattr(os, "sched_setscheduler", keep_flag)
+    assert os.sched_getscheduler(allowed) == os.SCHED_OTHER | os.SCHED_RESET_ON_FORK
+
+
 def test_what_has_got_its_number_since_is_left_alone(allowed: int) -> None:
     """It has another policy than the one that was given to the one before."""
     with BeforeOthers(LONG) as found:
