@@ -25,7 +25,10 @@ def test_of_another_commit_nothing_is_known(tmp_path):
 
 @pytest.mark.parametrize(
     "rubbish",
-    [b"", b"\xff", b"[]", b"7", b"null", b'{"x": [1]}', b'{"7": 3}', b'{"7": ["y"]}', b'{"7": [null]}'],
+    [
+        *(b"", b"\xff", b"[]", b"7", b"null", b'{"x": [1]}', b'{"7": 3}', b'{"7": ["y"]}', b'{"7": [null]}'),
+        *(b'{"7": [Infinity]}', b"[" * 200_000),
+    ],
 )
 def test_a_file_that_cannot_be_read_is_as_good_as_none(tmp_path, rubbish):
     memory = TouchedMemory(tmp_path, ONE)
@@ -40,6 +43,14 @@ def test_no_more_is_read_than_is_worth_it(tmp_path):
     assert memory.read() == {7: list(range(tested._MOST))}
 
 
+def test_a_commit_that_is_read_was_restored(tmp_path):
+    memory = TouchedMemory(tmp_path, ONE)
+    memory.write({7: [1]})
+    os.utime(tmp_path / "touched" / ONE, (1, 1))
+    memory.read()
+    assert (tmp_path / "touched" / ONE).stat().st_mtime > 1
+
+
 def test_commits_that_were_not_restored_for_long_are_forgotten(tmp_path):
     names = [CommitId(f"{number:064x}") for number in range(tested._COMMITS + 3)]
     for age, name in enumerate(names):
@@ -49,13 +60,22 @@ def test_commits_that_were_not_restored_for_long_are_forgotten(tmp_path):
     assert {path.name for path in (tmp_path / "touched").iterdir()} == set(names[-tested._COMMITS :])
 
 
-def test_what_is_learned_comes_behind_what_is_known():
-    assert learned({7: [5, 3]}, {7: [9, 5], 8: [1]}) == {7: [5, 3, 9], 8: [1]}
+def test_what_is_learned_comes_before_what_was_known():
+    assert learned({7: [5, 3]}, {7: [9, 5], 8: [1]}) == {7: [9, 5, 3], 8: [1]}
     assert learned({}, {7: [2, 2]}) == {7: [2]}
 
 
 def test_where_nothing_else_was_touched_nothing_is_learned():
     assert learned({7: [5, 3]}, {7: [3]}) is None
     assert learned({7: [5, 3]}, {}) is None
+
+
+def test_what_is_full_still_learns():
     full = {7: list(range(tested._MOST))}
-    assert learned(full, {7: [100_000]}) is None
+    assert learned(full, {7: [100_000]}) == {7: [100_000, *range(tested._MOST - 1)]}
+
+
+def test_of_many_processes_no_more_is_read_than_of_few(tmp_path):
+    memory = TouchedMemory(tmp_path, ONE)
+    memory.write({pid: list(range(500)) for pid in range(64)})
+    assert sum(map(len, memory.read().values())) == tested._MOST_OF_COMMIT

@@ -99,7 +99,12 @@ class LazyMemory:
             OSError: as ``attend``.
         """
         stretch = self.missing.around(first, WINDOW)
-        if stretch is not None and (stretch.first, stretch.pages) == (first, len(content.pages)):
+        # Only where it lies as in the commit: what was moved has other pages there.
+        if stretch is not None and (stretch.first, stretch.content, stretch.pages) == (
+            first,
+            first,
+            len(content.pages),
+        ):
             self._place(stretch, content)
 
     def stream(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -20,7 +21,8 @@ __all__ = ["Touched", "TouchedMemory", "learned"]
 Touched = Mapping[int, Sequence[int]]
 """By pid, as the commit has it: pages, each the first of a window."""
 
-_MOST = 128  # windows of a commit: 16 MiB
+_MOST = 128  # windows of a process: 16 MiB
+_MOST_OF_COMMIT = 256  # all of them are read before any process of a branch runs
 _COMMITS = 64
 
 
@@ -32,9 +34,12 @@ class TouchedMemory:
 
     def read(self) -> Touched:
         """What was touched; nothing where that is not known."""
-        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+        with contextlib.suppress(
+            OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError
+        ):
             found = json.loads(self._path.read_bytes())
-            return {int(pid): [int(page) for page in pages][:_MOST] for pid, pages in found.items()}
+            os.utime(self._path)  # it was restored just now
+            return _bounded({int(pid): [int(page) for page in pages] for pid, pages in found.items()})
         return {}
 
     def write(self, touched: Touched) -> None:
@@ -53,7 +58,14 @@ class TouchedMemory:
 
 
 def learned(known: Touched, found: Touched) -> Touched | None:
-    """What is known when branches have touched this as well; None: nothing else. At most so much of each process as is worth it."""
+    """What is known when branches have touched this as well; None: nothing else. Where it is too much, the last are kept."""
+    if all(set(pages) <= set(known.get(pid, ())) for pid, pages in found.items()):
+        return None
     pids = [*known, *(pid for pid in found if pid not in known)]
-    both = {pid: list(dict.fromkeys([*known.get(pid, ()), *found.get(pid, ())]))[:_MOST] for pid in pids}
-    return None if both == {pid: list(pages) for pid, pages in known.items()} else both
+    return _bounded({pid: list(dict.fromkeys([*found.get(pid, ()), *known.get(pid, ())])) for pid in pids})
+
+
+def _bounded(touched: Touched) -> Touched:
+    """At most so much of a process, and of all together, as is worth it."""
+    most = min(_MOST, max(1, _MOST_OF_COMMIT // max(1, len(touched))))
+    return {pid: pages[:most] for pid, pages in list(touched.items())[:_MOST_OF_COMMIT]}
