@@ -35,7 +35,9 @@ def make_place(place: str) -> None:
     """Make one; it may be there already."""
     parent = os.path.dirname(place)  # noqa: PTH120 - on the way of each commit paths are texts
     if not os.path.isdir(parent):  # noqa: PTH112
-        os.makedirs(parent, exist_ok=True)  # noqa: PTH103
+        # Not what is above it: a store that was removed, or is not mounted now, is not made anew.
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(parent)  # noqa: PTH102
         _lay_apart(parent)
     with contextlib.suppress(FileExistsError):
         os.mkdir(place)  # noqa: PTH102
@@ -54,5 +56,5 @@ def _lay_apart(directory: str) -> None:
 
 def made_places(incoming: Path) -> Iterator[Path]:
     """Those that there are."""
-    with contextlib.suppress(FileNotFoundError):
-        yield from (incoming.parent / _NAME).iterdir()
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        yield from (place for place in (incoming.parent / _NAME).iterdir() if place.is_dir())

@@ -42,15 +42,16 @@ class XorBases:
     def add(self, pages: Pages) -> Numbers:
         """Append; returns their numbers. Raises OSError when the disk is full."""
         self._touched += len(pages)
-        first, self._used = self._used, self._used + len(pages)
-        if self._used > len(self._pages):
-            self._grow(max(_FIRST, 2 * len(self._pages), self._used))
+        first, used = self._used, self._used + len(pages)
+        if used > len(self._pages):
+            self._grow(max(_FIRST, 2 * len(self._pages), used))
         # By mapped memory each page that is new in the file would cost five times as much, for a fault of its own.
         rest, at = np.ascontiguousarray(pages).reshape(-1).view(np.uint8).data, first * PAGE
         while rest and self._file is not None:
             count = os.pwrite(self._file, rest, at)
             rest, at = rest[count:], at + count
-        return np.arange(first, self._used, dtype=np.int64)
+        self._used = used  # not before: what could not be written has no number
+        return np.arange(first, used, dtype=np.int64)
 
     def get(self, numbers: Numbers) -> Pages:
         """A copy of pages."""
