@@ -234,6 +234,14 @@ static bool is_same(const struct stat *one, const struct stat *other)
 	       !memcmp(&one->st_ctim, &other->st_ctim, sizeof one->st_ctim);
 }
 
+/* Something else is there now. */
+static void forget_files(const char *place, size_t bytes)
+{
+	for (size_t i = 0; i < region_count; i++)
+		if (regions[i].same_at >= place && regions[i].same_at < place + bytes)
+			regions[i].same_at = NULL;
+}
+
 /* CRIU has mapped a part of a file. */
 static void note_file(char *place, size_t bytes, int file, off_t offset)
 {
@@ -257,7 +265,10 @@ void *mmap64(void *place, size_t bytes, int protection, int flags, int file, off
 {
 	void *made = raw_mmap(place, bytes, protection, flags, file, offset);
 
-	if (is_criu && made != MAP_FAILED && file >= 0 && flags & MAP_PRIVATE)
+	if (!is_criu || made == MAP_FAILED)
+		return made;
+	forget_files(made, bytes);
+	if (file >= 0 && flags & MAP_PRIVATE)
 		note_file(made, bytes, file, offset);
 	return made;
 }
