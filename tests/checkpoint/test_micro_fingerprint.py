@@ -118,6 +118,19 @@ def test_each_word_counts() -> None:
             check_same(seen("a 1"), other)
 
 
+def test_a_thread_that_begins_or_ends_is_called_so() -> None:
+    one, two = ("thread 7 CapAmb:\t0", "thread 7 Name:\tx"), ("thread 8 CapAmb:\t0", "thread 8 Name:\tx")
+    for base, now, told in (
+        (one, (*one, *two), "1 and 0"),
+        ((*one, *two), one, "0 and 1"),
+        (one, two, "1 and 1"),
+    ):
+        with pytest.raises(FullCommitNeeded, match=f"threads have begun or ended: {told}$"):
+            check_same(seen(*base), seen(*now))
+    with pytest.raises(FullCommitNeeded, match="something has changed: thread 7 CapAmb:\t1"):
+        check_same(seen(*one), seen("thread 7 CapAmb:\t1", one[1]))
+
+
 def area(
     start: int, end: int, rights: str = "rw-p", rest: str = "00:00 0", flags: str = PLAIN
 ) -> tuple[str, str]:

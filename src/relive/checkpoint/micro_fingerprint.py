@@ -184,8 +184,15 @@ def check_same(base: Seen, now: Seen) -> None:
     if base.lines == now.lines:
         return
     before, after = set(base.lines), set(now.lines)
+    begun, ended = _threads(after) - _threads(before), _threads(before) - _threads(after)
+    if begun or ended:  # so are all their lines, of which none says that
+        raise FullCommitNeeded(f"threads have begun or ended: {len(begun)} and {len(ended)}")
     changed = next(iter(sorted(after - before) or sorted(before - after)), "their order")
     raise FullCommitNeeded(f"something has changed: {changed[:160]}")
+
+
+def _threads(lines: Iterable[str]) -> set[str]:
+    return {line.split(" ", 2)[1] for line in lines if line.startswith("thread ")}
 
 
 def check_hidden(now: Seen, cores: dict[int, pb.CoreEntry], memory: pb.MmEntry) -> int:
