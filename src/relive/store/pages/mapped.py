@@ -18,10 +18,11 @@ from relive.kernel import libc
 from relive.store.pages.page_diff import WORDS, Numbers, Pages
 from relive.store.pages.size import PAGE, page_count
 
-__all__ = ["WINDOW", "MappedPages", "hash_pages", "map_pages", "map_runs", "unmap_pages"]
+__all__ = ["WINDOW", "MappedPages", "count_as_much", "hash_pages", "map_pages", "map_runs", "unmap_pages"]
 
 WINDOW = 2048  # [pages] 8 MiB
 _MMAP, _MAP_FIXED = 9, 0x10
+_FEW = 4  # so many times as late where there are few
 
 
 def map_pages(file: int) -> Pages:
@@ -66,6 +67,18 @@ def unmap_pages(pages: Pages | npt.NDArray[np.uint8]) -> None:
     mapped = holder.obj if isinstance(holder, memoryview) else holder
     if isinstance(mapped, mmap.mmap) and pages.nbytes:
         mapped.madvise(mmap.MADV_DONTNEED, _address(pages) - _address(whole), pages.nbytes)
+
+
+def count_as_much(used: int, pages: Pages, most: int) -> bool:
+    """Whether pages should be unmapped by now (``unmap_pages``).
+
+    Where all of them are not many, less is won by it than it takes to have them in again, so it is done less often.
+
+    Args:
+        used: pages that were read or written since the last time.
+        most: so many may count as this process's memory.
+    """
+    return used > most * (1 if len(pages) > most else _FEW)
 
 
 def _address(pages: npt.NDArray[Any]) -> int:

@@ -19,7 +19,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from relive.store.pages.mapped import WINDOW, unmap_pages
+from relive.store.pages.mapped import WINDOW, count_as_much, unmap_pages
 from relive.store.pages.page_diff import WORDS, Flags, Numbers, Pages
 from relive.store.pages.page_tree import PageTree, copy_pages, load_library, same_pages
 from relive.store.pages.size import PAGE
@@ -29,11 +29,8 @@ __all__ = ["PagePool", "PooledPages"]
 _FIRST = 256  # [pages] of the file at least
 _GROWTH = 4  # it grows by one part in so many at least
 _SEARCH = 16  # free slots are looked for when one part of all in so many was taken: so the same few are written to again and again
-_WHOLE_EVERY = (
-    256  # [commits] a hash is made of all pages anew, so that what went wrong in a tree does not stay
-)
+_WHOLE_EVERY = 256  # [commits] all pages are hashed anew, so that what went wrong in a tree does not stay
 _RELEASE_AFTER = 16384  # [pages] read or written, of which so many may count as this process's memory
-_RELEASE_SMALL = 4  # so many times as late where there are no more pages than that
 _MAPPED_MOST = 16 << 20  # [bytes] of a file of copied pages whose mapping is kept
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
@@ -147,7 +144,7 @@ class PagePool:
 
     def release_memory(self) -> None:
         """Have the pages count as this process's memory no more, when it has become much, until they are used again."""
-        if self._used > _RELEASE_AFTER * (1 if len(self._pages) > _RELEASE_AFTER else _RELEASE_SMALL):
+        if count_as_much(self._used, self._pages, _RELEASE_AFTER):
             self._used = 0
             unmap_pages(self._pages)
 

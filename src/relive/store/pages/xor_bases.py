@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from relive.store.pages.mapped import unmap_pages
+from relive.store.pages.mapped import count_as_much, unmap_pages
 from relive.store.pages.page_diff import WORDS, Numbers, Pages
 from relive.store.pages.size import PAGE
 
@@ -21,7 +21,6 @@ __all__ = ["XorBases"]
 
 _FIRST = 64  # [pages] of the file at first; it doubles
 _RELEASE_AFTER = 2048  # [pages] added or read, of which so many may count as this process's memory
-_RELEASE_SMALL = 4  # so many times as late where there are no more pages than that
 
 
 class XorBases:
@@ -47,7 +46,8 @@ class XorBases:
             self._grow(max(_FIRST, 2 * len(self._pages), used))
         # By mapped memory each page that is new in the file would cost five times as much, for a fault of its own.
         rest, at = np.ascontiguousarray(pages).reshape(-1).view(np.uint8).data, first * PAGE
-        while rest and self._file is not None:
+        while rest:
+            assert self._file is not None
             count = os.pwrite(self._file, rest, at)
             rest, at = rest[count:], at + count
         self._used = used  # not before: what could not be written has no number
@@ -60,7 +60,7 @@ class XorBases:
 
     def release_memory(self) -> None:
         """Have them count as this process's memory no more, when it has become much, until they are used again."""
-        if self._touched > _RELEASE_AFTER * (1 if len(self._pages) > _RELEASE_AFTER else _RELEASE_SMALL):
+        if count_as_much(self._touched, self._pages, _RELEASE_AFTER):
             self._touched = 0
             unmap_pages(self._pages)
 
