@@ -9,8 +9,10 @@ from relive.checkpoint.uncompared import path_of
 from relive.config import Settings
 from relive.maintenance.problems import Kind
 from relive.model.capsule import LifePaths
+from relive.model.commit import CommitId
 from relive.operations.progress import Silent
 from relive.operations.storage import GcParams, VerifyParams, gc, verify
+from relive.sandbox.lazy.touched import TouchedMemory
 
 
 def test_which_commits_were_compared_is_checked_and_dropped_when_a_life_without_commits_has_ended(
@@ -31,3 +33,11 @@ def test_which_commits_were_compared_is_checked_and_dropped_when_a_life_without_
     ]
     gc(settings, GcParams(), Silent())
     assert [one.name for one in (tmp_path / "uncompared").iterdir()] == ["open"]
+
+
+def test_what_is_told_of_a_dropped_commit_goes(tmp_path: Path) -> None:
+    TouchedMemory(tmp_path, CommitId("a" * 64)).write({7: [1]})
+    gc(Settings(home=tmp_path), GcParams(dry_run=True), Silent())
+    assert len(list((tmp_path / "touched").iterdir())) == 1
+    gc(Settings(home=tmp_path), GcParams(), Silent())
+    assert not list((tmp_path / "touched").iterdir())

@@ -8,7 +8,7 @@ import pytest
 
 from relive.model.commit import CommitId
 from relive.sandbox.lazy import touched as tested
-from relive.sandbox.lazy.touched import TouchedMemory, learned
+from relive.sandbox.lazy.touched import TouchedMemory, drop_touched, learned
 
 ONE = CommitId("a" * 64)
 
@@ -79,3 +79,13 @@ def test_of_many_processes_no_more_is_read_than_of_few(tmp_path):
     memory = TouchedMemory(tmp_path, ONE)
     memory.write({pid: list(range(500)) for pid in range(64)})
     assert sum(map(len, memory.read().values())) == tested._MOST_OF_COMMIT
+
+
+def test_of_commits_that_are_gone_nothing_stays(tmp_path):
+    drop_touched(tmp_path, set())
+    other = CommitId("b" * 64)
+    for commit in (ONE, other):
+        TouchedMemory(tmp_path, commit).write({7: [1]})
+    drop_touched(tmp_path, {other})
+    assert TouchedMemory(tmp_path, ONE).read() == {}
+    assert TouchedMemory(tmp_path, other).read() == {7: [1]}

@@ -21,6 +21,7 @@ from relive.model.token_scope import Scope
 from relive.model.trial import TAG_PREFIX
 from relive.operations.operation import Effect, Faces, Operation, Params, Result, Route, Tool
 from relive.operations.progress import Progress
+from relive.sandbox.lazy.touched import drop_touched
 from relive.store import Store
 
 if TYPE_CHECKING:  # numpy takes its time
@@ -217,26 +218,28 @@ def gc(settings: Settings, params: GcParams, progress: Progress) -> Garbage:
     store = Store(settings.store)
     found = act(store, grace=params.grace, progress=progress.progress)
     if not params.dry_run:
-        _drop_comparisons(settings, store)
+        _drop_what_is_told_of_none(settings, store)
     kept = [name for name in store.tags() if name.startswith(TAG_PREFIX)]
     return Garbage.of(found, dry_run=params.dry_run, kept=kept)
 
 
-def _drop_comparisons(settings: Settings, store: Store) -> None:
-    """Of lives that have ended, and of which no commit is left: which were not compared."""
+def _drop_what_is_told_of_none(settings: Settings, store: Store) -> None:
+    """What Relive's home says of commits that are gone: which were not compared (of ended lives), and what was touched."""
     written_before = time.time_ns() - int(GRACE * 1e9)
     open_lives = {
         path.name for path in settings.capsules.glob("*/*") if not LifePaths(path).closed.exists()
     }  # before the store is read: what ends meanwhile may add a commit
     if store.left_out():
         return  # of which lives they are is not known, and they may be repaired
+    commits = store.log()
     with disk_errors("removing what is not needed", settings.home):
         drop_spans(
             settings.home,
-            open_lives | {key_of(one.life, one.name) for one in store.log()},
+            open_lives | {key_of(one.life, one.name) for one in commits},
             written_before,
             boot_id(),
         )
+        drop_touched(settings.home, {one.id for one in commits})
 
 
 GC = Operation(

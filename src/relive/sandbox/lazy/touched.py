@@ -10,27 +10,40 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 
 from relive.kernel.atomic_write import Durability, replace_file
 from relive.model.commit import CommitId
 
-__all__ = ["Touched", "TouchedMemory", "learned"]
+__all__ = ["Touched", "TouchedMemory", "drop_touched", "learned"]
 
 Touched = Mapping[int, Sequence[int]]
 """By pid, as the commit has it: pages, each the first of a window."""
 
+_NAME = "touched"
 _MOST = 128  # windows of a process: 16 MiB
 _MOST_OF_COMMIT = 256  # all of them are read before any process of a branch runs
 _COMMITS = 64
+
+
+def drop_touched(home: Path, needed: Container[str]) -> None:
+    """Forget it of all commits that are not among these.
+
+    Raises:
+        OSError: it cannot be removed.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        for path in (home / _NAME).iterdir():
+            if path.name not in needed:
+                path.unlink(missing_ok=True)
 
 
 class TouchedMemory:
     """What is known of one commit."""
 
     def __init__(self, home: Path, commit: CommitId) -> None:
-        self._path = home / "touched" / commit
+        self._path = home / _NAME / commit
 
     def read(self) -> Touched:
         """What was touched; nothing where that is not known."""
