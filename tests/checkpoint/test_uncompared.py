@@ -40,6 +40,13 @@ def taken(moment: int) -> Manifest:
     return Manifest.model_construct(capture="c0ffee", target=target, taken_monotonic_ns=moment)
 
 
+def with_a_base(home: Path) -> UncomparedChain:
+    chain = UncomparedChain(home, "linux", "boot")
+    chain.begin("one", is_of_this_boot=True)
+    chain.base_taken()
+    return chain
+
+
 def uncompared(home: Path, *moments: int) -> list[int]:
     return [moment for moment in moments if any(not one.of_memory for one in spans_of(home, taken(moment)))]
 
@@ -65,9 +72,7 @@ def test_what_is_compared_clears_those_before_it(tmp_path: Path, now: Iterator[i
 
 def test_what_a_dead_agent_left_stays_uncompared(tmp_path: Path, now: Iterator[int]) -> None:
     """Whatever the next one compares: that asked anew. Its full commit is none of them."""
-    chain = UncomparedChain(tmp_path, "linux", "boot")
-    chain.begin("one", is_of_this_boot=True)
-    chain.base_taken()
+    chain = with_a_base(tmp_path)
     chain.note(lost := next(now), [False], believes_memory=False)
     again = UncomparedChain(tmp_path, "linux", "boot")
     again.begin("one", is_of_this_boot=True)
@@ -93,9 +98,7 @@ def test_what_was_open_when_the_host_stopped_stays_so_under_another_clock(
     tmp_path: Path, now: Iterator[int]
 ) -> None:
     """A container has one life in many boots; the clock of each begins anew."""
-    chain = UncomparedChain(tmp_path, "linux", "boot")
-    chain.begin("one", is_of_this_boot=True)
-    chain.base_taken()
+    chain = with_a_base(tmp_path)
     chain.note(1_000_000, [False], believes_memory=False)
     again = UncomparedChain(tmp_path, "linux", "another boot")
     again.begin("one", is_of_this_boot=True)
@@ -118,9 +121,7 @@ def test_one_kernel_that_misled_makes_suspect_what_believed_it_before(
 ) -> None:
     """Also of agents that died; not what believed another kernel, nor what is taken and compared later."""
     suspects = SuspectCaptures(tmp_path)
-    chain = UncomparedChain(tmp_path, "linux", "boot")
-    chain.begin("one", is_of_this_boot=True)
-    chain.base_taken()
+    chain = with_a_base(tmp_path)
     chain.note(before := next(now), [False], believes_memory=False)
     assert not suspects.is_suspect(taken(before))
     suspects.add_uncompared("another", of_memory=False)
@@ -139,9 +140,7 @@ def test_no_comparison_clears_what_believed_counters_of_memory_before(
 ) -> None:
     """Neither one on the same base, nor on the next, nor the end of the agent; nor does other distrust make these suspect."""
     suspects = SuspectCaptures(tmp_path)
-    chain = UncomparedChain(tmp_path, "linux", "boot")
-    chain.begin("one", is_of_this_boot=True)
-    chain.base_taken()
+    chain = with_a_base(tmp_path)
     chain.note(asked := next(now), [False], believes_memory=False)
     chain.note(believed := next(now), [False], believes_memory=True)
     chain.note(next(now), [True], believes_memory=False)
@@ -190,9 +189,7 @@ def test_a_damaged_file_is_said_and_written_anew_by_the_next_full_commit(
 
 
 def test_no_flipped_bit_is_believed(tmp_path: Path) -> None:
-    chain = UncomparedChain(tmp_path, "linux", "boot")
-    chain.begin("one", is_of_this_boot=True)
-    chain.base_taken()
+    chain = with_a_base(tmp_path)
     chain.note(time.monotonic_ns(), [False], believes_memory=False)
     sound = path_of(tmp_path, "one").read_bytes()
     for bit in range(8 * len(sound)):
