@@ -246,7 +246,8 @@ def configuration_page() -> str:
         "| `incidents/NUMBER.json` | failures that were seen |",
         "| `incidents/index/` | what they are listed and searched by; made anew from their files when missing |",
         "| `incidents/last-number` | the last number that was given to an incident; none is given twice |",
-        "| `touched/COMMIT` | which memory [lazy branches](limits.md#lazy-branches) of a commit touched first; only hints |",
+        "| `touched/COMMIT` | which memory [lazy branches](limits.md#lazy-branches) of a commit touched first; only hints, of 64 "
+        "commits at most; `relive gc` removes those of dropped ones |",
         "| `logs/` | what CRIU said when a commit failed |",
         "",
     ]

@@ -313,7 +313,7 @@ def test_a_stream_that_has_ended_stays_as_it_is(told: Told, taking: Taking) -> N
     ("before", "word", "reason"),
     [
         ("nothing", "execute", ""),
-        ("nothing", "thread", "something has changed"),
+        ("nothing", "thread", "threads have begun or ended"),
         ("nothing", "empty in children", "advice"),
         ("nothing", "shared", "a mapping is new"),
         ("nothing", "memory file", "something has changed"),
