@@ -126,3 +126,15 @@ def test_an_environment_is_read_by_its_files(tmp_path: Path) -> None:
     assert python is not None and python.version == (3, 13) and python.is_recorded
     assert python.packages == {"psycopg_binary": "3.2", "redis": "6.0"}
     assert find_python(Path("/usr/bin/pythonista")) is None
+
+
+def test_servers_whose_requests_are_not_seen_inside_are_named(tmp_path: Path) -> None:
+    site = tmp_path / "lib" / "python3.13" / "site-packages"
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").symlink_to(Path(sys.executable).resolve())
+    (tmp_path / "pyvenv.cfg").write_text("home = /usr/bin\nversion = 3.13.1\n")
+    for name in ("gevent-26.9.0.dist-info", "uWSGI-2.0.30.dist-info", "cheroot-11.0.0.dist-info"):
+        (site / name).mkdir(parents=True)
+    expected, found = examine([str(tmp_path / "bin" / "python"), "serve.py"], None)
+    assert {one.name: one.value for one in expected}["servers"] == "gevent 26.9.0"
+    assert [one.subject for one in found if one.code == "recorder"] == ["cheroot", "uwsgi"]

@@ -103,6 +103,14 @@ import sys
 from waitress.runner import run
 run(["waitress-serve", "--listen=127.0.0.1:" + sys.argv[1], "shop:app"])
 """
+PYWSGI = """
+import sys
+from gevent import monkey
+monkey.patch_all()
+from gevent.pywsgi import WSGIServer
+from shop import app
+WSGIServer(("127.0.0.1", int(sys.argv[1])), app, log=None).serve_forever()
+"""
 
 DJANGO = """
 import sys
@@ -157,6 +165,7 @@ SERVERS = {
     "flask-gunicorn-gevent": (GUNICORN % "'-k', 'gevent', 'shop:app'", "wsgi", b"one two"),
     "flask-werkzeug": (WERKZEUG, "wsgi", b"one two"),
     "flask-waitress": (WAITRESS, "wsgi", b"one two"),
+    "flask-pywsgi": (PYWSGI, "wsgi", b"one two"),
     "django-runserver": (DJANGO, "wsgi", b"one two"),
     "aiohttp": (AIOHTTP, "aiohttp", b""),
 }

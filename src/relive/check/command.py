@@ -29,7 +29,8 @@ _EXEC_START = re.compile(
 _WITHOUT_RECORDER = {"-I": "isolated", "-E": "ignores PYTHON* variables", "-S": "does not import site"}
 _GO_MARK = b"\xff Go buildinf:"
 _MOST_MARKED = 64 << 20  # [bytes] of a program that are searched for it
-_NOT_RECORDED = {"eventlet": "eventlet"}
+# Packages, normalised, that serve requests by ways that the recorder does not know.
+_NOT_RECORDED = frozenset("bjoern cheroot eventlet granian meinheld pyuwsgi sanic tornado uwsgi".split())
 
 
 def examine(words: list[str], port: int | None) -> tuple[list[Expected], list[Finding]]:
@@ -156,10 +157,13 @@ def _python(python: Python, words: list[str], path: Path) -> tuple[list[Expected
             expected.append(Expected(name="recorded", value=_with_versions(recorded, python) + ", sqlite3"))
     if servers := sorted(SERVERS & python.packages.keys()):
         expected.append(Expected(name="servers", value=_with_versions(servers, python)))
-    for name in sorted(_NOT_RECORDED.keys() & python.packages.keys()):
+    for name in sorted(_NOT_RECORDED & python.packages.keys()):
         findings.append(
             note_finding(
-                "recorder", None, name, f"where it uses {name}, the recorder inside does not see its requests"
+                "recorder",
+                None,
+                name,
+                f"where {name} serves its requests, the recorder inside does not see them",
             )
         )
     if "uvloop" in python.packages:

@@ -22,7 +22,10 @@ RECORDED = frozenset(
     ).split()
 )
 SERVERS = frozenset(
-    "fastapi starlette uvicorn hypercorn daphne flask django gunicorn werkzeug waitress aiohttp rq celery".split()
+    (
+        "fastapi starlette uvicorn hypercorn daphne flask django gunicorn werkzeug waitress gevent aiohttp "
+        "rq celery"
+    ).split()
 )
 
 

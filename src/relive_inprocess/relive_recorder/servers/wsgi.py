@@ -1,4 +1,4 @@
-"""WSGI applications (PEP 3333), under gunicorn, wsgiref, werkzeug and waitress.
+"""WSGI applications (PEP 3333), under gunicorn, wsgiref, werkzeug, waitress and gevent's own server.
 
 Flask and Django make an answer of an exception themselves: they are watched at that place.
 """
@@ -32,6 +32,7 @@ def install() -> None:
     when_imported("wsgiref.handlers", _wsgiref)
     when_imported("werkzeug.serving", _werkzeug)
     when_imported("waitress.server", _waitress)
+    when_imported("gevent.pywsgi", _pywsgi)
     when_imported("flask.app", _flask)
     when_imported("django.core.handlers.exception", _django)
 
@@ -69,6 +70,10 @@ def _waitress(module: Any) -> None:
     _wrap_after_init(module.BaseWSGIServer, "application")
 
 
+def _pywsgi(module: Any) -> None:
+    _wrap_after_init(module.WSGIServer, "application")
+
+
 def _wrap_after_init(kind: Any, name: str) -> None:
     make = kind.__init__
 
@@ -81,7 +86,9 @@ def _wrap_after_init(kind: Any, name: str) -> None:
 
 
 def _wrap_attribute(holder: Any, name: str) -> None:
-    setattr(holder, name, _wrapped(getattr(holder, name)))
+    app = getattr(holder, name)
+    if app is not None:  # as pywsgi has none where another handler is given
+        setattr(holder, name, _wrapped(app))
 
 
 def _wrapped(app: Any) -> Any:
