@@ -203,12 +203,35 @@ def test_what_is_no_secret_stays(text):
     assert Scrubber().text(text) == text
 
 
+ODD = "Zx9/k+T<q3=\"7w&8L'm"
+# As Python, JavaScript and Java write it; as .NET and others do; json.dumps; PHP; Flask; html.escape and Django; MarkupSafe; PHP.
+ESCAPED = [
+    "Zx9%2Fk%2BT%3Cq3%3D%227w%268L%27m",
+    "Zx9%2fk%2bT%3cq3%3d%227w%268L%27m",
+    "Zx9/k+T<q3=\\\"7w&8L'm",
+    "Zx9\\/k+T<q3=\\\"7w&8L'm",
+    'Zx9/k+T\\u003cq3=\\"7w\\u00268L\\u0027m',
+    "Zx9/k+T&lt;q3=&quot;7w&amp;8L&#x27;m",
+    "Zx9/k+T&lt;q3=&#34;7w&amp;8L&#39;m",
+    "Zx9/k+T&lt;q3=&quot;7w&amp;8L&#039;m",
+]
+
+
+@pytest.mark.parametrize("escaped", ESCAPED)
+@pytest.mark.parametrize("is_lasting", [False, True])
+def test_a_secret_as_it_is_escaped(escaped, is_lasting):
+    scrubber = Scrubber()
+    scrubber.learn(ODD, lasting=is_lasting)
+    assert scrubber.text(f"it is {escaped}.") == f"it is {scrubber.placeholder(ODD)}."
+    assert scrubber.data(escaped.encode()) == scrubber.placeholder(ODD).encode()
+
+
 @pytest.mark.parametrize("before", range(4))
-def test_a_lasting_secret_in_base64_wherever_it_begins(before):
+def test_a_lasting_secret_in_base64_and_hexadecimal_wherever_it_begins(before):
     scrubber = Scrubber()
     scrubber.learn_environment({"API_KEY": "k+/abcdefghij?>"})
     raw = b"x" * before + b"k+/abcdefghij?>" + b"yz"
-    for encoded in (base64.b64encode(raw), base64.urlsafe_b64encode(raw)):
+    for encoded in (base64.b64encode(raw), base64.urlsafe_b64encode(raw), base64.b16encode(raw)):
         assert "<secret:" in scrubber.text(f"packed {encoded.decode()} behind")
 
 

@@ -3,8 +3,8 @@
 A value becomes a secret by where it was seen (an environment variable, option of the command line, header, parameter, field of
 JSON, of a form in either encoding or of a text such as ``name: 'value'`` whose name looks like a credential or was configured; a
 cookie; the password in a URL; what follows ``Basic`` and ``Bearer``), or by what it looks like (``shapes``, a configured pattern, a
-card number that its check digit confirms). It is found again as it is, in UTF-8, percent-encoded, escaped as in JSON, in packed
-bytes, in gzip, and in base64: there, of those that are not remembered for good, only in ``Basic`` tokens.
+card number that its check digit confirms). It is found again as it is, in UTF-8, percent-encoded, escaped as in JSON and HTML, in
+packed bytes, in gzip, in base64 and in hexadecimal: there, of those that are not remembered for good, only in ``Basic`` tokens.
 
 The placeholder ``<secret:XXXXXXXX>`` holds 8 hex digits of a keyed hash: the same secret gives the same placeholder, in this
 process, its forks and its replays (the key lies in the memory that is committed), and nobody can try out guesses without that key.
@@ -47,9 +47,18 @@ _PART = LazyPattern(
     re.DOTALL | re.IGNORECASE,
 )
 _SCHEME = LazyPattern(r"\b(Basic|Bearer)(\s+)([A-Za-z0-9._~+/=-]{4,})", re.IGNORECASE)
+_PERCENT = LazyPattern(r"%[0-9A-F]{2}")
+_JSON_IN_HTML = LazyPattern(
+    r"[&<>']"
+)  # escaped by Flask and Go (it leaves the last one) besides what JSON wants
+_QUOTES_IN_HTML = (
+    ("&quot;", "&#x27;"),
+    ("&#34;", "&#39;"),
+    ("&quot;", "&#039;"),
+)  # Python and Django, MarkupSafe and Go, PHP
 _PLACEHOLDER = LazyPattern(r"<secret:[0-9a-f]{8}>")
 _SHORTEST = 6  # [characters] shorter values stand in too many places by chance
-_SHORTEST_PACKED = 8  # [bytes] in base64
+_SHORTEST_PACKED = 8  # [bytes] in base64 and hexadecimal
 _RECENT = 128  # and those that are seen while the service runs: each is looked for in every text
 _MEMORY = 2048  # names, headers and texts of which it is remembered what was made of them
 _SHORT = 256  # [characters] only such texts are
@@ -487,6 +496,14 @@ def _length(pair: Tuple[str, str]) -> int:
     return len(pair[0])
 
 
+def _small(escape: Any) -> str:
+    return str(escape[0]).lower()
+
+
+def _unit(character: Any) -> str:
+    return f"\\u{ord(character[0]):04x}"
+
+
 def _forms(secret: str) -> List[str]:
     """The ways in which a secret may be written."""
     forms = [secret]
@@ -495,18 +512,23 @@ def _forms(secret: str) -> List[str]:
         from urllib.parse import quote, quote_plus, unquote
 
         text = secret.encode("utf-8", "replace").decode("utf-8")
-        forms += [quote(text, safe=""), quote(text), quote_plus(text), dumps(secret)[1:-1]]
-        forms += [dumps(secret, ensure_ascii=False)[1:-1], unquote(secret)]
+        percent = [quote(text, safe=""), quote(text), quote_plus(text)]
+        forms += [*percent, *[_PERCENT.sub(_small, form) for form in percent], unquote(secret)]
+        for quoted in (dumps(secret)[1:-1], dumps(secret, ensure_ascii=False)[1:-1]):
+            forms += [quoted, quoted.replace("/", "\\/"), _JSON_IN_HTML.sub(_unit, quoted)]
+        html = secret.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        forms += [html, *[html.replace('"', d).replace("'", s) for d, s in _QUOTES_IN_HTML]]
     return [form for form in dict.fromkeys(forms) if len(form) >= _SHORTEST]
 
 
 def _packed_forms(secret: str) -> List[str]:
-    """In base64, of either alphabet, wherever it begins in what is packed: without the characters that hold bits of others."""
+    """In hexadecimal, and in base64 of either alphabet wherever it begins there: without characters that hold bits of others."""
     from binascii import b2a_base64
 
     raw = secret.encode("utf-8", "surrogatepass")
     forms: List[str] = []
     if len(raw) >= _SHORTEST_PACKED:
+        forms += [raw.hex(), raw.hex().upper()]
         for before in range(3):
             text = b2a_base64(b"\0" * before + raw, newline=False).decode("ascii")
             form = text[(0, 2, 3)[before] : (before + len(raw)) * 8 // 6]
