@@ -170,7 +170,7 @@ static int begin(Answering *self, Quick *writer) {
     if (Py_TYPE(self->scope) != &PyDict_Type || !is_said(PyDict_GetItem(self->scope, name_type), "http")) return 0;
     Watch *watch = make_watch(self->receive, self->send);
     PyObject *handling = watch != NULL ? quick_arrived((PyObject *)writer, self->scope) : NULL;
-    if (handling == NULL || handling == Py_None || PyObject_SetAttr(handling, name_routed, self->scope) < 0) {
+    if (handling == NULL || handling == Py_None || set_routed(handling, self->scope) < 0) {
         Py_XDECREF(handling);
         Py_XDECREF((PyObject *)watch);
         return switch_off_at_error();

@@ -1,6 +1,7 @@
 // See event.h.
 #include "event.h"
 
+#include "fields.h"
 #include "lanes.h"
 #include "quick.h"
 
@@ -70,7 +71,9 @@ PyObject *not_plain(Text *text) {
 }
 
 Quick *writer_of(PyObject *recorder) {
-    PyObject *quick = recorder != NULL ? PyObject_GetAttr(recorder, name_quick) : NULL;
+    static Field field;
+    if (recorder != NULL && field.name == NULL && find_field(&field, (PyObject *)Py_TYPE(recorder), name_quick) < 0) PyErr_Clear();
+    PyObject *quick = recorder != NULL ? get_field(&field, recorder) : NULL;
     if (quick != NULL && Py_TYPE(quick) == quick_type && is_recording((Quick *)quick)) return (Quick *)quick;
     Py_XDECREF(quick);
     PyErr_Clear();
@@ -78,7 +81,9 @@ Quick *writer_of(PyObject *recorder) {
 }
 
 PyObject *checker_of(Quick *self) {
-    PyObject *checker = PyObject_GetAttr(self->scrubber, name_checker);
+    static Field field;
+    if (field.name == NULL && find_field(&field, (PyObject *)Py_TYPE(self->scrubber), name_checker) < 0) PyErr_Clear();
+    PyObject *checker = get_field(&field, self->scrubber);
     if (checker == Py_None) {  // something was learned since it was made
         Py_DECREF(checker);
         checker = PyObject_CallMethod(self->scrubber, "make_checker", NULL);

@@ -2,6 +2,7 @@
 #include "handling.h"
 
 #include "event.h"
+#include "fields.h"
 #include "lanes.h"
 #include "methods.h"
 #include "values.h"
@@ -138,6 +139,22 @@ static struct {
     PyObject *handling, *recorder, *describe, *write, *failed, *before_end;
 } requests;
 
+// What lies in objects of ``Handling`` and of ``Recorder``.
+static Field number_field, lanes_field, store_field, about_field, began_field, token_field, routed_field, at_rest_field, requests_field;
+
+static int find_fields(void) {
+    Field *fields[] = {&number_field, &lanes_field, &store_field, &about_field, &began_field, &token_field, &routed_field, &at_rest_field};
+    PyObject *names[] = {name_number, name_lanes, name_store, name_about, name_began, name_token, name_routed, name_at_rest};
+    for (int i = 0; i < 8; i++)
+        if (find_field(fields[i], requests.handling, names[i]) < 0) return -1;
+    if (find_field(&requests_field, (PyObject *)Py_TYPE(requests.recorder), name_requests) < 0) return -1;
+    return know_requests(requests.handling);
+}
+
+int set_routed(PyObject *handling, PyObject *scope) { return set_field(&routed_field, handling, scope); }
+
+int set_at_rest(PyObject *handling, PyObject *value) { return set_field(&at_rest_field, handling, value); }
+
 int is_handling(PyObject *request) { return (PyObject *)Py_TYPE(request) == requests.handling; }
 
 PyObject *the_recorder(void) { return requests.recorder; }
@@ -150,14 +167,15 @@ PyObject *module_requests(PyObject *Py_UNUSED(module), PyObject *given) {
         Py_INCREF(parts[i]);
         *places[i] = parts[i];
     }
+    if (find_fields() < 0) return NULL;
     Py_RETURN_NONE;
 }
 
 // The next number for a request, as ``next_request`` of recorder.py.
 static PyObject *next_number(void) {
-    PyObject *last = PyObject_GetAttr(requests.recorder, name_requests), *next = NULL;
+    PyObject *last = get_field(&requests_field, requests.recorder), *next = NULL;
     if (last != NULL) next = PyLong_FromLongLong(PyLong_AsLongLong(last) + 1);
-    if (next != NULL && (PyErr_Occurred() || PyObject_SetAttr(requests.recorder, name_requests, next) < 0)) Py_CLEAR(next);
+    if (next != NULL && (PyErr_Occurred() || set_field(&requests_field, requests.recorder, next) < 0)) Py_CLEAR(next);
     Py_XDECREF(last);
     return next;
 }
@@ -166,15 +184,15 @@ PyObject *begin_handling(PyObject *about) {
     PyTypeObject *class = (PyTypeObject *)requests.handling;
     PyObject *handling = ((allocfunc)PyType_GetSlot(class, Py_tp_alloc))(class, 0);
     PyObject *parts[] = {next_number(), new_count(), PyDict_New(), PyLong_FromUnsignedLongLong(now(CLOCK_MONOTONIC))};
-    PyObject *names[] = {name_number, name_lanes, name_store, name_began};
-    int failed = handling == NULL || PyObject_SetAttr(handling, name_about, about) < 0 || PyObject_SetAttr(handling, name_routed, Py_None) < 0 ||
-                 PyObject_SetAttr(handling, name_at_rest, Py_False) < 0;
+    const Field *fields[] = {&number_field, &lanes_field, &store_field, &began_field};
+    int failed = handling == NULL || set_field(&about_field, handling, about) < 0 || set_field(&routed_field, handling, Py_None) < 0 ||
+                 set_field(&at_rest_field, handling, Py_False) < 0;
     for (int i = 0; i < 4; i++) {
-        failed = failed || parts[i] == NULL || PyObject_SetAttr(handling, names[i], parts[i]) < 0;
+        failed = failed || parts[i] == NULL || set_field(fields[i], handling, parts[i]) < 0;
         Py_XDECREF(parts[i]);
     }
     PyObject *token = failed ? NULL : begin_request(handling);
-    if (token == NULL || PyObject_SetAttr(handling, name_token, token) < 0) Py_CLEAR(handling);
+    if (token == NULL || set_field(&token_field, handling, token) < 0) Py_CLEAR(handling);
     Py_XDECREF(token);
     return handling;
 }
@@ -204,7 +222,7 @@ static PyObject *write_arrived(Quick *self, PyObject *number, PyObject *parts, C
 
 // Writes that it began, in here or by Python code; -1 with an error.
 static int tell_arrived(Quick *self, PyObject *handling, PyObject *parts, Checker *checker) {
-    PyObject *number = PyObject_GetAttr(handling, name_number), *headers = NULL;
+    PyObject *number = get_field(&number_field, handling), *headers = NULL;
     PyObject *written = number != NULL ? write_arrived(self, number, parts, checker, NULL) : NULL;
     if (written == Py_None && (headers = json_remembered(self, PyTuple_GetItem(parts, 4))) != NULL) {
         Py_DECREF(written);
@@ -311,8 +329,8 @@ static int report_end(PyObject *number) {
 // 1: it was told; 0: it is not plain; -1: an error is to be passed on.
 static int end_plainly(Quick *writer, PyObject *handling, const Answer *answer) {
     if (answer->status == NULL || answer->headers == NULL || !knows_nothing(handling)) return 0;
-    PyObject *began = PyObject_GetAttr(handling, name_began), *number = PyObject_GetAttr(handling, name_number);
-    PyObject *token = PyObject_GetAttr(handling, name_token), *body = answer->body, *seq = NULL;
+    PyObject *began = get_field(&began_field, handling), *number = get_field(&number_field, handling);
+    PyObject *token = get_field(&token_field, handling), *body = answer->body, *seq = NULL;
     if (body != NULL) Py_INCREF(body);
     else body = PyBytes_FromStringAndSize(NULL, 0);
     if (began != NULL && number != NULL && token != NULL && token != Py_None && body != NULL && report_end(number) == 0) {
@@ -320,7 +338,7 @@ static int end_plainly(Quick *writer, PyObject *handling, const Answer *answer) 
         seq = quick_ended((PyObject *)writer, given, 5);
     }
     int result = seq == NULL ? (is_to_be_passed_on() ? -1 : 0) : seq != Py_None;
-    if (result == 1 && PyObject_SetAttr(handling, name_token, Py_None) == 0 && end_request(token) < 0) result = is_to_be_passed_on() ? -1 : 1;
+    if (result == 1 && set_field(&token_field, handling, Py_None) == 0 && end_request(token) < 0) result = is_to_be_passed_on() ? -1 : 1;
     if (result >= 0) PyErr_Clear();
     PyObject *held[] = {began, number, token, body, seq};
     for (int i = 0; i < 5; i++) Py_XDECREF(held[i]);

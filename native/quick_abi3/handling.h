@@ -7,6 +7,12 @@
 // tells ``(handling, error)``; and the list of that name.
 PyObject *module_requests(PyObject *module, PyObject *given);
 
+// Have a handling say at its end which mapping a router wrote to, see ``routed`` of servers/handling.py; -1 with an error.
+int set_routed(PyObject *handling, PyObject *scope);
+
+// ``at_rest`` of one; -1 with an error.
+int set_at_rest(PyObject *handling, PyObject *value);
+
 // Whether a request is of that class.
 int is_handling(PyObject *request);
 

@@ -2,6 +2,7 @@
 #include "lanes.h"
 
 #include "event.h"
+#include "fields.h"
 #include "methods.h"
 
 static PyObject *get(PyObject *variable) {
@@ -111,7 +112,7 @@ static int who_runs(unsigned long long *who) {
 // What context.py has of lanes, see ``module_lanes``.
 static struct {
     PyObject *request, *lane, *born;  // variables
-    PyObject *of_thread, *birth, *count;
+    PyObject *of_thread, *birth;
     int are_found_here;
 } lanes;
 
@@ -147,53 +148,92 @@ int works_for_a_request(const Quick *self) {
     return request != NULL;
 }
 
-PyObject *new_count(void) {
-    static PyObject *one;
-    if (one == NULL) one = PyLong_FromLong(1);
-    return one != NULL ? PyObject_CallFunctionObjArgs(lanes.count, one, NULL) : NULL;
+// Counts from 1 on; Python code may ask for the next number as well.
+typedef struct {
+    PyObject_HEAD
+    unsigned long long last;
+} Count;
+
+static PyTypeObject *count_type;
+
+static void count_gone(PyObject *object) {
+    PyTypeObject *type = Py_TYPE(object);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+    Py_DECREF(type);
 }
 
-static unsigned long long number_of(PyObject *object, PyObject *name) {
-    PyObject *held = PyObject_GetAttr(object, name);
-    unsigned long long number = held != NULL ? PyLong_AsUnsignedLongLong(held) : 0;
-    Py_XDECREF(held);
-    return number;
+static PyObject *count_next(PyObject *object) { return PyLong_FromUnsignedLongLong(++((Count *)object)->last); }
+
+static PyType_Slot count_slots[] = {{Py_tp_dealloc, count_gone}, {Py_tp_iter, itself}, {Py_tp_iternext, count_next}, {0, NULL}};
+static PyType_Spec count_spec = {"relive_recorder._quick.Count", sizeof(Count), 0, Py_TPFLAGS_DEFAULT, count_slots};
+
+PyObject *new_count(void) { return ((allocfunc)PyType_GetSlot(count_type, Py_tp_alloc))(count_type, 0); }
+
+// Numbers that are held as objects of Python were made by the recorder, so that each fits.
+static unsigned long long number_in(PyObject *object) { return PyLong_AsUnsignedLongLongMask(object); }
+
+// 0 with an error.
+static unsigned long long taken(PyObject *number) {
+    unsigned long long value = number != NULL ? number_in(number) : 0;
+    Py_XDECREF(number);
+    return value;
 }
+
+// What is next of a counter, in C or of itertools; 0 with an error.
+static unsigned long long next_of(PyObject *counter) {
+    return Py_TYPE(counter) == count_type ? ++((Count *)counter)->last : taken(PyIter_Next(counter));
+}
+
+// What lies in objects of ``Birth`` and of most requests.
+static Field birth_request, birth_number, birth_who, request_number, request_lanes;
+
+int know_requests(PyObject *class) {
+    return find_field(&request_number, class, name_number) < 0 || find_field(&request_lanes, class, name_lanes) < 0 ? -1 : 0;
+}
+
+unsigned long long number_of_request(PyObject *request) { return taken(get_field(&request_number, request)); }
 
 // The number of a lane that was born for ``who``; 0: another one's, or none. A new one's ``who`` is noted.
 static unsigned long long number_at_birth(PyObject *birth, PyObject *request, PyObject *who) {
     unsigned long long number = 0;
     if ((PyObject *)Py_TYPE(birth) != lanes.birth) return 0;
-    PyObject *for_request = PyObject_GetAttr(birth, name_request);
+    PyObject *for_request = get_field(&birth_request, birth);
     if (for_request == request) {
-        unsigned long long known = number_of(birth, name_who);
-        if ((known == 0 || known == PyLong_AsUnsignedLongLong(who)) && !PyErr_Occurred() && PyObject_SetAttr(birth, name_who, who) == 0)
-            number = number_of(birth, name_number);
+        unsigned long long known = taken(get_field(&birth_who, birth));
+        if ((known == 0 || known == number_in(who)) && !PyErr_Occurred() && set_field(&birth_who, birth, who) == 0)
+            number = taken(get_field(&birth_number, birth));
     }
     Py_XDECREF(for_request);
     return number;
 }
 
+// The number of a lane of this request that ``who`` was born in, by the variable or as a thread; 0: none, perhaps with an error.
+static unsigned long long number_born(PyObject *request, PyObject *who) {
+    PyObject *birth = get(lanes.born);
+    unsigned long long known = birth != NULL ? number_at_birth(birth, request, who) : 0;
+    Py_XDECREF(birth);
+    if (known || PyErr_Occurred()) return known;
+    birth = PyObject_GetAttr(lanes.of_thread, name_birth);
+    if (birth != NULL) known = number_at_birth(birth, request, who);
+    Py_XDECREF(birth);
+    return known;
+}
+
 // A lane that the running thread or task was not in before; NULL with an error.
 static PyObject *enter_lane(PyObject *request, unsigned long long runs) {
-    PyObject *who = PyLong_FromUnsignedLongLong(runs), *birth = get(lanes.born), *number = NULL, *count = NULL, *lane = NULL;
-    unsigned long long known = who != NULL && birth != NULL ? number_at_birth(birth, request, who) : 0;
-    if (!known && !PyErr_Occurred()) {
-        Py_XDECREF(birth);
-        if ((birth = PyObject_GetAttr(lanes.of_thread, name_birth)) != NULL) known = number_at_birth(birth, request, who);
+    PyObject *who = PyLong_FromUnsignedLongLong(runs), *counter = get_field(&request_lanes, request), *number = NULL, *count = NULL, *lane = NULL;
+    if (who != NULL && counter != NULL) {
+        // Who bears a lane is in one of the same request: before the first there is none that was born.
+        int is_first = Py_TYPE(counter) == count_type && ((Count *)counter)->last == 0;
+        unsigned long long known = is_first ? 0 : number_born(request, who);
+        if (!known && !PyErr_Occurred()) known = next_of(counter);
+        if (known) number = PyLong_FromUnsignedLongLong(known);
     }
-    if (!PyErr_Occurred()) {
-        PyObject *numbers = known ? NULL : PyObject_GetAttr(request, name_lanes);
-        number = known ? PyLong_FromUnsignedLongLong(known) : numbers != NULL ? PyIter_Next(numbers) : NULL;
-        Py_XDECREF(numbers);
-        if (number != NULL) count = new_count();
-        if (count != NULL) lane = PyTuple_Pack(4, request, who, number, count);
-        PyObject *token = lane != NULL ? PyContextVar_Set(lanes.lane, lane) : NULL;
-        if (token == NULL) Py_CLEAR(lane);
-        Py_XDECREF(token);
-    }
-    PyObject *held[] = {who, birth, number, count};
-    for (int i = 0; i < 4; i++) Py_XDECREF(held[i]);
+    if (number != NULL && (count = new_count()) != NULL) lane = PyTuple_Pack(4, request, who, number, count);
+    PyObject *token = lane != NULL ? PyContextVar_Set(lanes.lane, lane) : NULL;
+    if (token == NULL) Py_CLEAR(lane);
+    PyObject *held[] = {who, counter, number, count, token};
+    for (int i = 0; i < 5; i++) Py_XDECREF(held[i]);
     return lane;
 }
 
@@ -201,7 +241,7 @@ PyObject *module_here(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
     unsigned long long who;
     PyObject *request = get(lanes.request), *known = get(lanes.lane), *lane = NULL;
     if (request != NULL && known != NULL && who_runs(&who) == 0) {
-        int is_here = known != Py_None && PyTuple_GetItem(known, 0) == request && PyLong_AsUnsignedLongLong(PyTuple_GetItem(known, 1)) == who;
+        int is_here = known != Py_None && PyTuple_GetItem(known, 0) == request && number_in(PyTuple_GetItem(known, 1)) == who;
         if (is_here) {
             lane = known;
             Py_INCREF(lane);
@@ -217,24 +257,26 @@ PyObject *module_here(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
 
 // Birth(request, number), without the Python code that says the same.
 static PyObject *make_birth(PyObject *request, unsigned long long number) {
-    PyObject *held = PyLong_FromUnsignedLongLong(number), *nobody = PyLong_FromLong(0), *birth = NULL;
+    static PyObject *nobody;
+    if (nobody == NULL) nobody = PyLong_FromLong(0);
+    PyObject *held = PyLong_FromUnsignedLongLong(number), *birth = NULL;
     if (held != NULL && nobody != NULL) birth = ((allocfunc)PyType_GetSlot((PyTypeObject *)lanes.birth, Py_tp_alloc))((PyTypeObject *)lanes.birth, 0);
-    if (birth != NULL && (PyObject_SetAttr(birth, name_request, request) < 0 || PyObject_SetAttr(birth, name_number, held) < 0 ||
-                          PyObject_SetAttr(birth, name_who, nobody) < 0))
+    if (birth != NULL && (set_field(&birth_request, birth, request) < 0 || set_field(&birth_number, birth, held) < 0 ||
+                          set_field(&birth_who, birth, nobody) < 0))
         Py_CLEAR(birth);
     Py_XDECREF(held);
-    Py_XDECREF(nobody);
     return birth;
 }
 
 PyObject *module_bear(PyObject *module, PyObject *Py_UNUSED(nothing)) {
-    PyObject *lane = module_here(module, NULL), *next = lane != NULL ? PyIter_Next(PyTuple_GetItem(lane, 3)) : NULL, *birth = NULL;
-    PyObject *pair = next != NULL ? PyTuple_Pack(2, PyTuple_GetItem(lane, 2), next) : NULL;
+    PyObject *lane = module_here(module, NULL), *birth = NULL, *next = NULL, *pair = NULL;
+    unsigned long long count = lane != NULL ? next_of(PyTuple_GetItem(lane, 3)) : 0;
+    if (count && (next = PyLong_FromUnsignedLongLong(count)) != NULL) pair = PyTuple_Pack(2, PyTuple_GetItem(lane, 2), next);
     if (pair != NULL) {
         const unsigned long long within = 1ull << LANE_BITS;
         // Of integers a hash is the same in every process.
         unsigned long long number = (unsigned long long)PyObject_Hash(pair) & (within - 1);
-        number |= PyLong_AsUnsignedLongLong(PyTuple_GetItem(lane, 2)) & within;
+        number |= number_in(PyTuple_GetItem(lane, 2)) & within;
         if (!PyErr_Occurred()) birth = make_birth(PyTuple_GetItem(lane, 0), number);
     }
     Py_XDECREF(pair);
@@ -288,7 +330,13 @@ static PyType_Slot in_lane_slots[] = {
     {Py_tp_dealloc, in_lane_gone}, {Py_tp_traverse, in_lane_traverse}, {Py_tp_clear, in_lane_clear}, {Py_tp_call, in_lane_call}, {0, NULL}};
 static PyType_Spec in_lane_spec = {"relive_recorder._quick.InLane", sizeof(InLane), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, in_lane_slots};
 
-int make_lane_types(void) { return (in_lane_type = (PyTypeObject *)PyType_FromSpec(&in_lane_spec)) != NULL ? 0 : -1; }
+int make_lane_types(void) {
+    request_number.name = name_number;
+    request_lanes.name = name_lanes;
+    in_lane_type = (PyTypeObject *)PyType_FromSpec(&in_lane_spec);
+    count_type = (PyTypeObject *)PyType_FromSpec(&count_spec);
+    return in_lane_type != NULL && count_type != NULL ? 0 : -1;
+}
 
 // in_lane(function) -> the same function, for a context that is a copy of the running one and serves nothing else.
 PyObject *quick_in_lane(PyObject *object, PyObject *function) {
@@ -306,13 +354,13 @@ PyObject *quick_in_lane(PyObject *object, PyObject *function) {
 }
 
 PyObject *module_lanes(PyObject *Py_UNUSED(module), PyObject *given) {
-    PyObject *parts[6];
-    if (!PyArg_ParseTuple(given, "OOOOOO", &parts[0], &parts[1], &parts[2], &parts[3], &parts[4], &parts[5])) return NULL;
-    PyObject **places[] = {&lanes.request, &lanes.lane, &lanes.born, &lanes.of_thread, &lanes.birth, &lanes.count};
-    for (int i = 0; i < 6; i++) {
-        Py_INCREF(parts[i]);
-        *places[i] = parts[i];
-    }
+    PyObject *parts[5];
+    if (!PyArg_ParseTuple(given, "OOOOO!", &parts[0], &parts[1], &parts[2], &parts[3], &PyType_Type, &parts[4])) return NULL;
+    PyObject **places[] = {&lanes.request, &lanes.lane, &lanes.born, &lanes.of_thread, &lanes.birth};
+    for (int i = 0; i < 5; i++) *places[i] = kept(parts[i]);
+    if (find_field(&birth_request, lanes.birth, name_request) < 0 || find_field(&birth_number, lanes.birth, name_number) < 0 ||
+        find_field(&birth_who, lanes.birth, name_who) < 0)
+        return NULL;
     return PyBool_FromLong(lanes.are_found_here = PyContextVar_Set != NULL);
 }
 
@@ -325,8 +373,8 @@ int find_place(Quick *self, unsigned long long *number, unsigned long long *lane
     PyObject *found = lanes.are_found_here ? module_here(NULL, NULL) : PyObject_CallFunctionObjArgs(self->here, NULL);
     if (found == NULL) return -1;
     PyObject *request = PyTuple_GetItem(found, 0);
-    *number = request == NULL || request == self->outside ? 0 : number_of(request, name_number);
-    *lane = PyLong_AsUnsignedLongLong(PyTuple_GetItem(found, 2));
+    *number = request == NULL || request == self->outside ? 0 : number_of_request(request);
+    *lane = number_in(PyTuple_GetItem(found, 2));
     Py_DECREF(found);
     return PyErr_Occurred() ? -1 : 0;
 }

@@ -12,6 +12,12 @@ int find_place(Quick *self, unsigned long long *number, unsigned long long *lane
 // Once; -1 with an error.
 int make_lane_types(void);
 
+// Once: the class of most requests; -1 with an error.
+int know_requests(PyObject *class);
+
+// The number of a request; 0 with an error.
+unsigned long long number_of_request(PyObject *request);
+
 // Whether they are found here, and not in Python.
 int are_lanes_found_here(void);
 
@@ -27,7 +33,7 @@ PyObject *running_request(const Quick *self);
 // Whether there is one.
 int works_for_a_request(const Quick *self);
 
-// itertools.count(1)
+// As itertools.count(1), for a request or a lane: made in a fifth of the time.
 PyObject *new_count(void);
 
 // here() -> the lane of the running code, as ``_here`` of context.py.
@@ -36,8 +42,8 @@ PyObject *module_here(PyObject *module, PyObject *nothing);
 // bear() -> a birth, as ``bear`` of context.py.
 PyObject *module_bear(PyObject *module, PyObject *nothing);
 
-// lanes(request, lane, born, of_thread, birth, count) -> bool: what ``here`` and ``bear`` go by: three variables, what is known of each
-// thread, the class ``Birth``, ``itertools.count``. False: this Python lets nobody set a variable from here.
+// lanes(request, lane, born, of_thread, birth) -> bool: what ``here`` and ``bear`` go by: three variables, what is known of each thread, the
+// class ``Birth``. False: this Python lets nobody set a variable from here.
 PyObject *module_lanes(PyObject *module, PyObject *given);
 
 // leave_lanes(): they are found in Python from now on.

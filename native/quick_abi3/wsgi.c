@@ -123,7 +123,7 @@ static PyObject *begin(Quick *writer, PyObject *environ) {
     PyObject *about = headers != NULL ? PyTuple_Pack(6, wsgi.describe, wsgi.server, method, target, peer, headers) : NULL;
     PyObject *handling = NULL, *number = NULL, *seq = NULL;
     if (!is_to_be_passed_on()) PyErr_Clear();
-    if (about != NULL && (handling = begin_handling(about)) != NULL && (number = PyObject_GetAttr(handling, name_number)) != NULL) {
+    if (about != NULL && (handling = begin_handling(about)) != NULL && (number = PyLong_FromUnsignedLongLong(number_of_request(handling))) != NULL) {
         PyObject *given[] = {wsgi.server, method, target, peer, headers, number};
         seq = quick_started((PyObject *)writer, given, 6);
         if (seq == NULL || (seq == Py_None && write_in_python(handling, headers) < 0)) Py_CLEAR(handling);
@@ -274,7 +274,7 @@ static int pieces_clear(PyObject *object) {
 
 // The server has what it asked for, and none of the application's code runs; or it runs again. -1 with an error.
 static int rest(const Pieces *self, int is_at_rest) {
-    return self->start == NULL ? 0 : PyObject_SetAttr(self->start->handling, name_at_rest, is_at_rest ? (PyObject *)self->start : Py_False);
+    return self->start == NULL ? 0 : set_at_rest(self->start->handling, is_at_rest ? (PyObject *)self->start : Py_False);
 }
 
 // With an error set or without.

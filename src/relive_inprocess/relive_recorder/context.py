@@ -269,7 +269,7 @@ def in_c(module: Any) -> None:
     """Have lanes found by the part in C, which finds the same ones."""
     global _here, _in_c, bear
     _in_c = module
-    if module.lanes(_request, _lane, _born, _of_thread, Birth, itertools.count):
+    if module.lanes(_request, _lane, _born, _of_thread, Birth):
         _here, bear = module.here, module.bear
 
 

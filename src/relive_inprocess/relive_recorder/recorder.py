@@ -65,6 +65,9 @@ class Recorder:
         on_forked: called in a replay, in the process that was forked, before it records anything.
     """
 
+    # What is asked for at each request and each event: the part in C finds it there (see fields.h).
+    __slots__ = ("__dict__", "quick", "requests")
+
     def __init__(self) -> None:
         self.options: Any = None
         self.scrubber = Scrubber()
