@@ -13,6 +13,7 @@
 #pragma GCC diagnostic ignored "-Wpsabi" /* vectors are passed between functions that are inlined only */
 
 enum { LANES = 8, WORDS = 8, BLOCK = 64, NODE = 32, CHUNK = 1024, PAGE = 4096, CHUNKS = PAGE / CHUNK, ROUNDS = 7 };
+enum { PAGE_WORDS = PAGE / 8, MAP_WORDS = 64, MAPS = PAGE_WORDS / MAP_WORDS };
 enum { CHUNK_START = 1, CHUNK_END = 2, PARENT = 4, ROOT = 8 };
 
 typedef uint32_t lanes __attribute__((vector_size(4 * LANES)));
@@ -262,6 +263,48 @@ __attribute__((visibility("default"))) void relive_compare_pages(
 {
     for (size_t i = 0; i < count; i++)
         same[i] = slots[i] >= 0 && !memcmp(copied + offsets[i], pages + slots[i] * PAGE, PAGE);
+}
+
+/* Of each of `count` pages, that in rows[i] of `pages`, whether it holds anything but zeros. */
+CLONES __attribute__((visibility("default"))) void relive_have_content(
+    const uint64_t *pages, const int64_t *rows, size_t count, uint8_t *flags)
+{
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t *page = pages + rows[i] * PAGE_WORDS;
+        uint64_t any = 0;
+        for (size_t word = 0; word < PAGE_WORDS && !any; word += MAP_WORDS)
+            for (size_t next = 0; next < MAP_WORDS; next++)
+                any |= page[word + next];
+        flags[i] = any != 0;
+    }
+}
+
+/* How many words of each of `count` pages, that in rows[i] of `pages`, differ from its base: row others[i] of `other`, or row bases[i]
+ * of `base` where that is -1. Of each that differs in 1 to `most` words a map of 512 bits is appended to `maps`, and these words as
+ * they are in the page to `words`, which has room for `most` of each page and for one page more. */
+CLONES __attribute__((visibility("default"))) void relive_changed_words(
+    const uint64_t *pages, const int64_t *rows, const uint64_t *base, const int64_t *bases, const uint64_t *other,
+    const int64_t *others, size_t count, size_t most, int64_t *counts, uint64_t *maps, uint64_t *words)
+{
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t *page = pages + rows[i] * PAGE_WORDS;
+        const uint64_t *was = others[i] >= 0 ? other + others[i] * PAGE_WORDS : base + bases[i] * PAGE_WORDS;
+        uint64_t *end = words;
+        for (size_t part = 0; part < MAPS; part++) {
+            uint64_t map = 0;
+            for (size_t word = 0; word < MAP_WORDS; word++)
+                map |= (uint64_t)(page[part * MAP_WORDS + word] != was[part * MAP_WORDS + word]) << word;
+            maps[part] = map;
+            for (; map; map &= map - 1)
+                *end++ = page[part * MAP_WORDS + (size_t)__builtin_ctzll(map)];
+        }
+        size_t differ = (size_t)(end - words);
+        counts[i] = (int64_t)differ;
+        if (differ && differ <= most) {
+            words = end;
+            maps += MAPS;
+        }
+    }
 }
 
 /* Copy each of `count` pages from that place in `copied` to that slot of `pages`. */

@@ -16,6 +16,7 @@ from relive.store.pages.packreader import PackReader
 from relive.store.pages.packs import Packs
 from relive.store.pages.packwriter import PackWriter
 from relive.store.pages.table import NOWHERE, PageTable, slot_places
+from relive.store.pages.words import ChangedWords
 
 KEY = bytes(range(32))
 
@@ -133,7 +134,7 @@ def test_places_that_are_named_more_than_once_come_back_each_time(tmp_path):
     packs, pages = packs_in(tmp_path), some_pages(4)
     mask = pages % 3 == 0
     writer = PackWriter(packs)
-    full, words = writer.add_pages(pages), writer.add_words(pages + 1000, mask)
+    full, words = writer.add_pages(pages), writer.add_words(ChangedWords.of(pages + 1000, mask))
     name = writer.finish()
     wanted = np.array([0, 0, 2])
     with OpenPacks([name], packs) as source:

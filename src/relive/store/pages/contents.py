@@ -28,6 +28,7 @@ from relive.store.pages.packwriter import PackWriter
 from relive.store.pages.page_diff import WORDS, Flags, Numbers, Pages
 from relive.store.pages.size import PAGE, page_count
 from relive.store.pages.table import NOWHERE, ContentTable, PageTable, pack_of, slot_places
+from relive.store.pages.words import ChangedWords
 from relive.store.small_files import FilePart
 
 __all__ = ["SPARSE", "ContentIntake", "NewContent", "read_new"]
@@ -266,7 +267,8 @@ class ContentIntake:
         words = np.count_nonzero(mask, axis=1)
         is_sparse: Flags = (words <= SPARSE) & (places != NOWHERE)
         some = is_sparse & (words > 0)
-        table.xor[rows[some]] = slot_places(self._pack, self._writer.add_words(pages[some], mask[some]))
+        changed = ChangedWords.of(pages[some], mask[some])
+        table.xor[rows[some]] = slot_places(self._pack, self._writer.add_words(changed))
         return is_sparse
 
     def _write_full(self, table: PageTable, advance: Advance) -> None:

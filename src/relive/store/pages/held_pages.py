@@ -8,12 +8,14 @@ from typing import TypeAlias
 import numpy as np
 
 from relive.store.pages.mapped import WINDOW, MappedPages
-from relive.store.pages.page_diff import Flags, Numbers, changed_pages
+from relive.store.pages.page_diff import WORDS, Flags, Numbers, changed_pages
 from relive.store.pages.page_pool import PooledPages
 from relive.store.pages.runs import Match
 from relive.store.pages.table import NOWHERE
+from relive.store.pages.words import ChangedWords
+from relive.store.pages.xor_bases import XorBases
 
-__all__ = ["HeldPages", "note_changed"]
+__all__ = ["HeldPages", "changed_words", "note_changed"]
 
 HeldPages: TypeAlias = MappedPages | PooledPages
 
@@ -40,3 +42,22 @@ def note_changed(
             changed[slice(*window)] = changed_pages(ours.window(*window), theirs.window(*their_window))
             ours.release(*window)
             theirs.release(*their_window)
+
+
+def changed_words(
+    ours: HeldPages, theirs: HeldPages, bases: XorBases, numbers: Numbers, most: int
+) -> tuple[Numbers, ChangedWords]:
+    """How many words of each of our pages are otherwise than in its base, and the words of those of which 1 to ``most`` are.
+
+    Args:
+        theirs: as many. numbers: of the pages of ``bases`` that are the bases; NOWHERE where it is the page of ``theirs``.
+    """
+    if isinstance(ours, PooledPages) and isinstance(theirs, PooledPages) and ours.pool is theirs.pool:
+        return ours.pool.changed_words(ours.slots, theirs.slots, bases, numbers, most)
+    pages, mask = ours.window(0, len(ours)), np.empty((len(ours), WORDS), np.bool_)
+    kept = numbers != NOWHERE
+    np.not_equal(pages, theirs.window(0, len(theirs)), out=mask)
+    mask[kept] = pages[kept] != bases.get(numbers[kept])
+    counts = np.count_nonzero(mask, axis=1)
+    some = (counts > 0) & (counts <= most)
+    return counts, ChangedWords.of(pages[some], mask[some])

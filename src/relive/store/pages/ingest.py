@@ -35,7 +35,7 @@ from relive.store.pages.compaction import (
 from relive.store.pages.contents import SPARSE, ContentIntake, NewContent
 from relive.store.pages.dictionary import DICTIONARY_MOST, NODE_MOST
 from relive.store.pages.dictionary_policy import Generation, begun, may_begin, may_use
-from relive.store.pages.held_pages import HeldPages, note_changed
+from relive.store.pages.held_pages import HeldPages, changed_words, note_changed
 from relive.store.pages.materialize import OpenPacks
 from relive.store.pages.nodes import is_node, leans_on
 from relive.store.pages.packfile import FrameKind
@@ -371,8 +371,8 @@ class _Intake:
         work.bases[found] = before.bases[at]
 
     def _look_at_chunk(self, work: _Work, before: KnownFile | None, there: Numbers, numbers: Numbers) -> None:
-        pages = work.pages[numbers]
-        has_content = np.asarray(pages.any(axis=1))
+        pages = work.pages.some(numbers)
+        has_content = pages.have_content()
         work.table.full[numbers[~has_content]] = NOWHERE
         work.table.xor[numbers[~has_content]] = NOWHERE
         rest, pages = _only(has_content, numbers, pages)
@@ -386,27 +386,27 @@ class _Intake:
         work.full.append(rest)
 
     def _write_words(
-        self, work: _Work, before: KnownFile, there: Numbers, numbers: Numbers, pages: Pages
+        self, work: _Work, before: KnownFile, there: Numbers, numbers: Numbers, pages: HeldPages
     ) -> Flags:
         """Keep the changed words of those pages that are worth it; returns for each whether it was."""
         assert self._parent is not None
-        bases = before.pages[there[numbers]]
         has_words = work.table.xor[numbers] != NOWHERE
-        bases[has_words] = self._parent.bases.get(work.bases[numbers[has_words]])
-        mask = bases != pages
-        words = np.count_nonzero(mask, axis=1)
+        bases = np.where(has_words, work.bases[numbers], NOWHERE)
+        theirs = before.pages.some(there[numbers])
+        words, changed = changed_words(pages, theirs, self._parent.bases, bases, SPARSE)
         is_sparse: Flags = words <= SPARSE
         work.table.xor[numbers[is_sparse]] = NOWHERE  # of those that are as their last full version again
         # A key commit begins the bases anew, else those of pages that were kept full since would stay for ever.
         fresh = is_sparse & (words > 0) & (~has_words | self._is_key)
-        work.bases[numbers[fresh]] = self._bases.add(bases[fresh])
+        if fresh.any():
+            found = before.pages[there[numbers[fresh]]]
+            found[has_words[fresh]] = self._parent.bases.get(bases[fresh & has_words])
+            work.bases[numbers[fresh]] = self._bases.add(found)
         some = is_sparse & (words > 0)
-        self._pages_of_words += int(np.count_nonzero(some))
+        self._pages_of_words += len(changed.maps)
         is_full = self._kind_of_words & FrameKind.DICTIONARY and self._pages_of_words > DICTIONARY_MOST
         slots = self._writer.add_words(
-            pages[some],
-            mask[some],
-            self._kind_of_words & ~FrameKind.DICTIONARY if is_full else self._kind_of_words,
+            changed, self._kind_of_words & ~FrameKind.DICTIONARY if is_full else self._kind_of_words
         )
         work.table.xor[numbers[some]] = slot_places(self.pack, slots)
         return is_sparse
@@ -476,6 +476,6 @@ class _Intake:
         self._writer.end_frame()
 
 
-def _only(wanted: Flags, numbers: Numbers, pages: Pages) -> tuple[Numbers, Pages]:
+def _only(wanted: Flags, numbers: Numbers, pages: HeldPages) -> tuple[Numbers, HeldPages]:
     """Those of some pages that are wanted; copied only if not all of them are."""
-    return (numbers, pages) if wanted.all() else (numbers[wanted], pages[wanted])
+    return (numbers, pages) if wanted.all() else (numbers[wanted], pages.some(wanted))

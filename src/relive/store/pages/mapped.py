@@ -15,7 +15,7 @@ import numpy.typing as npt
 from blake3 import blake3
 
 from relive.kernel import libc
-from relive.store.pages.page_diff import WORDS, Numbers, Pages
+from relive.store.pages.page_diff import WORDS, Flags, Numbers, Pages
 from relive.store.pages.size import PAGE, page_count
 
 __all__ = ["WINDOW", "MappedPages", "count_as_much", "hash_pages", "map_pages", "map_runs", "unmap_pages"]
@@ -110,6 +110,14 @@ class MappedPages:
     def __getitem__(self, numbers: Numbers) -> Pages:
         """A copy of some."""
         return self._pages[numbers]
+
+    def some(self, numbers: Numbers | Flags) -> MappedPages:
+        """A copy of some."""
+        return MappedPages(self._pages[numbers])
+
+    def have_content(self) -> Flags:
+        """Of each whether it holds anything but zeros."""
+        return np.asarray(self._pages.any(axis=1))
 
     def window(self, begin: int, end: int) -> Pages:
         """Some that follow each other; not to be written to."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import zstandard
 from blake3 import blake3
 
@@ -17,9 +16,9 @@ from relive.store.pages.blob_dictionary import BlobDictionary, compress_blob
 from relive.store.pages.dictionary import QUICK_LEVEL, Dictionary
 from relive.store.pages.packfile import FRAME_PAGES, FrameKind, PackFrame, encode_head, encode_table
 from relive.store.pages.packs import Packs
-from relive.store.pages.page_diff import WORDS, Flags, Numbers, Pages
+from relive.store.pages.page_diff import WORDS, Numbers, Pages
 from relive.store.pages.sealing import FrameSeal
-from relive.store.pages.words import encode_words
+from relive.store.pages.words import ChangedWords
 
 __all__ = ["BATCH", "THREADS", "PackWriter"]
 
@@ -29,7 +28,6 @@ _WAITING_FIRST = 2 * FRAME_PAGES  # [pages] that there is room for at first; it 
 _ALONE_MOST = 1 << 20  # [bytes] of a batch that one thread compresses sooner than threads are started
 _LEVEL = 3  # of zstd
 _ID_SIZE = 16
-_Row = TypeVar("_Row", np.uint64, np.bool_)
 # Of the frames that are compressed against a dictionary one in so many, up to so many in all, can be compressed without it, too, to
 # see what it saves.
 _SAMPLE, _SAMPLES_MOST = 6, 16
@@ -46,7 +44,7 @@ class PackWriter:
         self._frames: list[PackFrame] = []
         # One buffer for all that waits: fresh memory costs as much as copying there.
         self._waiting: Pages = np.empty((_WAITING_FIRST, WORDS), np.uint64)
-        self._waiting_masks: Flags = np.empty((0, WORDS), np.bool_)
+        self._waiting_words: list[ChangedWords] = []  # instead, where changed words are written
         self._waiting_pages = 0
         self._kind = FrameKind.PAGES
         self._raw = 0
@@ -72,11 +70,31 @@ class PackWriter:
 
     def add_pages(self, pages: Pages, kind: FrameKind = FrameKind.PAGES) -> Numbers:
         """Append pages; returns their slots. Those of each kind (PAGES, DICTIONARY, DELTA) lie in frames for themselves."""
-        return self._add(pages, None, kind)
+        self._begin_kind(kind)
+        first = self._next_slot()
+        self._make_room(self._waiting_pages + len(pages))
+        done = 0
+        while done < len(pages):
+            begin = self._waiting_pages
+            part = slice(done, done + len(self._waiting) - begin)
+            count = len(pages[part])
+            self._waiting[begin : begin + count] = pages[part]
+            self._waiting_pages += count
+            done += count
+            if self._waiting_pages == len(self._waiting):
+                self._compress()
+        return np.arange(first, first + len(pages), dtype=np.int64)
 
-    def add_words(self, pages: Pages, mask: Flags, kind: FrameKind = FrameKind.WORDS) -> Numbers:
-        """Append changed words of pages: those that ``mask`` says; returns their slots. ``kind`` is WORDS, with what pages have."""
-        return self._add(pages, mask, kind)
+    def add_words(self, changed: ChangedWords, kind: FrameKind = FrameKind.WORDS) -> Numbers:
+        """Append changed words of pages, one at least of each; returns their slots. ``kind`` is WORDS, with what pages have."""
+        self._begin_kind(kind)
+        if self._waiting_pages + len(changed.maps) > BATCH * FRAME_PAGES:
+            self.end_frame()
+        first = self._next_slot()
+        if len(changed.maps):
+            self._waiting_words.append(changed)
+            self._waiting_pages += len(changed.maps)
+        return np.arange(first, first + len(changed.maps), dtype=np.int64)
 
     def compress_against(self, what: FrameKind, dictionary: Dictionary) -> None:
         """From now on full pages (``what`` is PAGES) or changed words (WORDS) may be added as DELTA; all against the same."""
@@ -102,37 +120,23 @@ class PackWriter:
         data = b"".join(self._for_dictionary.get(what, []))
         return Dictionary(data, QUICK_LEVEL) if what == FrameKind.WORDS else Dictionary(data)
 
-    def _add(self, pages: Pages, masks: Flags | None, kind: FrameKind) -> Numbers:
+    def _begin_kind(self, kind: FrameKind) -> None:
         if kind != self._kind:
             self.end_frame()
             self._kind = kind
-        first = len(self._frames) * FRAME_PAGES + self._waiting_pages
-        self._make_room(self._waiting_pages + len(pages), masks is not None)
-        done = 0
-        while done < len(pages):
-            begin = self._waiting_pages
-            part = slice(done, done + len(self._waiting) - begin)
-            count = len(pages[part])
-            self._waiting[begin : begin + count] = pages[part]
-            if masks is not None:
-                self._waiting_masks[begin : begin + count] = masks[part]
-            self._waiting_pages += count
-            done += count
-            if self._waiting_pages == len(self._waiting):
-                self._compress()
-        return np.arange(first, first + len(pages), dtype=np.int64)
 
-    def _make_room(self, pages: int, with_masks: bool) -> None:
+    def _next_slot(self) -> int:
+        return len(self._frames) * FRAME_PAGES + self._waiting_pages
+
+    def _make_room(self, pages: int) -> None:
         """For so many that wait, up to a batch."""
         wanted = len(self._waiting)
         while wanted < min(pages, BATCH * FRAME_PAGES):
             wanted *= 2
         if wanted > len(self._waiting):
-            self._waiting = _longer(self._waiting, self._waiting_pages, wanted)
-        if with_masks and len(self._waiting_masks) < wanted:
-            self._waiting_masks = _longer(
-                self._waiting_masks, min(self._waiting_pages, len(self._waiting_masks)), wanted
-            )
+            longer = np.empty((wanted, WORDS), np.uint64)
+            longer[: self._waiting_pages] = self._waiting[: self._waiting_pages]
+            self._waiting = longer
 
     def end_frame(self) -> None:
         """What is added next begins a frame; pages that are alike compress better together."""
@@ -175,9 +179,7 @@ class PackWriter:
             min(FRAME_PAGES, self._waiting_pages - begin)
             for begin in range(0, self._waiting_pages, FRAME_PAGES)
         ]
-        pieces: list[bytes | bytearray | memoryview] = [
-            self._piece(number * FRAME_PAGES, count) for number, count in enumerate(counts)
-        ]
+        pieces = list(self._pieces())
         compressed = self._compressed(pieces)
         for one, piece, count in zip(compressed, pieces, counts, strict=True):
             self._write_frame(one, len(piece), self._kind, count)
@@ -188,6 +190,7 @@ class PackWriter:
         if self._kind & FrameKind.DICTIONARY:
             self._for_dictionary.setdefault(self._kind & FrameKind.WORDS, []).extend(map(bytes, pieces))
         self._waiting_pages = 0
+        self._waiting_words.clear()
 
     def _compressed(self, pieces: list[bytes | bytearray | memoryview]) -> list[bytes]:
         if sum(map(len, pieces)) <= _ALONE_MOST:
@@ -196,11 +199,14 @@ class PackWriter:
         compressed = self._compressor().multi_compress_to_buffer(pieces, threads=THREADS)
         return [compressed[number].tobytes() for number in range(len(pieces))]
 
-    def _piece(self, begin: int, count: int) -> bytes | memoryview:
-        pages = self._waiting[begin : begin + count]
-        if self._kind & FrameKind.WORDS:
-            return encode_words(pages, self._waiting_masks[begin : begin + count])
-        return pages.reshape(-1).view(np.uint8).data
+    def _pieces(self) -> Iterator[bytes | bytearray | memoryview]:
+        """The frames of what waits, as they are compressed."""
+        if self._waiting_words:
+            yield from ChangedWords.joined(self._waiting_words).encoded(FRAME_PAGES)
+            return
+        for begin in range(0, self._waiting_pages, FRAME_PAGES):
+            pages = self._waiting[begin : min(begin + FRAME_PAGES, self._waiting_pages)]
+            yield pages.reshape(-1).view(np.uint8).data
 
     def _compressor(self) -> zstandard.ZstdCompressor:
         if self._kind & FrameKind.DELTA:
@@ -214,9 +220,3 @@ class PackWriter:
         self._frames.append(PackFrame(self._file.size, len(stored), raw, checksum, kind, pages))
         self._raw += raw
         self._file.write(stored)
-
-
-def _longer(rows: npt.NDArray[_Row], used: int, length: int) -> npt.NDArray[_Row]:
-    longer = np.empty((length, *rows.shape[1:]), rows.dtype)
-    longer[:used] = rows[:used]
-    return longer

@@ -21,8 +21,17 @@ import numpy.typing as npt
 
 from relive.store.pages.mapped import WINDOW, count_as_much, unmap_pages
 from relive.store.pages.page_diff import WORDS, Flags, Numbers, Pages
-from relive.store.pages.page_tree import PageTree, copy_pages, load_library, same_pages
+from relive.store.pages.page_tree import (
+    PageTree,
+    changed_words,
+    copy_pages,
+    have_content,
+    load_library,
+    same_pages,
+)
 from relive.store.pages.size import PAGE
+from relive.store.pages.words import ChangedWords
+from relive.store.pages.xor_bases import XorBases
 
 __all__ = ["PagePool", "PooledPages"]
 
@@ -124,6 +133,18 @@ class PagePool:
         self._used += len(slots)
         return self._pages[slots]
 
+    def have_content(self, slots: Numbers) -> Flags:
+        """Of each page whether it holds anything but zeros."""
+        return have_content(self._pages, slots)
+
+    def changed_words(
+        self, slots: Numbers, before: Numbers, bases: XorBases, base_numbers: Numbers, most: int
+    ) -> tuple[Numbers, ChangedWords]:
+        """As ``page_tree.changed_words``; ``before``: slots, too."""
+        self._used += 2 * len(slots)
+        held = bases.held(len(slots))
+        return changed_words(self._pages, slots, self._pages, before, held, base_numbers, most)
+
     def differ(self, slots: Numbers, others: Numbers) -> Flags:
         """Of each page whether it is another than the one in the other slot."""
         self._used += len(slots)
@@ -193,6 +214,14 @@ class PooledPages:
     def __getitem__(self, numbers: Numbers) -> Pages:
         """A copy of some."""
         return self.pool.read(self.slots[numbers])
+
+    def some(self, numbers: Numbers | Flags) -> PooledPages:
+        """Some of them, for as long as these are held."""
+        return PooledPages(self.pool, self.slots[numbers])
+
+    def have_content(self) -> Flags:
+        """Of each whether it holds anything but zeros."""
+        return self.pool.have_content(self.slots)
 
     def window(self, begin: int, end: int) -> Pages:
         """Some that follow each other; not to be written to."""

@@ -16,9 +16,10 @@ import numpy.typing as npt
 from blake3 import blake3
 
 from relive.errors import ToolMissing
-from relive.store.pages.page_diff import Numbers, Pages
+from relive.store.pages.page_diff import WORDS, Flags, Numbers, Pages
+from relive.store.pages.words import MAP, ChangedWords
 
-__all__ = ["PageTree", "copy_pages", "load_library", "same_pages"]
+__all__ = ["PageTree", "changed_words", "copy_pages", "have_content", "load_library", "same_pages"]
 
 _NODE = 32  # [bytes]
 _LIBRARY = Path(__file__).with_name("page_tree.library.so")  # with two dots it is no module
@@ -105,6 +106,42 @@ def copy_pages(copied: Nodes, offsets: Numbers, pages: Pages, slots: Numbers) ->
     load_library().relive_copy_pages(_at(copied), _at(offsets), _at(pages), _at(slots), len(slots))
 
 
+def have_content(pages: Pages, rows: Numbers) -> Flags:
+    """Of each page, which lies in that row, whether it holds anything but zeros."""
+    flags = np.empty(len(rows), np.bool_)
+    rows = np.ascontiguousarray(rows)
+    load_library().relive_have_content(_at(pages), _at(rows), len(rows), _at(flags))
+    return flags
+
+
+def changed_words(
+    pages: Pages,
+    rows: Numbers,
+    before: Pages,
+    before_rows: Numbers,
+    bases: Pages,
+    base_rows: Numbers,
+    most: int,
+) -> tuple[Numbers, ChangedWords]:
+    """How many words of each page are otherwise than in its base, and the words of those pages of which 1 to ``most`` are.
+
+    Args:
+        rows, before_rows, base_rows: where each page lies, and its base: in ``bases``, or in ``before`` where that is -1.
+    """
+    count = len(rows)
+    rows, before_rows, base_rows = map(np.ascontiguousarray, (rows, before_rows, base_rows))
+    counts = np.empty(count, np.int64)
+    maps, words = np.empty((count + 1, MAP), np.uint8), np.empty(count * most + WORDS, np.uint64)
+    load_library().relive_changed_words(
+        *(_at(one) for one in (pages, rows, before, before_rows, bases, base_rows)),
+        count,
+        most,
+        *(_at(one) for one in (counts, maps, words)),
+    )
+    kept = counts[(counts > 0) & (counts <= most)]
+    return counts, ChangedWords(maps[: len(kept)], kept, words[: int(kept.sum())])
+
+
 def _at(array: npt.NDArray[np.generic]) -> ctypes.c_void_p:
     """Where it lies, as an argument of a call, for whose time it keeps the array: other threads go on meanwhile."""
     return array.ctypes.data_as(ctypes.c_void_p)
@@ -124,11 +161,15 @@ def load_library() -> ctypes.CDLL:
     library.relive_join_tree.argtypes = [place, count, place, count, count, place]
     library.relive_compare_pages.argtypes = [place, place, place, place, count, place]
     library.relive_copy_pages.argtypes = [place, place, place, place, count]
+    library.relive_have_content.argtypes = [place, place, count, place]
+    library.relive_changed_words.argtypes = [*[place] * 6, count, count, *[place] * 3]
     for function in (
         library.relive_hash_pages,
         library.relive_join_tree,
         library.relive_compare_pages,
         library.relive_copy_pages,
+        library.relive_have_content,
+        library.relive_changed_words,
     ):
         function.restype = None
     return library

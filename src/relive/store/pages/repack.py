@@ -23,6 +23,7 @@ from relive.store.pages.packwriter import PackWriter
 from relive.store.pages.page_diff import Numbers
 from relive.store.pages.placement import FramePlace, Placement, Placements
 from relive.store.pages.table import PackIndex, PageTable, encode_index, pack_of, slot_of, slot_places
+from relive.store.pages.words import ChangedWords
 
 __all__ = ["dead_share", "repack_one"]
 
@@ -140,7 +141,9 @@ def _copy_pages(
                 kind &= ~FrameKind.DICTIONARY
             if isinstance(held, HeldWords):
                 pages, mask = held.expanded()
-                slots.append(writer.add_words(pages[rows], mask[rows], kind | FrameKind.WORDS))
+                slots.append(
+                    writer.add_words(ChangedWords.of(pages[rows], mask[rows]), kind | FrameKind.WORDS)
+                )
             else:
                 slots.append(writer.add_pages(held.pages[rows], kind))
     writer.end_frame()

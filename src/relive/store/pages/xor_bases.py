@@ -58,6 +58,11 @@ class XorBases:
         self._touched += len(numbers)
         return self._pages[numbers]
 
+    def held(self, count: int) -> Pages:
+        """All of them, in the rows of their numbers, of which so many are going to be read; not to be written to."""
+        self._touched += count
+        return self._pages
+
     def release_memory(self) -> None:
         """Have them count as this process's memory no more, when it has become much, until they are used again."""
         if count_as_much(self._touched, self._pages, _RELEASE_AFTER):
