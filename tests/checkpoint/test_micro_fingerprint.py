@@ -102,6 +102,7 @@ def test_the_first_thread_says_which_process_it_is() -> None:
         INFO + "name=01 peer= family=1 in=-1 out=-1 ready=2011 1.3=01000000",
         INFO + "hidden=1",
         INFO + "clockid: 1|ticks: 0|it_value: (3, 5)|it_interval: (0, 0)|",
+        INFO + "clockid: 1|ticks: 1|it_value: (0, 0)|it_interval: (0, 7000000)|",
         "=map 1000-2000 rw-s 00000000 00:01 7 /memfd:x (deleted)",
         "=map 1000-2000 rw-p 00000000 00:01 7 /anon_hugepage (deleted)",
     ],

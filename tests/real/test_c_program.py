@@ -52,3 +52,15 @@ def test_many_kinds_of_state_at_once(relive: Relive, tmp_path: Path) -> None:
     )
     assert inside.stdout.decode().strip() == str(program)
     eventually(lambda: last_round(relive.output(capsule)) > after + 50, "rounds of the original")
+
+
+def test_timers_go_on_in_a_branch(relive: Relive, tmp_path: Path) -> None:
+    """Also those that had expired unnoticed when the commit was taken; one that was over by then stays so."""
+    program = compiled(PROGRAMS / "keeps_time.c", tmp_path)
+    capsule = relive.run(program)
+    eventually(lambda: "ready" in relive.output(capsule), "timers that have expired")
+    commit = relive.commit(capsule)
+    branch = relive.restore(commit)
+    branch.exec("kill", "-USR1", str(commit.manifest.target.root))
+    told = eventually(lambda: "moment" in branch.output() and branch.output(), "what became of the timers")
+    assert told.splitlines()[-3:] == ["timerfd goes on", "alarm goes on", "moment is over"]

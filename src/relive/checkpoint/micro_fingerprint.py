@@ -31,7 +31,8 @@ _ENDED = 0x2011  # POLLIN, POLLHUP and POLLRDHUP: no error, and nothing out of b
 _SO_TYPE, _STREAM = "1.3", "01000000"  # as ``native/micro/socket_options.c`` writes them
 _O_DIRECT = 0o40000
 _IN_PIPE = re.compile(r" data=(\d+):([0-9a-f]+)$")
-_TIMER = re.compile(r"it_value: \(0, 0\)")
+# Of a timer with a period no time is left, too, where it has expired and was not read yet.
+_STOPPED_TIMER = re.compile(r"it_value: \(0, 0\).*it_interval: \(0, 0\)")
 _ANONYMOUS = ("anon_inode:[eventpoll]", "anon_inode:[eventfd]", "anon_inode:[signalfd]", "anon_inode:inotify")
 _FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6)
 _SIGNALS = [number for number in range(1, 65) if number not in (9, 19)]  # as CRIU lists them
@@ -135,7 +136,7 @@ def _check_state(line: str) -> None:
     facts = dict(re.findall(r" ([a-z.0-9]+)=(-?[0-9a-f]*)", line))
     if "hidden" in facts:
         raise FullCommitNeeded(f"descriptor {number} cannot be looked into")
-    if "it_value" in line and not _TIMER.search(line):
+    if "it_value" in line and not _STOPPED_TIMER.search(line):
         raise FullCommitNeeded(f"descriptor {number} is a timer that runs")
     if "data" in facts:  # what lies in a pipe is compared, byte for byte
         return

@@ -20,6 +20,7 @@ from relive.images.notify_filters import ask_nobody
 from relive.images.rights import forget_security_modules, limit_rights
 from relive.images.sandbox_filters import limit_calls
 from relive.images.shared_namespaces import forget_devices, networks_from_outside
+from relive.images.timers import set_timers
 from relive.images.validation import refuse_hostile_images, refuse_hostile_processes
 from relive.kernel.procfs import read_file
 from relive.model.commit import CommitId, Manifest, TargetKind
@@ -116,6 +117,7 @@ def fit_images(images: Path, commit: CommitId, manifest: Manifest, *, keep: bool
     ask_nobody(images)
     may_ask = limit_calls(images, processes)
     note_posix_locks(images)
+    set_timers(images, processes)
     small = _small(images, manifest) if keep else {}
     facts = read_image_facts(images)
     fitted = FittedImages(networks, may_ask, manifest, facts, small, may_link=not is_container)
