@@ -113,6 +113,7 @@ int main(int argc, char **argv)
 	for (int stage = 0; stage < STAGES; stage++)
 		if (pipe(pipes[stage]) < 0)
 			return 2;
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* in a branch its first parent is CRIU, which ends */
 	if (fork() == 0)
 		child();
 	for (intptr_t number = 0; number < THREADS; number++) {

@@ -17,6 +17,7 @@ from relive.images import criu_images_pb2 as pb
 from relive.images.image_file import read_entries
 from relive.images.locks import note_posix_locks
 from relive.images.notify_filters import ask_nobody
+from relive.images.parent_deaths import survive_criu
 from relive.images.rights import forget_security_modules, limit_rights
 from relive.images.sandbox_filters import limit_calls
 from relive.images.shared_namespaces import forget_devices, networks_from_outside
@@ -118,6 +119,7 @@ def fit_images(images: Path, commit: CommitId, manifest: Manifest, *, keep: bool
     may_ask = limit_calls(images, processes)
     note_posix_locks(images)
     set_timers(images, processes)
+    survive_criu(images, processes)
     small = _small(images, manifest) if keep else {}
     facts = read_image_facts(images)
     fitted = FittedImages(networks, may_ask, manifest, facts, small, may_link=not is_container)
