@@ -159,9 +159,13 @@ class Taking:
         if self.micro.reason is None and not self.waits:
             self.note(pid)
         self.check(taken.staging.images)
-        taken.discard()
+        self.done(taken)
         assert taken.full_because == self.micro.reason
         return self.micro.reason is None
+
+    def done(self, taken: Capture) -> None:
+        """With what was compared."""
+        taken.discard()
 
     def check(self, images: Path) -> None:
         self.committed = {pid: pages_of(images, pid) for pid, frozen in self.frozen.items() if frozen}
