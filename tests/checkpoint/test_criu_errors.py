@@ -104,7 +104,27 @@ def test_each_sentence_has_the_rule_that_is_about_it(reason: str, sentence: str)
 
 
 def test_every_rule_has_a_sentence():
-    assert {reason for reason, _ in SENTENCES} == {rule.reason for rule in criu_errors._RULES}
+    known = {reason for reason, _ in SENTENCES} | {"under-a-filter"}
+    assert known == {rule.reason for rule in criu_errors._RULES}
+
+
+def test_what_may_not_be_suspended_is_named_only_where_criu_gave_up_for_it(tmp_path: Path) -> None:
+    """What it says last is that the process is gone, which it is not."""
+    refused, last = (
+        "suspending seccomp failed: Operation not permitted",
+        "Unable to detach from 2: No such process",
+    )
+    log = tmp_path / "criu.log"
+    log.write_text(
+        f"Error (compel/src/lib/ptrace.c:27): {refused}\nError (compel/src/lib/infect.c:417): {last}\n"
+    )
+    assert explain(read_error_lines(log)).reason == "under-a-filter"
+    assert (
+        explain(
+            [refused, "io_uring: Can't dump file 5 of that type [600] (anon anon_inode:[io_uring])"]
+        ).reason
+        == "io-uring"
+    )
 
 
 @pytest.mark.parametrize("sentence", NOBODYS)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from relive.checkpoint import micro_hindrance as room
 from relive.checkpoint.criu import CriuTools
 from relive.checkpoint.micro_hindrance import micro_hindrance
 from relive.config import load_settings
+from support.call_filter import PAGEMAP_SCAN, USERFAULTFD, Refused, under_filter
 
 
 @pytest.fixture
@@ -37,4 +40,30 @@ def test_a_host_that_forbids_it_is_named(tools: CriuTools, monkeypatch: pytest.M
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(room, "notes_writes", refuse)
-    assert micro_hindrance(tools) == "userfaultfd: Operation not permitted"
+    found = micro_hindrance(tools)
+    assert found is not None and found.cause == "the kernel refuses userfaultfd: Operation not permitted"
+
+
+@pytest.mark.parametrize(
+    ("refused", "number", "said"),
+    [
+        (USERFAULTFD, errno.ENOSYS, "the kernel refuses userfaultfd: Function not implemented"),
+        (USERFAULTFD, errno.EPERM, "the kernel refuses userfaultfd: Operation not permitted"),
+        (PAGEMAP_SCAN, errno.EINVAL, "the kernel refuses PAGEMAP_SCAN: Invalid argument"),
+    ],
+    ids=["no userfaultfd", "forbidden", "no scan"],
+)
+def test_what_a_filter_of_a_container_refuses_is_named(refused: Refused, number: int, said: str) -> None:
+    """By the kernel itself, in a process under such a filter."""
+    program = (
+        "from relive.checkpoint.micro_hindrance import micro_hindrance;"
+        "from relive.checkpoint.criu import CriuTools; from relive.config import load_settings;"
+        "print(micro_hindrance(CriuTools(load_settings().tools_path)).cause)"
+    )
+    told = subprocess.run(
+        [*under_filter(refused, number), sys.executable, "-c", program],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert told.stdout.strip() == said

@@ -331,7 +331,7 @@ def test_a_kernel_that_cannot_be_read_is_told(try_one: TryOne, settings: Setting
 
 
 def test_written_pages_need_both_calls(try_one: TryOne, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(dirty_pages, "_PAGEMAP_SCAN", 0xC0606611)
+    monkeypatch.setattr(dirty_pages, "PAGEMAP_SCAN", 0xC0606611)
     assert try_one("dirty pages").found == "no PAGEMAP_SCAN"
     monkeypatch.setattr(dirty_pages, "_FEATURES", 1 << 60)
     assert try_one("dirty pages").found == "no WP_ASYNC"

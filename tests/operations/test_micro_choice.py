@@ -33,9 +33,12 @@ def test_how_often_it_is_committed_decides_where_nobody_did(
 def test_what_is_said_counts_before_what_is_set_and_both_before_how_often(
     every: str, asked: bool | None, setting: bool
 ) -> None:
-    """Also where the host cannot: each commit says then why it is a full one."""
-    wanted = setting if asked is None else asked
-    assert choose(every, asked, setting, "no userfaultfd") == (wanted, None)
+    assert choose(every, asked, setting) == (setting if asked is None else asked, None)
+
+
+@pytest.mark.parametrize("every", [*FREQUENT, *SELDOM])
+def test_what_is_set_and_cannot_be_had_is_said_like_what_is_chosen(every: str) -> None:
+    assert choose(every, None, True, "no userfaultfd") == (False, "no userfaultfd")
 
 
 def test_where_none_can_be_taken_the_reason_is_kept() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,10 +17,11 @@ import pytest
 import redis
 
 from relive.kernel import procfs
+from support.call_filter import USERFAULTFD, under_filter
 from support.ports import free_port
 from support.waiting import eventually
 
-from .harness import PYTHON, SERVICES, Capsule, Commit, Http, Relive, ask, counting
+from .harness import PYTHON, RELIVE, SERVICES, Capsule, Commit, Http, Refused, Relive, ask, counting
 from .scenario import settled
 
 ON_TOP = "taken on top of the one before"
@@ -217,6 +221,34 @@ def test_a_branch_of_workers_goes_on_with_what_they_share(relive: Relive) -> Non
     ]
     branch.stop()
     assert ask(port, "/")["requests"] == asked + 1
+
+
+def test_where_the_kernel_refuses_userfaultfd_it_is_said_once_and_commits_are_full(relive: Relive) -> None:
+    """Under a filter as a container may have it. CRIU saves nothing from within one, which is said, too; an agent without does."""
+
+    def say(*words: str | Path) -> subprocess.CompletedProcess[str]:
+        command = [*under_filter(USERFAULTFD, errno.EPERM), str(RELIVE), *map(str, words)]
+        return subprocess.run(command, env=relive.environment, capture_output=True, text=True, check=False)
+
+    cause = "the kernel refuses userfaultfd: Operation not permitted"
+    service = ["--", PYTHON, SERVICES / "chained.py", str(free_port())]
+    asked = say("run", "--json", "--detach", "--no-wait", "--micro", "--name", "asks", *service)
+    error = json.loads(asked.stdout)["error"]
+    assert (asked.returncode, error["code"], error["cause"]) == (4, "host-incapable", cause)
+    assert "seccomp" in error["remedy"]
+    assert f"none on this host: {cause}" in say("check", *service).stdout
+    begun = say("run", "--detach", "--no-wait", "--every", "0.9s", "--name", "plain", *service)
+    assert begun.returncode == 0
+    assert begun.stderr.count(f"Each commit is a full one, no micro-commit: {cause}; ") == 1
+    with pytest.raises(Refused, match="filter of system calls"):
+        relive.commit("plain")
+    plain = next(relive.home.glob("capsules/plain/*/agent.pid"))
+    before = plain.read_text()
+    os.kill(int(before.split()[0]), signal.SIGKILL)
+    eventually(lambda: relive.commit("plain"), "a commit by an agent without the filter")
+    log = (plain.parent / "agent.log").read_text()
+    assert plain.read_text() != before
+    assert ON_TOP not in log and "a full commit is needed" not in log
 
 
 def asked_in_redis(port: int, *, grows: bool) -> dict[str, Any]:

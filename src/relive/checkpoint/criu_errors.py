@@ -19,12 +19,15 @@ __all__ = [
     "explain",
     "is_harmless",
     "read_error_lines",
+    "without_harmless",
 ]
 
 _LINE = re.compile(r"^(?:\([\d.]+\)\s*)?(?:\s*\d+: )?Error \((?P<place>[^)]*)\):\s+(?P<text>.*)$")
 _PART = re.compile(r"^[\w/-]+:\s+")  # many sentences begin with the part of CRIU that speaks, as "unix: "
 UNKNOWN_NOTED_IN = "_RELIVE_UNKNOWN_FAILURES"  # variable: a file that failures without a rule are appended to
 UNKNOWN_REMEDY = "run `relive doctor`; if it finds nothing, report this with the log named above"
+_NOT_SUSPENDED = "suspending seccomp failed"
+_GIVEN_UP = re.compile(r"^Unable to detach from \d+: No such process$")  # it let the process run at once
 # Reasons that say nothing about what the target holds: the same commit may succeed a moment later.
 NOT_THE_TARGET = frozenset(
     {
@@ -37,6 +40,7 @@ NOT_THE_TARGET = frozenset(
         "tcp-changed",
         "unix-in-flight",
         "not-permitted",
+        "under-a-filter",
     }
 )
 
@@ -130,6 +134,12 @@ _RULES = (
         r"^Unseizable non-zombie \d+ found|^Can't dump the \d+ thread with a pending SIGTRAP|has uprobes vma",
         "a debugger or tracer is attached to it",
         "detach gdb, strace, perf or py-spy --native from it and commit again",
+    ),
+    _Rule(
+        "under-a-filter",
+        rf"^{_NOT_SUSPENDED}",
+        "Relive is under a filter of system calls (seccomp), a container's for example, and so may not suspend that of the service",
+        "run Relive where there is none: in a container with --privileged, or --security-opt seccomp=unconfined",
     ),
     _Rule(
         "relive-inside",
@@ -339,9 +349,15 @@ def is_harmless(sentence: str) -> bool:
     )
 
 
+def without_harmless(lines: list[str]) -> list[str]:
+    """The others; with what CRIU was not permitted to suspend where it gave up for it, as it does at a dump."""
+    has_given_up = any(_GIVEN_UP.search(line) for line in lines)
+    return [line for line in lines if not is_harmless(line) or (has_given_up and _NOT_SUSPENDED in line)]
+
+
 def explain(lines: list[str]) -> CriuExplanation:
     """Find the rule for what CRIU reported; ``lines`` are its error sentences in order, the first usually the root."""
-    lines = [line for line in lines if not is_harmless(line)]
+    lines = without_harmless(lines)
     for rule in _RULES:
         for line in lines:
             if re.search(rule.pattern, line) or re.search(rule.pattern, _PART.sub("", line)):
@@ -375,4 +391,4 @@ def read_error_lines(log: Path | str, directory: int | None = None) -> list[str]
     except OSError:
         return []
     matches = (_LINE.match(line) for line in text.splitlines())
-    return [match["text"] for match in matches if match is not None and not is_harmless(match["text"])]
+    return without_harmless([match["text"] for match in matches if match is not None])

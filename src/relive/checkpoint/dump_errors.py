@@ -11,8 +11,8 @@ from relive.checkpoint.criu_errors import (
     NOT_THE_TARGET,
     CriuExplanation,
     explain,
-    is_harmless,
     read_error_lines,
+    without_harmless,
 )
 from relive.config import Settings
 from relive.errors import (
@@ -82,7 +82,7 @@ def criu_failure(
         name: the commit's.
     """
     log = images / "criu.log"
-    lines = [line for line in [*read_error_lines(log), sentence] if line and not is_harmless(line)]
+    lines = without_harmless([line for line in [*read_error_lines(log), sentence] if line])
     # Then CRIU may not even have a log in which it could say so.
     if used_up(images) and not (log.exists() and lines):
         return no_space(images, "CRIU could not write its images")

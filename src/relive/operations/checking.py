@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -15,6 +16,9 @@ from relive.model.text import is_number
 from relive.operations.operation import Face, Faces, Only, Operation, Params
 from relive.operations.progress import Progress
 from relive.watching.life import living_watches
+
+if TYPE_CHECKING:
+    from relive.checkpoint.micro_hindrance import MicroHindrance
 
 __all__ = ["CHECK", "CheckParams", "check"]
 
@@ -57,7 +61,7 @@ def check(settings: Settings, params: CheckParams, _progress: Progress) -> Check
             "either a target or a command is checked",
             remedy="relive check pid:1234, or relive check -- CMD ARGUMENTS",
         )
-    return _check_command(params) if params.command else _check_target(settings, params.target)
+    return _check_command(settings, params) if params.command else _check_target(settings, params.target)
 
 
 CHECK = Operation(
@@ -84,12 +88,17 @@ def _check_target(settings: Settings, target: str) -> CheckReport:
     from relive.check.estimate import estimate
     from relive.check.reading import read_tree
     from relive.check.rules import findings_of
+    from relive.check.rules.making import note_finding
 
     kind, pid = _found(settings, target)
     # A capsule is always watched, and so nobody else can be its tracer.
     watched = kind is TargetKind.CAPSULE or (kind is TargetKind.CONTAINER and _is_watched(settings, target))
     seen = read_tree(pid, kind, settings, watched=watched)
     findings = findings_of(seen)
+    if kind is TargetKind.CAPSULE and (hindrance := _no_micro_commits(settings)) is not None:
+        findings.append(
+            note_finding("full-commits-only", None, "this host", hindrance.cause, hindrance.remedy)
+        )
     return CheckReport(
         target=target,
         pid=pid,
@@ -134,7 +143,14 @@ def _command_of(pid: int) -> list[str]:
     return [word.decode(errors="surrogateescape") for word in words.rstrip(b"\0").split(b"\0")]
 
 
-def _check_command(params: CheckParams) -> CheckReport:
+def _no_micro_commits(settings: Settings) -> MicroHindrance | None:
+    from relive.checkpoint.criu import CriuTools
+    from relive.checkpoint.micro_hindrance import micro_hindrance
+
+    return micro_hindrance(CriuTools(settings.tools_path))
+
+
+def _check_command(settings: Settings, params: CheckParams) -> CheckReport:
     from relive.check.command import examine
     from relive.check.lacking import replay_lacks
     from relive.sandbox.border import can_tap
@@ -143,6 +159,9 @@ def _check_command(params: CheckParams) -> CheckReport:
     lacks = replay_lacks(params.command, inside=True, border=can_tap(), tls=False)
     if lacks is not None and expected:
         expected.append(Expected(name="replay", value=lacks))
+    hindrance = _no_micro_commits(settings)
+    if hindrance is not None and expected:
+        expected.append(Expected(name="micro-commits", value=f"none on this host: {hindrance}"))
     return CheckReport(
         target=" ".join(params.command),
         pid=None,

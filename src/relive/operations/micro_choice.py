@@ -18,12 +18,11 @@ def choose_micro(
 
     Args:
         asked: at its start; None: nothing was said. setting: for all services; None: nothing is set.
-        hindrance: tells why none can be taken here, None where they can; called only where nobody decided.
+        hindrance: tells why none can be taken here, None where they can; called only where they are wanted and nobody asked.
     """
-    said = setting if asked is None else asked
-    if said is not None:
-        return policy.model_copy(update={"micro": said})
-    if not _is_frequent(policy):
+    if asked is not None:
+        return policy.model_copy(update={"micro": asked})
+    if not (_is_frequent(policy) if setting is None else setting):
         return policy.model_copy(update={"micro": False})
     why = hindrance()
     return policy.model_copy(update={"micro": why is None, "full_because": why})

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import Field
 
 from relive.config import Settings
-from relive.errors import UsageError
+from relive.errors import HostIncapable, UsageError
 from relive.model.budget import parse_budget
 from relive.model.capsule import CaptureWay, EgressWay, Policy, parse_every
 from relive.operations.micro_choice import choose_micro
 from relive.operations.operation import Params
+
+if TYPE_CHECKING:
+    from relive.checkpoint.micro_hindrance import MicroHindrance
 
 __all__ = [
     "BUDGET",
@@ -111,11 +114,17 @@ def choose_egress(
 def policy_of(
     settings: Settings, params: ObservedParams, full_because: Callable[[], str | None] | None = None
 ) -> Policy:
-    """When and how it is committed; raises UsageError.
+    """When and how it is committed.
 
     Args:
         full_because: tells why no micro-commits can be taken of it; by default what keeps this host from them.
+
+    Raises:
+        UsageError: as ``parse_every`` and the limits of a policy.
+        HostIncapable: micro-commits are asked for, and this host has none.
     """
+    if params.micro:
+        _refuse_where_none_are(settings)
     budget = settings.budget if params.budget is None else params.budget
     # Pauses are part of what a share of the time is for.
     share = 100.0 if parse_budget(budget).share is not None else settings.pause_share
@@ -133,6 +142,21 @@ def policy_of(
 
 
 def _of_this_host(settings: Settings) -> str | None:
+    found = _hindrance(settings)
+    return str(found) if found is not None else None
+
+
+def _refuse_where_none_are(settings: Settings) -> None:
+    found = _hindrance(settings)
+    if found is not None:
+        raise HostIncapable(
+            "no micro-commits can be taken on this host",
+            cause=found.cause,
+            remedy=f"{found.remedy}; or leave --micro out: each commit is a full one then",
+        )
+
+
+def _hindrance(settings: Settings) -> MicroHindrance | None:
     from relive.checkpoint.criu import CriuTools
     from relive.checkpoint.micro_hindrance import micro_hindrance
 

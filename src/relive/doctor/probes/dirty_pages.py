@@ -15,6 +15,7 @@ import struct
 from relive.doctor.finding import Obstacle, ProbeResult, in_words, works
 from relive.doctor.probe import ProbeContext
 from relive.kernel import libc
+from relive.kernel.pagemap_scan import PAGEMAP_SCAN, SCAN
 
 __all__ = ["dirty_pages"]
 
@@ -24,11 +25,8 @@ _UFFDIO_API, _UFFDIO_REGISTER = 0xC018AA3F, 0xC020AA00
 _API = 0xAA
 _FEATURES = 1 << 0 | 1 << 13 | 1 << 15  # PAGEFAULT_FLAG_WP | WP_UNPOPULATED | WP_ASYNC
 _REGISTER_MODE_WP = 1 << 1
-_PAGEMAP_SCAN = 0xC0606610
 _WP_MATCHING, _CHECK_WPASYNC = 1 << 0, 1 << 1
 _IS_WRITTEN = 1 << 1
-# Size, flags, start, end, walk_end, vec, vec_len, max_pages, inverted, mask, anyof, return.
-_SCAN = struct.Struct("12Q")
 _REGION = struct.Struct("3Q")  # start, end, categories
 
 _PAGES = 256
@@ -69,7 +67,9 @@ def _register(start: int) -> int:
     except OSError as error:
         if error.errno == errno.ENOSYS:
             raise Obstacle(
-                "no userfaultfd", cause="this kernel lacks CONFIG_USERFAULTFD", remedy=_OLD_KERNEL
+                "no userfaultfd",
+                cause="this kernel lacks CONFIG_USERFAULTFD, or a seccomp profile hides it",
+                remedy=_OLD_KERNEL,
             ) from None
         raise
     try:
@@ -92,13 +92,13 @@ def _scan(pagemap: int, start: int) -> set[int]:
     regions = ctypes.create_string_buffer(_REGION.size * _PAGES)
     end = start + _PAGES * mmap.PAGESIZE
     asked = bytearray(
-        _SCAN.pack(
-            _SCAN.size, _WP_MATCHING | _CHECK_WPASYNC, start, end, 0,
+        SCAN.pack(
+            SCAN.size, _WP_MATCHING | _CHECK_WPASYNC, start, end, 0,
             ctypes.addressof(regions), _PAGES, 0, 0, _IS_WRITTEN, 0, _IS_WRITTEN,
         )
     )  # fmt: skip
     try:
-        count = fcntl.ioctl(pagemap, _PAGEMAP_SCAN, asked)
+        count = fcntl.ioctl(pagemap, PAGEMAP_SCAN, asked)
     except OSError as error:
         raise Obstacle(
             "no PAGEMAP_SCAN",
