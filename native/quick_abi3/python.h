@@ -88,6 +88,7 @@ extern const char *PyUnicode_AsUTF8AndSize(PyObject *, Py_ssize_t *) __attribute
     NAME(request_uri, "REQUEST_URI")                                                                                                      \
     NAME(request_method, "REQUEST_METHOD")                                                                                                \
     NAME(file_wrapper, "wsgi.file_wrapper")                                                                                               \
+    NAME(int, "int")                                                                                                                      \
     NAME(switch_off, "switch_off")
 #define DECLARE_NAME(which, said) extern PyObject *name_##which;
 NAMES_OF_PYTHON(DECLARE_NAME)

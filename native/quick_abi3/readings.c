@@ -11,6 +11,7 @@ typedef struct {
     PyObject *recorder;        // has the writer, while there is one
     PyObject *verdicts;        // which modules are machinery, by name
     PyObject *begin;           // bytes: an event's fields up to the value
+    PyObject *uuid;            // the class of what ``real`` gives, where that is a UUID
     const char *kind;
     int are_others_served;     // modules without a verdict are no machinery
     int is_plain;              // ``real`` is a function of C without arguments
@@ -25,6 +26,27 @@ static PyObject *verdict_on_caller(const Source *source) {
     if (globals == NULL) return Py_True;  // a thread or a callback of C: no Python code asks
     PyObject *verdict = name != NULL && Py_TYPE(name) == &PyUnicode_Type ? PyDict_GetItem(source->verdicts, name) : NULL;
     return verdict == NULL && name != NULL && source->are_others_served ? Py_False : verdict;
+}
+
+// A UUID of ``uuid``, which keeps it as one number of 128 bits, as ``pack`` of values.py.
+static void put_uuid(Text *text, PyObject *value) {
+    static const char digits[] = "0123456789abcdef";
+    static PyObject *half;
+    if (half == NULL) half = PyLong_FromLong(64);
+    PyObject *number = half != NULL ? PyObject_GetAttr(value, name_int) : NULL, *high = NULL;
+    if (number != NULL && Py_TYPE(number) == &PyLong_Type) high = PyNumber_Rshift(number, half);
+    unsigned long long halves[2] = {high != NULL ? PyLong_AsUnsignedLongLong(high) : 0, high != NULL ? PyLong_AsUnsignedLongLongMask(number) : 0};
+    char said[36], *at = said;
+    for (int i = 0; i < 32; i++) {
+        if (i == 8 || i == 12 || i == 16 || i == 20) *at++ = '-';
+        *at++ = digits[halves[i / 16] >> (60 - i % 16 * 4) & 15];
+    }
+    if (high == NULL || PyErr_Occurred()) text->failed = 1;
+    PUT(text, "{\"$\":[\"uuid\",\"");
+    put(text, said, sizeof said);
+    PUT(text, "\"]}");
+    Py_XDECREF(number);
+    Py_XDECREF(high);
 }
 
 // Whether the event of a reading was written; or nothing has to be, as so much randomness is not kept. -1: an error is to be passed on.
@@ -45,6 +67,8 @@ static int tell_reading(Quick *self, const Source *source, PyObject *value) {
         PUT(&text, "{\"$\":[\"bytes\",\"");
         put_base64(&text, (uint8_t *)p, (size_t)n);
         PUT(&text, "\"]}");
+    } else if (source->uuid != NULL && (PyObject *)Py_TYPE(value) == source->uuid) {
+        put_uuid(&text, value);
     } else if (!put_number(&text, value)) {
         text.failed = 1;
     }
@@ -146,16 +170,18 @@ typedef struct {
     Source source;
 } Draw;
 
-// Draw(parts, are_others_served): a callable in the place of a function that draws; never let go. ``parts``: see ``fill_source``.
+// Draw(parts, are_others_served, uuid): a callable in the place of a function that draws; never let go. ``parts``: see ``fill_source``;
+// ``uuid``: the class of what it gives, None where that is a number or bytes.
 static PyObject *draw_new(PyTypeObject *type, PyObject *given, PyObject *Py_UNUSED(named)) {
-    PyObject *parts;
+    PyObject *parts, *uuid;
     int are_others_served;
-    if (!PyArg_ParseTuple(given, "O!p", &PyTuple_Type, &parts, &are_others_served)) return NULL;
+    if (!PyArg_ParseTuple(given, "O!pO", &PyTuple_Type, &parts, &are_others_served, &uuid)) return NULL;
     Draw *self = (Draw *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
     if (self == NULL) return NULL;
     Py_INCREF(self);
     if (fill_source(&self->source, parts, "random") < 0) return NULL;
     self->source.are_others_served = are_others_served;
+    self->source.uuid = uuid != Py_None ? kept(uuid) : NULL;
     return (PyObject *)self;
 }
 

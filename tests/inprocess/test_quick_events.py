@@ -7,6 +7,7 @@ import json
 import logging
 import math
 import sys
+import uuid
 import zlib
 from decimal import Decimal
 
@@ -15,11 +16,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from .conftest import INPROCESS
-from .quick_bench import packable, pairs_in, plain, texts
+from .quick_bench import native, packable, pairs_in, plain, texts
 
 sys.path.insert(0, str(INPROCESS))
 from relive_recorder import values
-from relive_recorder.kinds import logs, query
+from relive_recorder.kinds import logs, query, randomness
 from relive_recorder.recorder import encode, recorder
 
 sys.path.remove(str(INPROCESS))
@@ -101,6 +102,33 @@ def test_an_answer_is_told_the_same(benches, value):
         assert encode(fields["answer"]) == encode(packed)
         assert fields["asked"] == {"a": 1}
         assert fields["ns"] >= 0
+
+
+@settings(max_examples=50)
+@given(st.uuids() | st.integers(0, 1 << 64).map(lambda number: uuid.UUID(int=number)))
+@example(uuid.UUID(int=0))
+@example(uuid.UUID(int=(1 << 128) - 1))
+def test_a_uuid_is_told_the_same(benches, value):
+    quickly, slowly = benches()
+    untold = []
+    parts = b'{"source":"uuid.uuid4","value":', lambda: value, None, untold.append, recorder, {}
+    with quickly:
+        assert native.Draw(parts, True, uuid.UUID)() is value
+    with slowly:
+        randomness._emit_uuid("uuid.uuid4", value, False)
+    assert quickly.records() == slowly.records()
+    assert not untold
+
+
+def test_a_uuid_of_another_class_is_told_by_the_python_code(benches):
+    class Odd(uuid.UUID):
+        pass
+
+    untold = []
+    parts = b'{"source":"uuid.uuid4","value":', lambda: Odd(int=7), None, untold.append, recorder, {}
+    with benches()[0] as bench:
+        assert [native.Draw(parts, True, uuid.UUID)()] == untold
+    assert not bench.records()
 
 
 @pytest.mark.parametrize(

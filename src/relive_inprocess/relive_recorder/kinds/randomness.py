@@ -12,7 +12,7 @@ import functools
 import os
 import sys
 from binascii import b2a_base64
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Optional
 
 from relive_recorder import quick
 from relive_recorder.calls import next_reading
@@ -112,15 +112,16 @@ def _in_c(
     source: str,
     known: Dict[str, bool],
     others: bool = False,
+    uuid: Optional[type] = None,
 ) -> Callable[..., Any]:
-    """The same as ``told``, done by the part in C where it can. ``known``: the modules for which nothing is recorded (True), or
-    it is (False); ``others``: it is for all that are not in there.
+    """The same as ``wrapper``, done by the part in C where it can. ``known``: the modules for which nothing is recorded (True), or
+    it is (False); ``others``: it is for all that are not in there; ``uuid``: the class of what it gives, where that is one.
     """
     if quick.module is None:
         return wrapper
-    tell = functools.partial(attempt, _emit, source)
+    tell = functools.partial(attempt, _emit if uuid is None else _emit_uuid, source)
     parts = b'{"source":"%b","value":' % source.encode("ascii"), real, wrapper, tell, recorder, known
-    return _as(_draw_kind()(parts, others), wrapper)  # type: ignore[no-any-return]
+    return _as(_draw_kind()(parts, others, uuid), wrapper)  # type: ignore[no-any-return]
 
 
 @functools.lru_cache(maxsize=None)
@@ -278,9 +279,21 @@ def _shuffling(real: Callable[..., Any]) -> Callable[..., Any]:
 def _change_uuid(module: Any) -> None:
     for name in ("uuid1", "uuid4"):
         setattr(module, name, _naming(f"uuid.{name}", getattr(module, name), module.UUID))
+    if quick.module is not None:
+        module.uuid4 = _naming_in_c(module.uuid4, module.uuid4.__wrapped__, module.UUID)
 
 
-def _emit_uuid(source: str, value: Any, is_played: bool) -> None:
+def _naming_in_c(wrapper: Callable[[], Any], real: Callable[[], Any], kind: type) -> Callable[[], Any]:
+    """A function of Python's, as the one that was there before: Django writes the names of such into migrations, and of no others."""
+    draw = _in_c(wrapper, real, "uuid.uuid4", {}, others=True, uuid=kind)
+
+    def name() -> Any:
+        return draw()
+
+    return _as(name, real)  # type: ignore[no-any-return]
+
+
+def _emit_uuid(source: str, value: Any, is_played: bool = False) -> None:
     _emit_packed(source, {"$": ["uuid", str(value)]}, is_played)
 
 
