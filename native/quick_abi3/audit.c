@@ -8,6 +8,8 @@ extern int PySys_AddAuditHook(int (*)(const char *, PyObject *, void *), void *)
 static PyObject *on_open, *name_open;
 
 static int heard(const char *event, PyObject *given, void *Py_UNUSED(data)) {
+    // Most of what is heard is of neither kind.
+    if (event[0] != 'o' && event[0] != 'c') return 0;
     int is_open = !strcmp(event, "open");
     if (on_open == NULL || (!is_open && strcmp(event, "cpython.PyInterpreterState_Clear")) || !is_own_interpreter()) return 0;  // the hook is called in all of a process
     if (!is_open) {  // the interpreter ends, and a hook in Python would now be gone

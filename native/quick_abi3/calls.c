@@ -45,6 +45,12 @@ static int has_telling_word(const Checker *checker, PyObject *words) {
     return 0;
 }
 
+void put_values(const Quick *self, Text *text, PyObject *values, const Checker *checker) {
+    size_t before = text->length;
+    put_items(text, values, checker, DEEPEST);
+    if (text->length - before > self->most) text->failed = 1;
+}
+
 // asked(begin, name, values) -> bytes: the time (8 bytes) and a JSON text: ``begin``; unless ``values`` is None, ``name`` and the values (a
 // tuple or list) packed; a closing brace. None where not all is plain, or nothing is recorded. Without a ``name`` the values are words of
 // a command.
@@ -65,12 +71,10 @@ PyObject *quick_asked(PyObject *object, PyObject *const *given, Py_ssize_t count
     }
     if (given[2] != Py_None) {
         PyObject *checker = checker_of(self);
-        size_t before = text.length;
         if (checker == NULL || (Py_TYPE(given[2]) != &PyTuple_Type && Py_TYPE(given[2]) != &PyList_Type)) text.failed = 1;
-        else put_items(&text, given[2], (Checker *)checker, DEEPEST);
+        else put_values(self, &text, given[2], (Checker *)checker);
         if (!text.failed && !PyObject_IsTrue(given[1]) && has_telling_word((Checker *)checker, given[2])) text.failed = 1;
         Py_XDECREF(checker);
-        if (text.length - before > self->most) text.failed = 1;
     }
     PUT(&text, "}");
     PyObject *result = text.failed ? NULL : PyBytes_FromStringAndSize(text.at, (Py_ssize_t)text.length);
@@ -79,7 +83,8 @@ PyObject *quick_asked(PyObject *object, PyObject *const *given, Py_ssize_t count
     return result;
 }
 
-int put_asked(Text *text, PyObject *asked, unsigned long long *began) {
+// Write ``{"asked":`` and it, without a closing brace; -1: it is none.
+static int put_asked(Text *text, PyObject *asked, unsigned long long *began) {
     char *p;
     Py_ssize_t n;
     if (PyBytes_AsStringAndSize(asked, &p, &n) < 0 || n < BEGAN) return -1;
@@ -96,7 +101,7 @@ PyObject *quick_answered(PyObject *object, PyObject *const *given, Py_ssize_t co
     char *kind;
     Py_ssize_t kind_size;
     PyObject *held = NULL, *result = NULL;
-    unsigned long long began, ended = now(CLOCK_MONOTONIC);
+    unsigned long long began = 0, ended = now(CLOCK_MONOTONIC);
     if (count != 3 || !is_recording(self)) Py_RETURN_NONE;
     PyObject *checker = checker_of(self);
     if (checker != NULL && bytes_of(given[0], &held, &kind, &kind_size) == 0 &&

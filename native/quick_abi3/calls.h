@@ -1,6 +1,7 @@
-// What a call has asked, as it is handed from ``asked`` to the method that ends the call.
+// What calls have in common.
 #pragma once
 #include "event.h"
+#include "values.h"
 
-// Write ``{"asked":`` and it, without a closing brace; -1: it is none.
-int put_asked(Text *text, PyObject *asked, unsigned long long *began);
+// What is given to a call, a tuple or list, packed; the text fails where it is more than is kept.
+void put_values(const Quick *self, Text *text, PyObject *values, const Checker *checker);

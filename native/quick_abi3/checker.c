@@ -1,8 +1,8 @@
 // See checker.h.
 #include "checker.h"
 
-enum { FORM_CHAINS = 1024, NAMES = 64, LONGEST_NAME = 31, PAIRS = 128 /* 7 bits */, LONGEST_PAIR = 252 };
-enum { CARD = 1, URL = 2, SCHEME = 4, FORM = 8, FOLDED = 16, HINT = 32 };
+enum { FORM_CHAINS = 1024, HINT_CHAINS = 64, NAMES = 64, LONGEST_NAME = 31, PAIRS = 128 /* 7 bits */, LONGEST_PAIR = 252, STATEMENTS = 64 };
+enum { CARD = 1, URL = 2, SCHEME = 4, FORM = 8, FOLDED = 16, HINT = 32, SHORT = 64 };
 
 typedef struct {
     const char *at;
@@ -12,13 +12,16 @@ typedef struct {
 struct Checker {
     PyObject_HEAD
     int sure;           // 0: no text is ever said to be clean
+    int is_outdated;    // something was learned since it was made
     PyObject *held;     // tuple of bytes: what the pieces below point to
     Piece *pieces;      // hints, then forms
     Py_ssize_t hints, forms;
     uint8_t flags[256];
     uint8_t wanted[8192];  // a bit for each two bytes with which anything begins that is looked for
+    uint8_t thirds[1024];        // the same for three bytes, by a hash, letters of either size; of forms and hints that are as long
     int32_t first[FORM_CHAINS];  // the first form of each chain, from 1; forms are many, and each is near a few places of a text only
-    int32_t *next;               // the form behind each in its chain; 0: none
+    int32_t first_hint[HINT_CHAINS];
+    int32_t *next;               // the form or hint behind each in its chain; 0: none. Hints, then forms
     struct {
         uint8_t length;
         char at[LONGEST_NAME];
@@ -27,6 +30,9 @@ struct Checker {
         uint16_t name, value;  // lengths; 0, 0: none
         char json[LONGEST_PAIR];
     } pairs[PAIRS];  // headers, each in its name's place
+    struct {
+        PyObject *statement, *database, *json;  // NULL: none
+    } statements[STATEMENTS];  // each in the place of its address
 };
 
 PyObject *checker_type;
@@ -39,12 +45,19 @@ static int same_but_case(const uint8_t *p, const char *low, size_t n) {
     return 1;
 }
 
+// By its first two bytes; where both are letters, of either size.
+static unsigned chain_of_hint(const uint8_t *p) { return ((p[0] | 32u) * 31u + (p[1] | 32u)) & (HINT_CHAINS - 1); }
+
+static int begins_with_hint(const Checker *self, const uint8_t *p, size_t left) {
+    for (int32_t k = self->first_hint[chain_of_hint(p)]; k; k = self->next[k - 1])
+        if (self->pieces[k - 1].length <= left && same_but_case(p, self->pieces[k - 1].at, self->pieces[k - 1].length)) return 1;
+    return 0;
+}
+
 int has_hint(const Checker *self, const uint8_t *p, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        if (!(self->flags[p[i]] & HINT)) continue;
-        for (Py_ssize_t k = 0; k < self->hints; k++)
-            if (self->pieces[k].length <= n - i && same_but_case(p + i, self->pieces[k].at, self->pieces[k].length)) return 1;
-    }
+    if (!self->sure) return 1;  // one may be of one byte
+    for (size_t i = 0; i + 1 < n; i++)
+        if (self->flags[p[i]] & HINT && begins_with_hint(self, p + i, n - i)) return 1;
     return 0;
 }
 
@@ -89,6 +102,27 @@ void remember_pair(Checker *self, const char *name, size_t n, size_t m, const ch
     memcpy(self->pairs[place].json, json, length);
 }
 
+static size_t place_of_statement(PyObject *statement) { return (uintptr_t)statement / 16 % STATEMENTS; }
+
+PyObject *json_of_statement(const Checker *self, PyObject *statement, PyObject *database) {
+    size_t place = place_of_statement(statement);
+    return self->statements[place].statement == statement && self->statements[place].database == database ? self->statements[place].json : NULL;
+}
+
+void remember_statement(Checker *self, PyObject *statement, PyObject *database, PyObject *json) {
+    size_t place = place_of_statement(statement);
+    PyObject *before[] = {self->statements[place].statement, self->statements[place].database, self->statements[place].json};
+    self->statements[place].statement = kept(statement);
+    self->statements[place].database = kept(database);
+    self->statements[place].json = kept(json);
+    for (int i = 0; i < 3; i++) Py_XDECREF(before[i]);
+}
+
+int is_outdated(const Checker *self) { return self->is_outdated; }
+
+// By three bytes, of which letters may be of either size; a number of 13 bits.
+static unsigned chain_of_three(const uint8_t *p) { return ((p[0] | 32u) * 3571u + (p[1] | 32u) * 419u + (p[2] | 32u)) & 8191; }
+
 static int is_digit(uint8_t c) { return c >= '0' && c <= '9'; }
 static int is_letter(uint8_t c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
@@ -121,6 +155,10 @@ static int may_be_card(const uint8_t *p, size_t at, size_t n) {
 static int may_begin(const Checker *self, const uint8_t *p, size_t i, size_t n, int *hinted) {
     uint8_t flags = self->flags[p[i]];
     size_t left = n - i;
+    if (!(flags & ~(FORM | HINT))) {  // only what is at least three bytes long
+        unsigned three = left > 2 ? chain_of_three(p + i) : 0;
+        if (left < 3 || !(self->thirds[three >> 3] >> (three & 7) & 1)) return 0;
+    }
     if (flags & URL && i && left > 1 && p[i + 1] == '/' && p[i - 1] == ':') return 1;
     if (flags & CARD && left >= 13 && may_be_card(p, i, n)) return 1;
     if (flags & SCHEME && ((left >= 5 && same_but_case(p + i, "basic", 5)) || (left >= 6 && same_but_case(p + i, "bearer", 6)))) return 1;
@@ -129,13 +167,10 @@ static int may_begin(const Checker *self, const uint8_t *p, size_t i, size_t n, 
         return 1;
     if (flags & FORM && left > 1) {
         unsigned pair = p[i] | (unsigned)p[i + 1] << 8;
-        for (int32_t k = self->first[chain_of(pair)]; k; k = self->next[k - 1]) {
-            const Piece *form = &self->pieces[self->hints + k - 1];
-            if (form->length <= left && !memcmp(form->at, p + i, form->length)) return 1;
-        }
+        for (int32_t k = self->first[chain_of(pair)]; k; k = self->next[k - 1])
+            if (self->pieces[k - 1].length <= left && !memcmp(self->pieces[k - 1].at, p + i, self->pieces[k - 1].length)) return 1;
     }
-    for (Py_ssize_t k = 0; flags & HINT && !*hinted && k < self->hints; k++)
-        *hinted = self->pieces[k].length <= left && same_but_case(p + i, self->pieces[k].at, self->pieces[k].length);
+    if (flags & HINT && !*hinted && left > 1) *hinted = begins_with_hint(self, p + i, left);
     return 0;
 }
 
@@ -208,7 +243,7 @@ static PyObject *checker_new(PyTypeObject *type, PyObject *given, PyObject *Py_U
     self->forms = PyTuple_Size(forms);
     self->held = PyTuple_New(self->hints + self->forms);
     self->pieces = PyMem_Malloc(sizeof(Piece) * (size_t)(self->hints + self->forms + 1));
-    self->next = PyMem_Calloc((size_t)self->forms + 1, sizeof(int32_t));
+    self->next = PyMem_Calloc((size_t)(self->hints + self->forms) + 1, sizeof(int32_t));
     if (self->held == NULL || self->pieces == NULL || self->next == NULL || add_pieces(self, hints, 0, 0, self->hints) < 0 ||
         add_pieces(self, forms, self->hints, self->hints, self->forms) < 0) {
         Py_DECREF(self);
@@ -226,12 +261,13 @@ static PyObject *checker_new(PyTypeObject *type, PyObject *given, PyObject *Py_U
             char first[] = {(char)p[0], large(p[0]), 0}, second[] = {(char)p[1], large(p[1]), 0};
             want_all(self, HINT, first, second);
         } else {
-            Py_ssize_t form = k - self->hints;
-            unsigned chain = chain_of(p[0] | (unsigned)p[1] << 8);
             want(self, FORM, p[0], p[1]);
-            self->next[form] = self->first[chain];
-            self->first[chain] = (int32_t)form + 1;
         }
+        if (self->pieces[k].length > 2) self->thirds[chain_of_three(p) >> 3] |= (uint8_t)(1 << (chain_of_three(p) & 7));
+        else want(self, SHORT, p[0], p[1]), want(self, SHORT, (uint8_t)large(p[0]), p[1]);
+        int32_t *chain = k < self->hints ? &self->first_hint[chain_of_hint(p)] : &self->first[chain_of(p[0] | (unsigned)p[1] << 8)];
+        self->next[k] = *chain;
+        *chain = (int32_t)k + 1;
     }
     return (PyObject *)self;
 }
@@ -240,6 +276,11 @@ static void checker_gone(PyObject *object) {
     Checker *self = (Checker *)object;
     PyTypeObject *type = Py_TYPE(object);
     Py_XDECREF(self->held);
+    for (int i = 0; i < STATEMENTS; i++) {
+        Py_XDECREF(self->statements[i].statement);
+        Py_XDECREF(self->statements[i].database);
+        Py_XDECREF(self->statements[i].json);
+    }
     PyMem_Free(self->pieces);
     PyMem_Free(self->next);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
@@ -259,7 +300,14 @@ static PyObject *checker_clean(PyObject *self, PyObject *given) {
     return PyBool_FromLong(clean);
 }
 
-static PyMethodDef checker_methods[] = {{"clean", checker_clean, METH_O, NULL}, {NULL, NULL, 0, NULL}};
+// outdate(): something was learned that it does not know.
+static PyObject *checker_outdate(PyObject *self, PyObject *Py_UNUSED(nothing)) {
+    ((Checker *)self)->is_outdated = 1;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef checker_methods[] = {
+    {"clean", checker_clean, METH_O, NULL}, {"outdate", checker_outdate, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL}};
 static PyType_Slot checker_slots[] = {{Py_tp_new, checker_new}, {Py_tp_dealloc, checker_gone}, {Py_tp_methods, checker_methods}, {0, NULL}};
 static PyType_Spec checker_spec = {"relive_recorder._quick.Checker", sizeof(Checker), 0, Py_TPFLAGS_DEFAULT, checker_slots};
 

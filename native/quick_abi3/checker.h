@@ -25,3 +25,11 @@ const char *json_of_pair(const Checker *self, const char *name, size_t n, const 
 
 // Remember it, as it was just written: a text that is longer has something in it that is escaped, and is not.
 void remember_pair(Checker *self, const char *name, size_t n, size_t m, const char *json, size_t length);
+
+// Statements of SQLite come again and again, as the same objects. The JSON of what is asked by one, up to its parameters (bytes, borrowed);
+// NULL: it is not remembered. What was remembered holds for as long as this checker, as nothing has been learned meanwhile.
+PyObject *json_of_statement(const Checker *self, PyObject *statement, PyObject *database);
+void remember_statement(Checker *self, PyObject *statement, PyObject *database, PyObject *json);
+
+// Something was learned since it was made: another one is to be asked.
+int is_outdated(const Checker *self);

@@ -81,14 +81,19 @@ Quick *writer_of(PyObject *recorder) {
 }
 
 PyObject *checker_of(Quick *self) {
-    static Field field;
-    if (field.name == NULL && find_field(&field, (PyObject *)Py_TYPE(self->scrubber), name_checker) < 0) PyErr_Clear();
-    PyObject *checker = get_field(&field, self->scrubber);
-    if (checker == Py_None) {  // something was learned since it was made
+    if (self->checker != NULL && !is_outdated((Checker *)self->checker)) return kept(self->checker);
+    PyObject *checker = PyObject_GetAttr(self->scrubber, name_checker);
+    int is_one = checker != NULL && (PyObject *)Py_TYPE(checker) == checker_type;
+    if (checker == Py_None || (is_one && is_outdated((Checker *)checker))) {  // something was learned since it was made
         Py_DECREF(checker);
         checker = PyObject_CallMethod(self->scrubber, "make_checker", NULL);
     }
-    if (checker != NULL && (PyObject *)Py_TYPE(checker) == checker_type) return checker;
+    if (checker != NULL && (PyObject *)Py_TYPE(checker) == checker_type) {
+        PyObject *before = self->checker;
+        self->checker = kept(checker);
+        Py_XDECREF(before);
+        return checker;
+    }
     Py_XDECREF(checker);
     return NULL;
 }

@@ -7,7 +7,6 @@ PyObject *quick_emit(PyObject *object, PyObject *const *given, Py_ssize_t count)
 PyObject *quick_asked(PyObject *object, PyObject *const *given, Py_ssize_t count);
 PyObject *quick_answered(PyObject *object, PyObject *const *given, Py_ssize_t count);
 // -- queries.c
-PyObject *quick_sqlite(PyObject *object, PyObject *const *given, Py_ssize_t count);
 PyObject *quick_executed(PyObject *object, PyObject *const *given, Py_ssize_t count);
 PyObject *quick_rows(PyObject *object, PyObject *const *given, Py_ssize_t count);
 // -- handling.c

@@ -18,6 +18,7 @@ typedef PyObject *(*Fast)(PyObject *, PyObject *const *, Py_ssize_t);
 extern int PyContextVar_Get(PyObject *, PyObject *, PyObject **) __attribute__((weak));
 extern PyObject *PyContextVar_Set(PyObject *, PyObject *) __attribute__((weak));
 extern int PyContextVar_Reset(PyObject *, PyObject *) __attribute__((weak));
+extern PyObject *PyObject_Vectorcall(PyObject *, PyObject *const *, size_t, PyObject *) __attribute__((weak));  // from 3.9 on
 extern const char *PyUnicode_AsUTF8AndSize(PyObject *, Py_ssize_t *) __attribute__((weak));  // of the stable ABI from 3.10 on
 
 // Names by which attributes and modules are asked for, made once.

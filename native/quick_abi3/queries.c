@@ -1,33 +1,79 @@
 // Statements of SQLite, and rows. See methods.h, kinds/query.py, kinds/sqlite.py.
+#include "queries.h"
+
 #include "calls.h"
 #include "methods.h"
 #include "values.h"
 
-// (cursor, given) -> as ``asked``, of what is given to a cursor's ``execute`` (a tuple); None where the statement is new.
-PyObject *quick_sqlite(PyObject *object, PyObject *const *given, Py_ssize_t count) {
-    Quick *self = (Quick *)object;
-    PyObject *result = NULL, *begin = NULL, *key = NULL, *values = Py_None;
-    Py_ssize_t number = count == 2 && Py_TYPE(given[1]) == &PyTuple_Type ? PyTuple_Size(given[1]) : 0;
-    if (number < 1 || number > 2 || Py_TYPE(PyTuple_GetItem(given[1], 0)) != &PyUnicode_Type) Py_RETURN_NONE;
-    if (number == 2 && (values = PyTuple_GetItem(given[1], 1)) != Py_None) {
-        if (Py_TYPE(values) != &PyTuple_Type && Py_TYPE(values) != &PyList_Type) Py_RETURN_NONE;
-        if (!PyObject_Size(values)) values = Py_None;
+// Attributes of a cursor of SQLite's own class, which are read without looking them up in it. Up to 3.9 they are looked up.
+typedef struct {
+    PyObject *name, *descriptor;
+    descrgetfunc get;
+} Member;
+enum { ROWCOUNT, DESCRIPTION, LASTROWID, CONNECTION, MEMBERS };
+static Member members[MEMBERS];
+static PyTypeObject *own_cursor;
+
+int find_members(PyObject *cursor) {
+    PyObject *names[] = {name_rowcount, name_description, name_lastrowid, name_connection};
+    for (int i = 0; i < MEMBERS; i++) {
+        members[i].name = names[i];
+        if ((members[i].descriptor = PyObject_GetAttr(cursor, names[i])) == NULL) return -1;
+        members[i].get = (descrgetfunc)PyType_GetSlot(Py_TYPE(members[i].descriptor), Py_tp_descr_get);
+        if (members[i].get == NULL) PyErr_Clear();
     }
-    PyObject *connection = PyObject_GetAttr(given[0], name_connection), *texts = PyObject_GetAttr(self->scrubber, name_texts);
-    PyObject *database = connection != NULL ? PyObject_GetAttr(connection, name_database) : NULL;
-    if (database != NULL && texts != NULL && Py_TYPE(texts) == &PyDict_Type)
-        key = PyTuple_Pack(4, name_asked, name_sqlite, database, PyTuple_GetItem(given[1], 0));
-    if (key != NULL && (begin = PyDict_GetItem(texts, key)) != NULL) {
-        PyObject *asked[] = {begin, name_parameters, values};
-        Py_INCREF(begin);
-        result = quick_asked(object, asked, 3);
-        Py_DECREF(begin);
-    }
+    own_cursor = (PyTypeObject *)kept(cursor);
+    return 0;
+}
+
+static PyObject *member_of(PyObject *cursor, int which) {
+    const Member *member = &members[which];
+    if (Py_TYPE(cursor) == own_cursor && member->get != NULL) return member->get(member->descriptor, cursor, (PyObject *)own_cursor);
+    return PyObject_GetAttr(cursor, which == ROWCOUNT ? name_rowcount : which == DESCRIPTION ? name_description : which == LASTROWID ? name_lastrowid : name_connection);
+}
+
+// The JSON of what a statement asks a database, up to its parameters: a reference to bytes. NULL, perhaps with an error: it is new.
+static PyObject *begin_of_asked(Quick *self, Checker *checker, PyObject *statement, PyObject *database) {
+    PyObject *json = json_of_statement(checker, statement, database);
+    if (json != NULL) return kept(json);
+    PyObject *texts = PyObject_GetAttr(self->scrubber, name_texts), *key = NULL;
+    if (texts != NULL && Py_TYPE(texts) == &PyDict_Type) key = PyTuple_Pack(4, name_asked, name_sqlite, database, statement);
+    PyObject *begin = key != NULL ? PyDict_GetItem(texts, key) : NULL;
+    // ASCII; what an error of the encoding would run comes only after the last look at what is borrowed.
+    if (begin != NULL && Py_TYPE(begin) == &PyUnicode_Type) json = PyUnicode_AsASCIIString(begin);
+    if (json != NULL && Py_TYPE(database) == &PyUnicode_Type) remember_statement(checker, statement, database, json);
     Py_XDECREF(key);
-    Py_XDECREF(database);
-    Py_XDECREF(connection);
     Py_XDECREF(texts);
-    return result != NULL ? result : not_plain(NULL);
+    return json;
+}
+
+int ask_sqlite(Quick *self, Asked *asked, PyObject *cursor, PyObject *statement, PyObject *parameters) {
+    char *p;
+    Py_ssize_t n;
+    if (Py_TYPE(statement) != &PyUnicode_Type) return 0;
+    if (parameters != NULL && parameters != Py_None && Py_TYPE(parameters) != &PyTuple_Type && Py_TYPE(parameters) != &PyList_Type) return 0;
+    PyObject *checker = checker_of(self), *connection = checker != NULL ? member_of(cursor, CONNECTION) : NULL;
+    PyObject *database = connection != NULL ? PyObject_GetAttr(connection, name_database) : NULL;
+    PyObject *begin = database != NULL ? begin_of_asked(self, (Checker *)checker, statement, database) : NULL;
+    asked->began = now(CLOCK_MONOTONIC);
+    text_begin(&asked->json);
+    if (begin == NULL || PyBytes_AsStringAndSize(begin, &p, &n) < 0) {
+        asked->json.failed = 1;
+    } else {
+        put(&asked->json, p, (size_t)n);
+        if (parameters != NULL && parameters != Py_None && PyObject_Size(parameters)) {
+            PUT(&asked->json, ",\"parameters\":");
+            put_values(self, &asked->json, parameters, (Checker *)checker);
+        }
+        PUT(&asked->json, "}");
+    }
+    PyObject *held[] = {checker, connection, database, begin};
+    for (int i = 0; i < 4; i++) Py_XDECREF(held[i]);
+    if (!asked->json.failed) return 1;
+    text_end(&asked->json);
+    if (is_to_be_passed_on()) return -1;
+    PyErr_Clear();
+    return 0;
 }
 
 static void put_columns(Text *text, PyObject *description, Checker *checker) {
@@ -43,18 +89,18 @@ static void put_columns(Text *text, PyObject *description, Checker *checker) {
     PUT(text, "]");
 }
 
-// executed(asked, cursor): a statement that SQLite has executed, see kinds/sqlite.py; a cursor that gives rows gets the number.
-PyObject *quick_executed(PyObject *object, PyObject *const *given, Py_ssize_t count) {
-    Quick *self = (Quick *)object;
+PyObject *note_executed(Quick *self, unsigned long long began, const char *asked, size_t size, PyObject *cursor) {
     Text text;
-    PyObject *result = NULL;
-    unsigned long long began, ended = now(CLOCK_MONOTONIC);
-    if (count != 2 || !is_recording(self)) Py_RETURN_NONE;
-    PyObject *rowcount = PyObject_GetAttr(given[1], name_rowcount), *columns = PyObject_GetAttr(given[1], name_description);
-    PyObject *last = columns == Py_None ? PyObject_GetAttr(given[1], name_lastrowid) : NULL;
-    PyObject *checker = checker_of(self);
-    if (checker != NULL && rowcount != NULL && columns != NULL && (columns != Py_None || last != NULL) && BEGIN(self, &text, "query", NULL) == 0) {
-        if (put_asked(&text, given[0], &began) < 0) text.failed = 1;
+    PyObject *result = NULL, *checker = NULL;
+    unsigned long long ended = now(CLOCK_MONOTONIC);
+    if (!is_recording(self)) Py_RETURN_NONE;
+    PyObject *rowcount = member_of(cursor, ROWCOUNT), *columns = member_of(cursor, DESCRIPTION);
+    PyObject *last = columns == Py_None ? member_of(cursor, LASTROWID) : NULL;
+    int is_known = rowcount != NULL && columns != NULL && (columns != Py_None || last != NULL);
+    if (is_known && columns != Py_None) is_known = (checker = checker_of(self)) != NULL;
+    if (is_known && BEGIN(self, &text, "query", NULL) == 0) {
+        PUT(&text, "{\"asked\":");
+        put(&text, asked, size);
         PUT(&text, ",\"answer\":{\"rowcount\":");
         if (!put_number(&text, rowcount)) text.failed = 1;
         if (columns != Py_None) {
@@ -67,13 +113,21 @@ PyObject *quick_executed(PyObject *object, PyObject *const *given, Py_ssize_t co
         put_unsigned(&text, ended - began);
         PUT(&text, "}");
         result = end_event(self, &text, NULL, 0);
-        if (result != Py_None && columns != Py_None && PyObject_SetAttr(given[1], name_rows, result) < 0) PyErr_Clear();
+        if (result != Py_None && columns != Py_None && PyObject_SetAttr(cursor, name_rows, result) < 0) PyErr_Clear();
     }
-    Py_XDECREF(checker);
-    Py_XDECREF(rowcount);
-    Py_XDECREF(columns);
-    Py_XDECREF(last);
+    PyObject *held[] = {checker, rowcount, columns, last};
+    for (int i = 0; i < 4; i++) Py_XDECREF(held[i]);
     return result != NULL ? result : not_plain(NULL);
+}
+
+// executed(asked, cursor): as ``note_executed``, with what ``asked`` gave.
+PyObject *quick_executed(PyObject *object, PyObject *const *given, Py_ssize_t count) {
+    char *p;
+    Py_ssize_t n;
+    unsigned long long began;
+    if (count != 2 || PyBytes_AsStringAndSize(given[0], &p, &n) < 0 || n < BEGAN) return not_plain(NULL);
+    memcpy(&began, p, BEGAN);
+    return note_executed((Quick *)object, began, p + BEGAN, (size_t)n - BEGAN, given[1]);
 }
 
 enum { BEGINNING = 1024, LOOKED_THROUGH = 2 * BEGINNING, PIECE = 32 << 10 };

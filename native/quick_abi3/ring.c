@@ -42,8 +42,8 @@ void quick_gone(PyObject *object) {
     Quick *self = (Quick *)object;
     PyTypeObject *type = Py_TYPE(object);
     unmap(self);
-    PyObject *held[] = {self->scrubber, self->here, self->outside};
-    for (int i = 0; i < 3; i++) Py_XDECREF(held[i]);
+    PyObject *held[] = {self->scrubber, self->here, self->outside, self->checker};
+    for (int i = 0; i < 4; i++) Py_XDECREF(held[i]);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
     Py_DECREF(type);
 }

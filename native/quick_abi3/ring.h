@@ -13,6 +13,7 @@ typedef struct {
     unsigned long long seq;
     size_t most;  // [bytes] of one value's JSON; beyond that the Python code decides what is kept
     PyObject *scrubber, *here, *outside;
+    PyObject *checker;  // the scrubber's, as it was when it was last asked for; NULL: not yet
 } Quick;
 
 // Once, before anything else.

@@ -3,6 +3,7 @@
 
 #include "event.h"
 #include "methods.h"
+#include "queries.h"
 #include "quick.h"
 
 static struct {
@@ -13,28 +14,42 @@ static struct {
     PyObject *fetched, *fetched_all;      // functions in Python: behind rows that were fetched
 } sqlite;
 
+enum { MOST_GIVEN = 2 };
+
 // Calls a method with its object and what is given.
-static PyObject *call_with(PyObject *method, PyObject *self, PyObject *given) {
-    Py_ssize_t count = PyTuple_Size(given);
+static PyObject *call_with(PyObject *method, PyObject *self, PyObject *const *given, Py_ssize_t count) {
+    if (PyObject_Vectorcall != NULL && count <= MOST_GIVEN) {
+        PyObject *all[1 + MOST_GIVEN] = {self};
+        for (Py_ssize_t i = 0; i < count; i++) all[i + 1] = given[i];
+        return PyObject_Vectorcall(method, all, (size_t)count + 1, NULL);
+    }
     PyObject *all = PyTuple_New(count + 1), *result = NULL;
     if (all == NULL) return NULL;
-    for (Py_ssize_t i = 0; i <= count; i++) {
-        PyObject *one = i ? PyTuple_GetItem(given, i - 1) : self;
-        Py_INCREF(one);
-        PyTuple_SetItem(all, i, one);
-    }
+    for (Py_ssize_t i = 0; i <= count; i++) PyTuple_SetItem(all, i, kept(i ? given[i - 1] : self));
     result = PyObject_Call(method, all, NULL);
     Py_DECREF(all);
     return result;
 }
 
+// As ``asked`` gives it to the functions in Python.
+static PyObject *bytes_of_asked(const Asked *asked) {
+    PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(BEGAN + asked->json.length));
+    char *p;
+    Py_ssize_t n;
+    if (bytes == NULL || PyBytes_AsStringAndSize(bytes, &p, &n) < 0) return NULL;
+    memcpy(p, &asked->began, BEGAN);
+    memcpy(p + BEGAN, asked->json.at, asked->json.length);
+    return bytes;
+}
+
 // A statement was not executed: it is told, and its error is raised on.
-static void tell_failure(PyObject *asked) {
+static void tell_failure(const Asked *asked) {
     PyObject *type, *error, *trace;
     PyErr_Fetch(&type, &error, &trace);
     PyErr_NormalizeException(&type, &error, &trace);
     if (trace != NULL && PyException_SetTraceback(error, trace) < 0) PyErr_Clear();
-    PyObject *done = PyObject_CallFunctionObjArgs(sqlite.failed, asked, error, NULL);
+    PyObject *bytes = bytes_of_asked(asked), *done = bytes != NULL ? PyObject_CallFunctionObjArgs(sqlite.failed, bytes, error, NULL) : NULL;
+    Py_XDECREF(bytes);
     if (done == NULL) {  // what a signal's handler raised goes first
         Py_XDECREF(type);
         Py_XDECREF(error);
@@ -45,34 +60,39 @@ static void tell_failure(PyObject *asked) {
     PyErr_Restore(type, error, trace);
 }
 
+// It was executed: told, and the cursor returned; NULL with an error that is to be passed on.
+static PyObject *tell_executed(Quick *writer, const Asked *asked, PyObject *cursor) {
+    PyObject *seq = note_executed(writer, asked->began, asked->json.at, asked->json.length, cursor);
+    if (seq == Py_None) {
+        PyObject *bytes = bytes_of_asked(asked);
+        Py_DECREF(seq);
+        seq = bytes != NULL ? PyObject_CallFunctionObjArgs(sqlite.answered, bytes, cursor, NULL) : NULL;
+        Py_XDECREF(bytes);
+    }
+    if (seq == NULL) Py_CLEAR(cursor);
+    Py_XDECREF(seq);
+    return cursor;
+}
+
 // Cursor.execute(statement, parameters)
-static PyObject *cursor_execute(PyObject *self, PyObject *given) {
+static PyObject *cursor_execute(PyObject *self, PyObject *const *given, Py_ssize_t count) {
     PyObject *rows = PyObject_GetAttr(self, name_rows), *value = NULL;
     if (rows == NULL) return NULL;
     // Where it is a number, all that was fetched from the last query is told.
     int is_settled = rows == Py_None || (Py_TYPE(rows) == &PyLong_Type && PyObject_SetAttr(self, name_rows, Py_None) == 0);
-    PyObject *writer = is_settled ? (PyObject *)writer_of(sqlite.recorder) : NULL;
+    Quick *writer = is_settled && count > 0 && count <= MOST_GIVEN ? writer_of(sqlite.recorder) : NULL;
     Py_DECREF(rows);
     if (!is_settled) PyErr_Clear();
-    PyObject *both[] = {self, given}, *asked = writer != NULL ? quick_sqlite(writer, both, 2) : NULL;
-    if (asked == Py_None) Py_CLEAR(asked);
-    if (asked == NULL) {
+    Asked asked;
+    int is_asked = writer != NULL ? ask_sqlite(writer, &asked, self, given[0], count > 1 ? given[1] : NULL) : 0;
+    if (is_asked != 1) {
         Py_XDECREF(writer);
-        return PyErr_Occurred() ? NULL : call_with(sqlite.execute_told, self, given);
+        return is_asked < 0 ? NULL : call_with(sqlite.execute_told, self, given, count);
     }
-    value = call_with(sqlite.execute, self, given);
-    if (value == NULL) {
-        tell_failure(asked);
-    } else {
-        PyObject *ended[] = {asked, value}, *seq = quick_executed(writer, ended, 2);
-        if (seq == Py_None) {
-            Py_DECREF(seq);
-            seq = PyObject_CallFunctionObjArgs(sqlite.answered, asked, value, NULL);
-        }
-        if (seq == NULL) Py_CLEAR(value);
-        Py_XDECREF(seq);
-    }
-    Py_DECREF(asked);
+    value = call_with(sqlite.execute, self, given, count);
+    if (value == NULL) tell_failure(&asked);
+    else value = tell_executed(writer, &asked, value);
+    text_end(&asked.json);
     Py_DECREF(writer);
     return value;
 }
@@ -137,21 +157,29 @@ static PyObject *cursor_fetchall(PyObject *self, PyObject *Py_UNUSED(nothing)) {
 }
 
 // Connection.execute(statement, parameters)
-static PyObject *connection_execute(PyObject *self, PyObject *given) {
+static PyObject *connection_execute(PyObject *self, PyObject *const *given, Py_ssize_t count) {
     PyObject *cursor = (PyObject *)Py_TYPE(self) == sqlite.connection ? PyObject_CallFunctionObjArgs(sqlite.make_cursor, self, sqlite.cursor, NULL)
                                                                       : PyObject_CallMethod(self, "cursor", NULL);
-    int is_ours = cursor != NULL && (PyObject *)Py_TYPE(cursor) == sqlite.cursor;
-    PyObject *execute = cursor != NULL && !is_ours ? PyObject_GetAttr(cursor, name_execute) : NULL;
-    PyObject *result = is_ours ? cursor_execute(cursor, given) : execute != NULL ? PyObject_Call(execute, given, NULL) : NULL;
-    Py_XDECREF(execute);
-    Py_XDECREF(cursor);
+    if (cursor == NULL) return NULL;
+    PyObject *result = NULL, *execute, *all;
+    if ((PyObject *)Py_TYPE(cursor) == sqlite.cursor) {
+        result = cursor_execute(cursor, given, count);
+    } else if ((execute = PyObject_GetAttr(cursor, name_execute)) != NULL) {
+        if ((all = PyTuple_New(count)) != NULL) {
+            for (Py_ssize_t i = 0; i < count; i++) PyTuple_SetItem(all, i, kept(given[i]));
+            result = PyObject_Call(execute, all, NULL);
+            Py_DECREF(all);
+        }
+        Py_DECREF(execute);
+    }
+    Py_DECREF(cursor);
     return result;
 }
 
-static PyMethodDef of_cursor[] = {{"execute", cursor_execute, METH_VARARGS, NULL},
+static PyMethodDef of_cursor[] = {{"execute", FAST(cursor_execute), METH_FASTCALL, NULL},
                                   {"fetchone", cursor_fetchone, METH_NOARGS, NULL},
                                   {"fetchall", cursor_fetchall, METH_NOARGS, NULL}};
-static PyMethodDef of_connection = {"execute", connection_execute, METH_VARARGS, NULL};
+static PyMethodDef of_connection = {"execute", FAST(connection_execute), METH_FASTCALL, NULL};
 
 // sqlite(recorder, cursor, connection, execute, fetchone, fetchall, make_cursor, execute_told, answered, failed, fetched, fetched_all) -> bool
 PyObject *module_sqlite(PyObject *Py_UNUSED(module), PyObject *given) {
@@ -165,6 +193,7 @@ PyObject *module_sqlite(PyObject *Py_UNUSED(module), PyObject *given) {
         *places[i] = PyTuple_GetItem(given, i);
         Py_INCREF(*places[i]);
     }
+    if (find_members(sqlite.cursor) < 0) return NULL;
     for (int i = 0; i < 3; i++)
         if (put_method(sqlite.cursor, &of_cursor[i]) < 0) return NULL;
     if (put_method(sqlite.connection, &of_connection) < 0) return NULL;

@@ -110,7 +110,28 @@ static int are_as_they_are(const uint8_t *p) {
     return !(found & EACH_OF_EIGHT(0x80));
 }
 
+// A text whose every byte stands as it is: by eights, of which the last may overlap.
+static int are_all_as_they_are(const uint8_t *p, size_t n) {
+    if (n < 8) {
+        for (size_t i = 0; i < n; i++)
+            if (p[i] < ' ' || p[i] > '~' || p[i] == '"' || p[i] == '\\') return 0;
+        return 1;
+    }
+    for (size_t i = 0; i < n - 8; i += 8)
+        if (!are_as_they_are(p + i)) return 0;
+    return are_as_they_are(p + n - 8);
+}
+
 void put_quoted(Text *text, const uint8_t *p, size_t n) {
+    if (are_all_as_they_are(p, n)) {
+        char *to = more(text, n + 2);
+        if (to == NULL) return;
+        *to = '"';
+        memcpy(to + 1, p, n);
+        to[n + 1] = '"';
+        text->length += n + 2;
+        return;
+    }
     PUT(text, "\"");
     size_t i = 0, from = 0;
     while (i < n) {

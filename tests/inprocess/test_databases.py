@@ -461,6 +461,27 @@ def test_secrets_among_parameters_become_placeholders(run_recorded):
     assert asked[:3] == asked[3:]
 
 
+def test_a_statement_that_comes_again_loses_what_is_learned_to_be_secret_meanwhile(run_recorded):
+    ran = run_recorded(
+        "import sqlite3\nfrom relive_recorder.recorder import recorder\n"
+        "first, second = (sqlite3.connect(':memory:') for _ in range(2))\n"
+        "statement = \"select 'seen-and-then-learned', ?\"\n"
+        "for _ in range(4):\n"
+        "    first.execute(statement, (1,))\n"
+        "    second.cursor().execute(statement, [2])\n"
+        "recorder.scrubber.learn('seen-and-then-learned')\n"
+        "for _ in range(4):\n"
+        "    first.execute(statement, (1,))\n"
+        "    second.cursor().execute(statement, [2])\n",
+        off=["clock", "random"],
+    )
+    assert ran.err == ""
+    asked = [event.fields["asked"] for event in ran.of(EventKind.QUERY)]
+    assert [one["parameters"] for one in asked] == [[1], [2]] * 8
+    assert [one["statement"].startswith("select 'seen-and") for one in asked] == [True] * 8 + [False] * 8
+    assert len({one["statement"] for one in asked}) == 2
+
+
 def test_large_parameters_and_many_rows_are_bounded(run_recorded):
     ran = run_recorded(
         "import sqlite3\nconnection = sqlite3.connect(':memory:')\n"

@@ -9,10 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from .conftest import INPROCESS
-from .quick_bench import SECRETS, native, texts
+from .quick_bench import SECRETS, native, pairs_in, texts
 
 sys.path.insert(0, str(INPROCESS))
-from relive_recorder import scrub
+from relive_recorder import scrub, shapes
 
 sys.path.remove(str(INPROCESS))
 
@@ -59,6 +59,37 @@ def test_most_texts_are_said_to_be_clean():
     )
     assert not native.Checker((), ("\ud800abcdef",), True).clean("x")
     assert not native.Checker((), (), False).clean("x")
+
+
+def test_no_hint_and_no_beginning_of_a_secret_is_overlooked():
+    checker = native.Checker((*scrub.HINTS, "pn", "zip"), (*shapes.BEGINNINGS, "Q7"), True)
+    for hint in (*scrub.HINTS, "pn", "zip"):
+        for written in (hint, hint.upper(), hint.title(), hint[0] + hint[1:].upper()):
+            assert not checker.clean(f"{written}=")
+            assert not checker.clean(f"a ss to {written}: 1")
+            assert checker.clean(f"a ss to {written} 1")
+            assert checker.clean(f"{written[:-1]}=")
+    for beginning in (*shapes.BEGINNINGS, "Q7"):
+        assert not checker.clean(beginning)
+        assert not checker.clean(f"a {beginning}12345678")
+        assert checker.clean(beginning[:-1])
+
+
+@pytest.mark.parametrize("secret", ["hunter2-hunter2", "grünes-Geheimnis"])
+def test_a_writer_looks_for_what_is_learned_meanwhile(tmp_path, secret):
+    """Also where another thread makes a checker while it is learned: all that were made know too little."""
+    with pairs_in(tmp_path)()[0] as bench:
+        quickly, scrubber = bench.ring.quick, bench.scrubber
+        assert quickly.rows(1, [("a new secret",)])
+        scrubber.learn("a new secret")
+        assert quickly.rows(1, [("a new secret",)]) is None
+        assert quickly.rows(1, [("another one",)])
+        known = scrubber.checker
+        scrubber.checker = None  # as in a thread that is interrupted before it does that
+        scrubber.learn("another one")
+        assert quickly.rows(1, [("another one",)]) is None
+        scrubber.checker = known  # and one that is interrupted behind it
+        assert quickly.rows(1, [("another one",), (secret,)]) is None
 
 
 @pytest.mark.parametrize("secret", SECRETS)

@@ -89,8 +89,6 @@ class Scrubber:
     """
 
     most = 4096
-    # What is asked for at each event: the part in C finds it there (see fields.h).
-    __slots__ = ("__dict__", "checker")
 
     def __init__(self, patterns: Iterable[str] = (), names: Iterable[str] = ()) -> None:
         self._key = os.urandom(16)
@@ -106,6 +104,7 @@ class Scrubber:
         self._named: Dict[str, bool] = {}  # what is_secret_name said
         self._texts: Dict[Any, Any] = {}  # see ``made``
         self._checker_kind = _checker_kind
+        self._checkers: List[Any] = []  # that are not outdated
         self.checker: Any = None if _checker_kind is not None else False
 
     @property
@@ -218,8 +217,7 @@ class Scrubber:
                 self._recent_forms.pop(oldest, None)
         self._changed = object()
         self._texts = {}  # after it: whoever made a text with what was known before puts it into the old one
-        if self.checker:
-            self.checker = None
+        self._outdate_checkers()
 
     def forms(self, secret: str, lasting: bool) -> List[str]:
         """The ways in which a secret is looked for. Each is looked for in every text, so that those in base64 are for few."""
@@ -317,9 +315,20 @@ class Scrubber:
             known = self._known
             forms = (*shapes.BEGINNINGS, *[form for form, _ in known])
             checker = self._checker_kind(self._hints, forms, not self._patterns)
+            self._checkers.append(checker)
             self.checker = checker
             if self._known is known:  # else another thread learned something meanwhile
                 return checker
+            self._outdate_checkers()
+
+    def _outdate_checkers(self) -> None:
+        """They know too little by now. All that were made: the part in C remembers the one that it has seen last."""
+        while self._checkers:
+            try:
+                self._checkers.pop().outdate()
+            except IndexError:  # another thread did it
+                break
+        if self.checker:
             self.checker = None
 
     def _token(self, found: Any) -> str:
