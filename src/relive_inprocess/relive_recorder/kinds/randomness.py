@@ -284,7 +284,7 @@ def _change_uuid(module: Any) -> None:
 
 
 def _naming_in_c(wrapper: Callable[[], Any], real: Callable[[], Any], kind: type) -> Callable[[], Any]:
-    """A function of Python's, as the one that was there before: Django writes the names of such into migrations, and of no others."""
+    """A function of Python's, as the one before: Django writes the names of such into migrations, and of no others."""
     draw = _in_c(wrapper, real, "uuid.uuid4", {}, others=True, uuid=kind)
 
     def name() -> Any:
