@@ -104,6 +104,24 @@ def test_hostile_objects_are_shown_by_what_they_hold(run_recorded, tmp_path, pyt
     assert "geheim-0815" not in failure.data.decode()
 
 
+WSGI = """
+import io
+from wsgiref.handlers import SimpleHandler
+def app(environ, start_response):
+    body = environ["wsgi.input"]
+    return {}[body.read(2)]
+SimpleHandler.os_environ = {"REQUEST_METHOD": "POST", "PATH_INFO": "/", "CONTENT_LENGTH": "4"}
+SimpleHandler(io.BytesIO(b"data"), io.BytesIO(), io.StringIO(), {}).run(app)
+"""
+
+
+def test_what_the_recorder_stands_before_is_shown_without_it(run_recorded):
+    failure = run_recorded(WSGI).of(EventKind.FAILURE)[0]  # wsgiref fails, too, then
+    shown = read_package(failure.data).chain[0].frames[-1].locals
+    assert shown["body"] == "<_io.BytesIO>"
+    assert "'wsgi.input': <_io.BytesIO>" in shown["environ"] and "relive_recorder" not in shown["environ"]
+
+
 def test_a_package_is_never_longer_than_its_readers_take(run_recorded):
     """A deep recursion with large locals: what is cut is said, the failing frame is still there."""
     ran = run_recorded(

@@ -172,7 +172,11 @@ class Representer:
     def _of_object(self, value: Any, kind: type, mro: Tuple[type, ...], depth: int, secret: bool) -> str:
         texts: List[str] = []
         more = 0
+        module = _type_module(kind)
+        is_own = type(module) is str and module.startswith("relive_recorder.")
         for name, item in _attributes(value, mro):
+            if is_own and name == "__wrapped__":  # what the service would have without the recorder
+                return self._text(item, depth, secret)
             if len(texts) == ITEMS:
                 more += 1
                 continue
