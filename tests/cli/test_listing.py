@@ -11,6 +11,7 @@ import pytest
 from relive.cli.terminal import Terminal
 from relive.incidents.incidents import Incidents
 from relive.model.commit import (
+    MANIFEST_VERSION,
     Connection,
     Cursor,
     EntryKind,
@@ -21,6 +22,8 @@ from relive.model.commit import (
     ProcessFacts,
 )
 from relive.model.incident import FailureKind, Sighting
+from relive.store import manifests
+from relive.store.objects import hash_bytes
 from store.builders import SECOND, commit, make_manifest, take_layer
 
 from .conftest import NOW_NS
@@ -64,7 +67,33 @@ def test_log_names_commits_whose_manifests_are_damaged(relive, store, two):
     assert f"Not listed: {what}" in said.err
     listed, left_out = json.loads(relive("log", "--json").out)
     assert (listed["id"], listed["damaged"]) == (old.id, False)
-    assert (left_out["id"], left_out["code"]) == (new.id, "object-corrupt") and "repair" in left_out["remedy"]
+    assert listed.keys() == left_out.keys() and listed["fault"] is None
+    assert (left_out["id"], left_out["damaged"], left_out["name"]) == (new.id, True, None)
+    assert left_out["fault"]["code"] == "object-corrupt" and "repair" in left_out["fault"]["remedy"]
+
+
+def test_log_names_commits_of_a_newer_relive(relive, store, two):
+    data = json.dumps({"version": MANIFEST_VERSION + 1, "target": "told otherwise"}).encode()
+    name = hash_bytes(data)
+    (store.internals.directory / "manifests" / f"{name}.json").write_bytes(data)
+    said = relive("log")
+    assert said.status == 0 and len(said.out.splitlines()) == 3
+    assert (
+        f"Not listed: the manifest of {name[:10]} cannot be read (object-corrupt): it has version" in said.err
+    )
+    assert "Remedy: use the Relive that wrote it" in said.err
+    assert [one["id"] for one in json.loads(relive("log", "--json").out) if one["fault"]] == [name]
+
+
+def test_what_an_older_relive_could_not_read_is_listed_by_a_newer_one(relive, store, two, monkeypatch):
+    """The directory does not change between the two."""
+    with monkeypatch.context() as older:
+        older.setattr(manifests, "MANIFEST_VERSION", 1)  # what was just committed is newer
+        for file in store.internals.directory.glob("index.sqlite*"):
+            file.unlink()
+        os.utime(store.internals.directory / "manifests", (1_000_000_000, 1_000_000_000))
+        assert relive("log").err.count("Not listed") == 2
+    assert len(relive("log").out.splitlines()) == 3
 
 
 def test_log_shows_commits_newest_first_with_their_tags(relive, store, two):

@@ -10,8 +10,9 @@ import typer
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import Settings, load_settings
 from relive.errors import TargetUnknown
+from relive.model.commit import CommitId
 from relive.model.quantities import age, duration, size, when
-from relive.operations.commits import CommitsParams, DamagedCommit, page_of_commits
+from relive.operations.commits import Commit, CommitsParams, DamagedCommit, page_of_commits
 from relive.operations.targets import require_known
 
 __all__ = ["log"]
@@ -53,9 +54,10 @@ def log(
     columns = ["commit", "target", "taken", "ago", "trigger", "pause", "durable", "size", "tags"]
     nothing = f"There are no commits{'' if target is None else f' of {target}'}{' to list' if page.damaged else ''}."
     listed = {one.id for one in page.items}
-    terminal.table(
-        [*page.items, *(one for one in page.damaged if one.id not in listed)], columns, rows, nothing
-    )
+    faults = {one.id: one for one in page.damaged}
+    records = [_record(one.id, one, faults.get(one.id)) for one in page.items]
+    records += [_record(one.id, None, one) for one in page.damaged if one.id not in listed]
+    terminal.table(records, columns, rows, nothing)
     for one in page.damaged:
         terminal.status(
             f"{'Damaged' if one.id in listed else 'Not listed'}: {one.message} ({one.code}): {one.cause}"
@@ -66,6 +68,14 @@ def log(
         terminal.status(f"There are more: --after {page.next}")
 
 
+def _record(name: CommitId, commit: Commit | None, fault: DamagedCommit | None) -> dict[str, object]:
+    """A commit with ``--json``: the same fields for each; null is what nothing says of one whose manifest cannot be read."""
+    said = dict.fromkeys(Commit.model_fields) if commit is None else commit.model_dump(mode="json")
+    known = {"id": name, "tags": [], "suspect": False, "damaged": True} if commit is None else {}
+    wrong = None if fault is None else fault.model_dump(mode="json", exclude={"id"})
+    return {**said, **known, "fault": wrong}
+
+
 def _require_known(settings: Settings, target: str, damaged: Sequence[DamagedCommit]) -> None:
     try:
         require_known(settings, target)
@@ -74,6 +84,6 @@ def _require_known(settings: Settings, target: str, damaged: Sequence[DamagedCom
             raise
         raise TargetUnknown(
             error.message,
-            cause=f"{error.cause}; {len(damaged)} damaged commits cannot be listed, and any may be of it",
+            cause=f"{error.cause}; {len(damaged)} commits cannot be read, and any may be of it",
             remedy="`relive log` names them, `relive repair --from STORE` fetches them from another store that has them",
         ) from None

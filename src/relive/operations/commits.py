@@ -112,7 +112,7 @@ class CommitPage(Result):
     next: str | None
     damaged: list[DamagedCommit] = Field(
         default=[],
-        description="Whose manifests are damaged: of this page, and those that no page has, since nothing else says what they are",
+        description="Whose manifests cannot be read: of this page, and those that no page has, as nothing else says what they are",
     )
 
 

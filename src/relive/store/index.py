@@ -241,7 +241,7 @@ class CommitIndex:
         Every change of the index takes away that it follows. Where this cannot be written, the next who opens it compares again.
 
         Args:
-            left_out: commits that have no line, since their manifests are damaged.
+            left_out: commits that have no line, since their manifests cannot be read.
         """
         self._note(
             {

@@ -80,7 +80,7 @@ def renew_lines(
 
 
 def add_lines(index: CommitIndex, manifests: Manifests, commits: Collection[CommitId]) -> list[CommitId]:
-    """Give these commits their lines; call it with the store locked alone. Returns those left out: their manifests are damaged."""
+    """Give these commits their lines; call it with the store locked alone. Returns those whose manifests cannot be read."""
     left_out = []
     for commit_id in sorted(commits):
         try:

@@ -63,8 +63,12 @@ class Manifests:
         }
 
     def state(self) -> str | None:
-        """Another after each change of the directory; None just after one, when the next could have the same time."""
-        return state_of(self._directory)
+        """Another after each change of the directory, and for who reads other versions.
+
+        None just after a change, when the next could have the same time.
+        """
+        state = state_of(self._directory)
+        return None if state is None else f"{MANIFEST_VERSION} {state}"
 
     def has(self, commit_id: CommitId) -> bool:
         """There is such a commit."""
@@ -121,10 +125,20 @@ def parse_manifest(commit_id: CommitId, data: bytes) -> Manifest:
     except ValueError as error:
         raise ObjectCorrupt(
             f"the manifest of {commit_id[:10]} cannot be read",
-            cause=str(error).splitlines()[0],
+            cause=_newer_version(data) or str(error).splitlines()[0],
             remedy="use the Relive that wrote it",
         ) from error
     return manifest
+
+
+def _newer_version(data: bytes) -> str | None:
+    """In words, where a newer Relive wrote it, whose fields this one need not know."""
+    try:
+        version = json.loads(data)["version"]
+    except (ValueError, TypeError, KeyError):
+        return None
+    is_newer = type(version) is int and version > MANIFEST_VERSION
+    return f"it has version {version}, and this Relive reads 1 to {MANIFEST_VERSION}" if is_newer else None
 
 
 def _check_bytes(commit_id: CommitId, data: bytes) -> None:

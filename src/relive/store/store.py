@@ -575,17 +575,22 @@ class Store:
             return self._index.page(query, tagged, after, limit)
 
     def left_out(self) -> dict[CommitId, ObjectCorrupt]:
-        """Commits that no list has, since their manifests are damaged; with what is wrong."""
+        """Commits that no list has, since their manifests are damaged or of a newer Relive; with what is wrong."""
         with disk_errors("reading the index", self._directory):
-            return self.damaged(self._index.left_out())
+            return self._faults(self._index.left_out(), self._manifests.read)
 
     def damaged(self, commits: Iterable[CommitId]) -> dict[CommitId, ObjectCorrupt]:
         """Those of them whose manifests are damaged, with what is wrong; their packs and files are not looked at."""
+        return self._faults(commits, self._manifests.check)
+
+    def _faults(
+        self, commits: Iterable[CommitId], read: Callable[[CommitId], object]
+    ) -> dict[CommitId, ObjectCorrupt]:
         found = {}
         with disk_errors("reading manifests", self._directory):
             for commit_id in commits:
                 try:
-                    self._manifests.check(commit_id)
+                    read(commit_id)
                 except ObjectCorrupt as error:
                     found[commit_id] = error
                 except RefUnknown:  # it was dropped meanwhile
