@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from relive.bisection.judgement import Judged, Judgement
 from relive.config import Settings
-from relive.errors import RecordingError, RestoreFailed, StoreError, UsageError
+from relive.errors import RecordingError, RefUnknown, RestoreFailed, StoreError, UsageError
 from relive.model.expectation import parse_expectation
 from relive.model.incident import Incident
 from relive.operations.bisect_params import BisectParams
@@ -88,11 +88,16 @@ def _other_service(one: StoredCommit, name: str) -> UsageError:
 
 
 def asking(probe: CommitProbe, line: Sequence[StoredCommit]) -> Callable[[int], Judged]:
-    """What asks a commit of the line, by its number there; one that cannot be brought back is a probe that failed."""
+    """What asks a commit of the line, by its number there.
+
+    One that cannot be brought back is a probe that failed. One that the service's own retention has dropped since is skipped.
+    """
 
     def ask(at: int) -> Judged:
         try:
             return probe(line[at].id)
+        except RefUnknown as error:
+            return Judged(judgement=Judgement.SKIPPED, seen=f"{error}: it was dropped meanwhile")
         except (RestoreFailed, StoreError, RecordingError) as error:
             return Judged(judgement=Judgement.FAILED, seen=str(error))
 

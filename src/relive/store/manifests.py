@@ -135,7 +135,7 @@ def _newer_version(data: bytes) -> str | None:
     """In words, where a newer Relive wrote it, whose fields this one need not know."""
     try:
         version = json.loads(data)["version"]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
     is_newer = type(version) is int and version > MANIFEST_VERSION
     return f"it has version {version}, and this Relive reads 1 to {MANIFEST_VERSION}" if is_newer else None
