@@ -18,7 +18,7 @@ def try_to_scan() -> None:
     """Ask for no memory at all.
 
     Raises:
-        OSError: the kernel does not know how (ENOTTY), or the caller may not.
+        OSError: the kernel does not know how (ENOTTY, EINVAL), or the caller may not.
     """
     asked = bytearray(SCAN.pack(SCAN.size, 0, 0, 0, 0, 0, 0, 0, 0, _IS_WRITTEN, 0, _IS_WRITTEN))
     pagemap = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
