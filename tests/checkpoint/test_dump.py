@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from relive.checkpoint.criu import CriuTools
 from relive.checkpoint.dump import capture
 from relive.checkpoint.dumped import Capture
 from relive.checkpoint.request_gate import NoRequestGate, RequestGate
-from relive.checkpoint.target import process_target
+from relive.checkpoint.target import StoppedBy, process_target
 from relive.checkpoint.watchdog import Watchdog
 from relive.config import load_settings
 from relive.errors import DiskFull, ProcessGone
@@ -64,7 +65,7 @@ def states(root: int) -> str:
     )
 
 
-def take(home: Path, pid: int, gate: RequestGate | None = None) -> Capture:
+def take(home: Path, pid: int, gate: RequestGate | None = None, stopped: StoppedBy | None = None) -> Capture:
     settings = load_settings(home=home, tools=load_settings().tools_path)
     with (
         contextlib.closing(Store(settings.store)) as store,
@@ -77,6 +78,7 @@ def take(home: Path, pid: int, gate: RequestGate | None = None) -> Capture:
             store=store,
             watchdog=watchdog,
             gate=gate,
+            stopped=stopped,
         )
         taken.staging.discard()
         return taken
@@ -131,6 +133,42 @@ def test_who_dumps_goes_before_all_ordinary_work_until_they_run_again(
     first = os.SCHED_RR | os.SCHED_RESET_ON_FORK
     assert policies == [first, first, os.SCHED_OTHER]
     assert os.sched_getscheduler(0) == os.sched_getscheduler(busy) == os.SCHED_OTHER
+
+
+def policies_of_a_dump(
+    home: Path, pid: int, monkeypatch: pytest.MonkeyPatch, stopped: StoppedBy | None
+) -> list[int]:
+    """Of CRIU and of this thread, while the process stands still."""
+    found: list[int] = []
+    monkeypatch.setattr(room, "_BEFORE_OTHERS_MOST", 600.0)
+    stand = room._Dump._stands_still
+
+    def note(dump: Any, **words: bool) -> None:
+        tracer = int(procfs.status_field(pid, "TracerPid") or 0)
+        found.extend(os.sched_getscheduler(one) for one in (tracer, 0))
+        stand(dump, **words)
+
+    monkeypatch.setattr(room._Dump, "_stands_still", note)
+    take(home, pid, stopped=stopped)
+    return found
+
+
+def test_for_what_stands_before_its_fatal_signal_nobody_hurries(
+    tmp_path: Path, busy: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for nothing; others of the host do."""
+    stopped = StoppedBy(signal.SIGSEGV, busy, busy)
+    assert policies_of_a_dump(tmp_path, busy, monkeypatch, stopped) == [os.SCHED_OTHER] * 2
+
+
+def test_where_real_time_is_refused_the_commit_is_taken_all_the_same(
+    tmp_path: Path, busy: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    assert policies_of_a_dump(tmp_path, busy, monkeypatch, None) == [os.SCHED_OTHER] * 2
 
 
 def test_without_the_hint_they_are_looked_at_when_the_dump_is_done(

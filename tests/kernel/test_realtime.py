@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -79,6 +80,20 @@ def test_where_the_kernel_refuses_it_or_nobody_is_there_all_stays_as_it_is(
         monkeypatch.setattr(os, "sched_setscheduler", refuse)
         found.add(sleeper)
         assert os.sched_getscheduler(sleeper) == os.SCHED_OTHER
+
+
+def test_without_the_right_to_it_all_stays_as_it_is() -> None:
+    """CAP_SYS_NICE and RLIMIT_RTPRIO: refused by the kernel itself."""
+    program = (
+        "import os, threading; from relive.kernel.realtime import BeforeOthers\n"
+        "with BeforeOthers(600.0) as found:\n"
+        "    found.add(threading.get_native_id()); print(os.sched_getscheduler(0))"
+    )
+    without = ["prlimit", "--rtprio=0", "setpriv", "--inh-caps=-sys_nice", "--bounding-set=-sys_nice"]
+    told = subprocess.run(
+        [*without, sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert told.stdout.split() == [str(os.SCHED_OTHER)]
 
 
 def test_without_a_thread_that_ends_it_nobody_is_raised(
