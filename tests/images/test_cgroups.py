@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 from relive.images import criu_images_pb2 as pb
-from relive.images.cgroups import inherit_groups
+from relive.images.cgroups import forget_groups, inherit_groups
 from relive.images.image_file import read_inventory
 
 INVENTORY = 0x58313116
@@ -33,3 +33,9 @@ def test_what_needs_nothing_stays(tmp_path: Path) -> None:
     assert (tmp_path / "inventory.img").read_bytes() == before
     inherit_groups(images(tmp_path, 4, 4))
     assert read_inventory(tmp_path).root_cg_set == 4
+
+
+def test_no_set_is_left_to_move_anybody_to(tmp_path: Path) -> None:
+    forget_groups(images(tmp_path, 1, 2, 3))
+    forget_groups(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["inventory.img"]

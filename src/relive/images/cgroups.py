@@ -13,7 +13,15 @@ from pathlib import Path
 from relive.images import criu_images_pb2 as pb
 from relive.images.image_file import read_entries, read_inventory, write_inventory
 
-__all__ = ["inherit_groups"]
+__all__ = ["forget_groups", "inherit_groups"]
+
+
+def forget_groups(images: Path) -> None:
+    """Of processes that are all born in the groups of their branch, and name no set: CRIU then starts none of its own to move them.
+
+    To be called when ``rights.limit_rights`` has taken the sets' numbers from every thread.
+    """
+    (images / "cgroup.img").unlink(missing_ok=True)
 
 
 def inherit_groups(images: Path) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from relive.images import criu_images_pb2 as pb
+from relive.images.cgroups import forget_groups
 from relive.images.image_file import read_entries
 from relive.images.locks import note_posix_locks
 from relive.images.notify_filters import ask_nobody
@@ -114,6 +115,8 @@ def fit_images(images: Path, commit: CommitId, manifest: Manifest, *, keep: bool
         networks = networks_from_outside(images)
     refuse_hostile_images(images, is_container=is_container)
     limit_rights(images, processes)
+    if not is_container:
+        forget_groups(images)
     forget_security_modules(images)
     ask_nobody(images)
     may_ask = limit_calls(images, processes)
