@@ -21,9 +21,11 @@ from pathlib import Path
 from relive.forkserver.attributes import fixed_attributes
 from relive.kernel.heap import FEW_ARENAS
 
-__all__ = ["connect", "meeting_place", "peer_user", "started_with"]
+__all__ = ["PLACE_OF_ROOT", "connect", "meeting_place", "peer_user", "started_with"]
 
 _NAME = "relive-fork-server"
+PLACE_OF_ROOT = Path("/run") / _NAME
+"""Directory of the sockets and locks of root's servers."""
 # What libraries and the interpreter read once, before any of our code runs.
 _EARLY = (
     *("PYTHON", "LD_", "MALLOC_", "GLIBC_", "OPENBLAS_", "OPENSSL_", "LC_"),
@@ -69,7 +71,7 @@ def meeting_place(environment: Mapping[str, str]) -> Path:
 
 def _directory() -> Path:
     user = os.geteuid()
-    directory = Path("/run" if user == 0 else f"/run/user/{user}") / _NAME
+    directory = PLACE_OF_ROOT if user == 0 else Path(f"/run/user/{user}") / _NAME
     with contextlib.suppress(FileExistsError):
         directory.mkdir(mode=0o700)
     facts = directory.lstat()

@@ -36,6 +36,7 @@ from relive.checkpoint.target import Target
 from relive.checkpoint.tracked_files import FollowedFiles
 from relive.config import Settings
 from relive.errors import CapsuleStartFailed, ReliveError, TargetUndumpable
+from relive.forkserver.rendezvous import PLACE_OF_ROOT
 from relive.incidents.report.masking import FileMask
 from relive.kernel import procfs
 from relive.kernel.atomic_write import Durability, replace_file
@@ -82,7 +83,8 @@ _WHY_NO_LISTENER = {  # errno of seccomp(2)
     errno.EINVAL: "this kernel cannot do it: Linux 5.19 is needed",
 }
 _RUN_SKIPPED = frozenset(
-    {"relive", "log", "udev", "systemd", "user", "containers", "docker", "netns", "criu.kdat"}
+    {"relive", PLACE_OF_ROOT.name, "log", "udev", "systemd", "user"}
+    | {"containers", "docker", "netns", "criu.kdat"}
 )
 _IN_MEMORY = ("/dev/shm", "/run")
 _RUN_FILE_MOST = 1 << 20  # [bytes] larger files in /run are no rendezvous points
@@ -141,7 +143,7 @@ def _followed_files(settings: Settings, capsule: Capsule) -> FollowedFiles:
         largest=settings.commit_file_limit,
         always=trusted_paths(paths.trust),
         data={Path(path): choice for path, choice in facts.spec.data.items()},
-        apart=(str(settings.home), str(RUN_DIRECTORY)),
+        apart=(str(settings.home), str(RUN_DIRECTORY), str(PLACE_OF_ROOT)),
     )
 
 
