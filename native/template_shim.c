@@ -29,10 +29,11 @@
  * change, which is of now. So a mapping shows the bytes that CRIU's own would show, where no page of the commit is over them.
  *
  * CRIU makes processes that it restores by clone3(2), or by clone(2) where there is no such call. It makes two processes of its own, too:
- * one to try something, by clone(2) with CLONE_UNTRACED, and one to move threads to control groups, by fork(2). These get no regions, as
- * copying and freeing their page tables is what costs most there.
+ * one to try something, by clone(2) with CLONE_UNTRACED, and one to move threads to control groups, by fork(2), where the images name
+ * such. These get no regions, as copying and freeing their page tables is what costs most there.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -697,6 +698,23 @@ static void serve(int orders, char **arguments)
 	_exit(0);
 }
 
+/* CRIU's plugins, once: when a CRIU loads one by the same path, it is there already. What cannot be loaded here it tries itself. */
+static void load_plugins(void)
+{
+	const char *place = getenv("CRIU_LIBS_DIR");
+	DIR *directory = place ? opendir(place) : NULL;
+	char path[PATH_MAX];
+
+	for (struct dirent *entry; directory && (entry = readdir(directory));) {
+		const char *end = strrchr(entry->d_name, '.');
+
+		if (end && !strcmp(end, ".so") && (size_t)snprintf(path, sizeof path, "%s/%s", place, entry->d_name) < sizeof path)
+			dlopen(path, RTLD_LAZY);
+	}
+	if (directory)
+		closedir(directory);
+}
+
 static int (*real_main)(int, char **, char **);
 
 static int template_main(int count, char **arguments, char **environment)
@@ -714,6 +732,7 @@ static int template_main(int count, char **arguments, char **environment)
 		unsetenv("RELIVE_TEMPLATE");
 		unsetenv("LD_BIND_NOW");
 		arguments[2] = channel;
+		load_plugins();
 		read_table(table);
 		serve(orders, arguments);
 	}
