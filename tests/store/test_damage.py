@@ -457,3 +457,31 @@ def test_an_entry_without_its_directory_gives_a_declared_error(store):
     layer = Layer(point="/", kind=LayerKind.OVERLAY, entries=[entry("a/b", EntryKind.PIPE)])
     with pytest.raises(StoreError):
         store.lay_out_layer(layer)
+
+
+def test_kept_pages_are_given_out_by_what_the_manifest_says_of_them(store, home, tmp_path):
+    """GIVEN a commit whose placement is gone; WHEN its pages are kept of the last branch, THEN nothing else is read for them."""
+    one = commit(store)
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    manifest = store.manifest(one.id)
+    store.lay_out_images(manifest, first)
+    (home / "placements" / one.id).unlink()
+    store.lay_out_page_files(manifest, second)
+    assert (second / "pages-1.img").read_bytes() == (first / "pages-1.img").read_bytes() == b"page" * 1024
+    (first / "pages-1.img").write_bytes(b"else" * 1024)  # and what is kept, as it has the same inode
+    (second / "pages-1.img").unlink()
+    with pytest.raises(ObjectMissing, match=one.id[:10]):
+        store.lay_out_page_files(manifest, second)
+    assert not (second / "pages-1.img").exists()
+
+
+def test_an_image_called_by_a_way_out_is_not_made(store, tmp_path):
+    kept = store.manifest(commit(store).id)
+    hostile = kept.model_copy(
+        update={"images": [one.model_copy(update={"name": "../out.img"}) for one in kept.images]}
+    )
+    with pytest.raises(ObjectCorrupt, match=r"\.\./out\.img"):
+        store.lay_out_page_files(hostile, tmp_path)
+    assert not (tmp_path.parent / "out.img").exists()

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 
 from relive.errors import UsageError
@@ -311,6 +312,12 @@ class CapsuleFacts(Value):
     is_owned: bool = False
     border: BorderFacts | None = None
     unrecorded: str | None = None
+
+    @staticmethod
+    @lru_cache(maxsize=8)  # many branches of one commit look at the same life
+    def parse(state: bytes) -> CapsuleFacts:
+        """Of the bytes of a ``state.json``; raises ValueError: they are none."""
+        return CapsuleFacts.model_validate_json(state)
 
     @property
     def egress(self) -> EgressWay | None:

@@ -239,7 +239,7 @@ def _lives_since(settings: Settings, manifest: Manifest) -> list[LifePaths]:
         if state.parent.is_symlink():
             continue
         try:
-            facts = CapsuleFacts.model_validate_json(state.read_bytes())
+            facts = CapsuleFacts.parse(state.read_bytes())
         except (OSError, ValueError):
             continue
         found.append((facts.started_wall_ns, LifePaths(state.parent)))

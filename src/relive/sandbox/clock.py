@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from relive.errors import RestoreFailed
 from relive.kernel import procfs
@@ -101,6 +103,13 @@ class _Vdso:
         return len(self.image.rstrip(b"\0")) + _ALIGNMENT & -_ALIGNMENT
 
 
+@lru_cache(maxsize=2)  # all processes of a kernel have the same
+def _places(image: bytes) -> tuple[Mapping[str, int], int]:
+    """Of a vDSO: offsets of the functions that it exports, and that behind its last used byte. Raises as ``_Vdso.symbols``."""
+    vdso = _Vdso(image)
+    return vdso.symbols(), vdso.free_space()
+
+
 def shift_wall_clock(pids: list[int], shift_ns: int) -> None:
     """Shift what processes read as the wall clock; they must be stopped, with their memory in its final layout.
 
@@ -126,10 +135,10 @@ def _patch(pid: int, routines: dict[str, bytes]) -> None:
     start, end = place
     memory = os.open(f"/proc/{pid}/mem", os.O_RDWR | os.O_CLOEXEC)
     try:
-        vdso = _Vdso(os.pread(memory, end - start, start))
-        symbols, room = vdso.symbols(), vdso.free_space()
+        image = os.pread(memory, end - start, start)
+        symbols, room = _places(image)
         for name, code in routines.items():
-            if room + len(code) > len(vdso.image):
+            if room + len(code) > len(image):
                 raise ValueError("no room left in its last page")
             entry = symbols[name]
             os.pwrite(memory, code, start + room)

@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Mapping
+
 from relive.images.inode_numbers import INODE_NUMBERS, parse_inode_numbers
-from relive.model.commit import LayerKind, Manifest
+from relive.model.commit import CommitId, LayerKind, Manifest
 from relive.store import Store
 
 __all__ = ["committed_numbers"]
 
+_KEPT = 2  # commits
+_known: OrderedDict[CommitId, Mapping[str, int]] = OrderedDict()
 
-def committed_numbers(store: Store, manifest: Manifest) -> dict[str, int]:
-    """Those that files of the commit shall have, by path; none in commits of an older Relive."""
+
+def committed_numbers(store: Store, commit: CommitId, manifest: Manifest) -> Mapping[str, int]:
+    """Those that files of the commit shall have, by path; none in commits of an older Relive.
+
+    They are read and checked once in a process: they depend on nothing but the commit (as ``fitted_images``).
+
+    Raises:
+        ObjectMissing, ObjectCorrupt: the store cannot give them.
+    """
+    if commit not in _known:
+        _known[commit] = _read(store, manifest)
+        while len(_known) > _KEPT:
+            _known.popitem(last=False)
+    return _known[commit]
+
+
+def _read(store: Store, manifest: Manifest) -> dict[str, int]:
     found = store.small_image(manifest, INODE_NUMBERS)
     numbers = parse_inode_numbers(found) if found is not None else {}
     held = {

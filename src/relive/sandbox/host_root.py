@@ -7,7 +7,7 @@ from pathlib import Path
 
 from relive.config import Settings
 from relive.kernel.mounts import read_mounts
-from relive.model.commit import LayerKind, Manifest
+from relive.model.commit import CommitId, LayerKind, Manifest
 from relive.sandbox.branch_root import HostRoot
 from relive.sandbox.changed_files import LaterFiles, lay_changes
 from relive.sandbox.committed_numbers import committed_numbers
@@ -18,7 +18,9 @@ from relive.store import Store
 __all__ = ["make_host_root"]
 
 
-def make_host_root(settings: Settings, store: Store, manifest: Manifest, directory: Path) -> HostRoot:
+def make_host_root(
+    settings: Settings, store: Store, commit: CommitId, manifest: Manifest, directory: Path
+) -> HostRoot:
     """The root file system of a branch that has the given directory.
 
     Raises:
@@ -54,7 +56,7 @@ def make_host_root(settings: Settings, store: Store, manifest: Manifest, directo
         memory_layers=memory,
         later=later,
         laid=laid,
-        inode_numbers=committed_numbers(store, manifest),
+        inode_numbers=committed_numbers(store, commit, manifest),
     )
 
 

@@ -69,6 +69,6 @@ def _given_memory(settings: Settings, manifest: Manifest) -> int | None:
     if not directory.resolve().is_relative_to(settings.capsules):  # names of a commit from elsewhere
         return None
     try:
-        return CapsuleFacts.model_validate_json(LifePaths(directory).state.read_bytes()).spec.memory
+        return CapsuleFacts.parse(LifePaths(directory).state.read_bytes()).spec.memory
     except (OSError, ValueError):
         return None

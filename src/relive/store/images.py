@@ -231,8 +231,12 @@ class Images:
         return self._as_it_lies(read, manifest) if manifest.images else None
 
     def lay_out_pages(self, manifest: Manifest, directory: Path) -> None:
-        """Make the page files, where the others are already; raises as ``lay_out``."""
-        self._laid_out_in(directory, self._lay_out_pages, manifest)
+        """Make the page files, where the others are already; raises as ``lay_out``.
+
+        What is kept of the last branch is named by what is in it, and the manifest says the same: nothing else is read then.
+        """
+        if self._packs.store_key() is not None or self._not_kept(manifest, directory):
+            self._laid_out_in(directory, self._lay_out_pages, manifest)
 
     def _laid_out_in(
         self, directory: Path, lay_out: Callable[[Manifest, Placement, Path], None], manifest: Manifest
@@ -277,14 +281,17 @@ class Images:
     def _source(self, placement: Placement) -> PageSource:
         return PageSource(placement, self._packs, self._last_index)
 
-    def _lay_out_pages(self, manifest: Manifest, placement: Placement, directory: Path) -> None:
-        page_images = [image for image in manifest.images if image.name != BUNDLE]
-        missing = [
+    def _not_kept(self, manifest: Manifest, directory: Path) -> list[ImageFile]:
+        """Link the page files that are kept into a directory; returns the others."""
+        return [
             image
-            for image in page_images
-            if not self._image_cache.link_page_file(image, directory / image.name)
+            for image in _page_images(manifest)
+            if not self._image_cache.link_page_file(image, directory / plain_name(image.name))
         ]
-        if missing:
+
+    def _lay_out_pages(self, manifest: Manifest, placement: Placement, directory: Path) -> None:
+        page_images = _page_images(manifest)
+        if missing := self._not_kept(manifest, directory):
             with self._source(placement) as source:
                 for image in missing:
                     source.write(image, directory / image.name)
@@ -359,6 +366,10 @@ def _map_scattered(pages: ScatteredPages) -> MappedPages:
 
 def _small(manifest: Manifest, source: PageSource) -> dict[str, bytes]:
     return unpack_bundle(checked_bundle(_bundle_image(manifest), source.index.bundle))
+
+
+def _page_images(manifest: Manifest) -> list[ImageFile]:
+    return [image for image in manifest.images if image.name != BUNDLE]
 
 
 def _bundle_image(manifest: Manifest) -> ImageFile:

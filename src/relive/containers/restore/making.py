@@ -40,7 +40,7 @@ def make_container_root(
         specification=specification,
         layers=[_changes(store, manifest, specification, image), *image],
         contents=_contents(store, manifest, specification),
-        inode_numbers=committed_numbers(store, manifest),
+        inode_numbers=committed_numbers(store, commit, manifest),
         store=store,
     )
 

@@ -35,4 +35,4 @@ def _branch_root(
 ) -> BranchRoot:
     if manifest.target.kind is TargetKind.CONTAINER:
         return make_container_root(settings, store, commit, manifest, directory)
-    return make_host_root(settings, store, manifest, directory)
+    return make_host_root(settings, store, commit, manifest, directory)
