@@ -3,6 +3,7 @@
 
 #pragma weak PyFrame_GetCode  // from 3.9 on
 extern PyFrameObject *PyFrame_GetBack(PyFrameObject *) __attribute__((weak));  // not part of the stable ABI, but the same since 3.9
+extern PyObject *PyFrame_GetGlobals(PyFrameObject *) __attribute__((weak));     // neither, but the same since 3.11
 
 // What a method ``__getitem__`` of os.environ's class goes by, see kinds/environment.py.
 static struct {
@@ -24,11 +25,46 @@ static PyFrameObject *frame_above(PyFrameObject *frame) {
     return NULL;
 }
 
+// What was found out before: the dictionaries of modules that are passed, and codes in files of libraries, as these read a few variables at each
+// request. Each is in one of two places by its address, which none else can have, since it is kept.
+enum { PLACES = 64 /* 6 bits */ };
+typedef struct {
+    PyObject *objects[PLACES];
+} Known;
+static Known passed, of_libraries;
+
+static size_t place_of(const PyObject *object) { return (uint64_t)(uintptr_t)object * 0x9E3779B97F4A7C15u >> 58; }
+
+static int is_known(const Known *known, const PyObject *object) {
+    size_t place = place_of(object);
+    return known->objects[place] == object || known->objects[place ^ 1] == object;
+}
+
+// Once both places are taken, another one stays unknown.
+static void remember(Known *known, PyObject *object) {
+    size_t place = place_of(object);
+    if (known->objects[place] != NULL) place ^= 1;
+    if (known->objects[place] == NULL) known->objects[place] = kept(object);
+}
+
 static int is_passing(PyFrameObject *frame) {
-    PyObject *globals = PyObject_GetAttr((PyObject *)frame, name_globals), *name = NULL;
-    if (globals != NULL && PyDict_Check(globals)) name = PyDict_GetItem(globals, name_name);
-    int found = name != NULL && Py_TYPE(name) == &PyUnicode_Type && PySet_Contains(environment.passing, name) == 1;
+    PyObject *globals = PyFrame_GetGlobals != NULL ? PyFrame_GetGlobals(frame) : PyObject_GetAttr((PyObject *)frame, name_globals), *name = NULL;
+    int found = globals != NULL && is_known(&passed, globals);
+    if (!found && globals != NULL && PyDict_Check(globals)) name = PyDict_GetItem(globals, name_name);
+    if (name != NULL && Py_TYPE(name) == &PyUnicode_Type && PySet_Contains(environment.passing, name) == 1) {
+        found = 1;
+        remember(&passed, globals);
+    }
     Py_XDECREF(globals);
+    return found;
+}
+
+static int is_of_library(PyObject *code) {
+    if (is_known(&of_libraries, code)) return 1;
+    PyObject *file = PyObject_GetAttr(code, name_file);
+    int found = file != NULL && PyDict_GetItem(environment.installed, file) == Py_True;
+    if (found) remember(&of_libraries, code);
+    Py_XDECREF(file);
     return found;
 }
 
@@ -47,9 +83,7 @@ static int is_read_by_library(void) {
         }
         Py_DECREF(code);
         code = frame != NULL ? code_of(frame) : NULL;
-        PyObject *file = code != NULL ? PyObject_GetAttr(code, name_file) : NULL;
-        found = file != NULL && PyDict_GetItem(environment.installed, file) == Py_True;
-        Py_XDECREF(file);
+        found = code != NULL && is_of_library(code);
     }
     Py_XDECREF(code);
     Py_XDECREF(frame);

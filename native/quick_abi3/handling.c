@@ -66,6 +66,11 @@ static void put_headers_or(Text *text, PyObject *headers, Checker *checker, PyOb
     else put(text, p, (size_t)n);
 }
 
+static void put_method_name(Text *text, PyObject *method) {
+    if (PyUnicode_CompareWithASCIIString(method, "GET") == 0) PUT(text, "\"GET\"");
+    else put_text(text, method, NULL);
+}
+
 // As ``end_event``; NULL with an error that is to be passed on, or without one.
 static PyObject *write_started(Quick *self, PyObject *const *given, Checker *checker, PyObject *headers) {
     Text text;
@@ -73,7 +78,7 @@ static PyObject *write_started(Quick *self, PyObject *const *given, Checker *che
     PUT(&text, "{\"server\":");
     put_text(&text, given[0], NULL);
     PUT(&text, ",\"method\":");
-    put_text(&text, given[1], NULL);
+    put_method_name(&text, given[1]);
     PUT(&text, ",\"target\":");
     put_text(&text, given[2], checker);
     PUT(&text, ",\"peer\":");
@@ -197,6 +202,32 @@ PyObject *begin_handling(PyObject *about) {
     return handling;
 }
 
+// The requests of a connection have one and the same tuple of host and port. Its JSON is remembered in a place by its address, which none else
+// can have, since it is kept.
+enum { PEERS = 64, LONGEST_PEER = 55 };
+static struct {
+    PyObject *peer;
+    size_t length;
+    char json[LONGEST_PEER];
+} peers[PEERS];
+
+static void put_peer(Text *text, PyObject *peer) {
+    size_t place = ((uintptr_t)peer >> 5) % PEERS, before = text->length;
+    if (peers[place].peer == peer) {
+        put(text, peers[place].json, peers[place].length);
+        return;
+    }
+    put_json(text, peer, 0);
+    size_t length = text->length - before;
+    int is_plain = PyTuple_Size(peer) == 2 && Py_TYPE(PyTuple_GetItem(peer, 0)) == &PyUnicode_Type && Py_TYPE(PyTuple_GetItem(peer, 1)) == &PyLong_Type;
+    if (!is_plain || text->failed || length > LONGEST_PEER) return;
+    PyObject *forgotten = peers[place].peer;
+    peers[place].peer = kept(peer);
+    peers[place].length = length;
+    memcpy(peers[place].json, text->at + before, length);
+    Py_XDECREF(forgotten);
+}
+
 int write_in_python(PyObject *handling, PyObject *headers) {
     PyErr_Clear();
     PyObject *written = PyObject_CallFunctionObjArgs(requests.write, handling, headers, NULL);
@@ -209,11 +240,11 @@ static PyObject *write_arrived(Quick *self, PyObject *number, PyObject *parts, C
     Text text;
     if (BEGIN(self, &text, "handling-started", number) < 0) return NULL;
     PUT(&text, "{\"server\":\"asgi\",\"method\":");
-    put_text(&text, PyTuple_GetItem(parts, 2), NULL);
+    put_method_name(&text, PyTuple_GetItem(parts, 2));
     PUT(&text, ",\"target\":");
     put_target(&text, PyTuple_GetItem(parts, 0), PyTuple_GetItem(parts, 1), checker);
     PUT(&text, ",\"peer\":");
-    put_json(&text, PyTuple_GetItem(parts, 3), 0);
+    put_peer(&text, PyTuple_GetItem(parts, 3));
     PUT(&text, ",\"headers\":");
     put_headers_or(&text, PyTuple_GetItem(parts, 4), checker, headers);
     PUT(&text, "}");
@@ -275,7 +306,7 @@ PyObject *quick_ended(PyObject *object, PyObject *const *given, Py_ssize_t count
     PyObject *result = NULL, *headers;
     unsigned long long ended = now(CLOCK_MONOTONIC);
     if (count != 5 || !is_recording(self) || Py_TYPE(given[3]) != &PyBytes_Type) Py_RETURN_NONE;
-    unsigned long long began = PyLong_AsUnsignedLongLong(given[0]);
+    unsigned long long began = PyLong_AsUnsignedLongLongMask(given[0]);
     if (PyErr_Occurred() || PyBytes_AsStringAndSize(given[3], &body, &size) < 0) return not_plain(NULL);
     PyObject *checker = checker_of(self);
     if (checker != NULL && (size_t)size <= 4 * self->most && is_utf8((uint8_t *)body, (size_t)size) &&

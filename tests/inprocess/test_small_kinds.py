@@ -205,15 +205,16 @@ def test_what_packages_read_of_the_environment_is_not_told(run_recorded, tmp_pat
     package = tmp_path / "lib" / "site-packages"
     package.mkdir(parents=True)
     (package / "installed.py").write_text(
-        "import os\ndef read():\n    return os.environ.get('OF_A_PACKAGE')\n"
+        "import os\ndef read():\n    return os.environ.get('OF_A_PACKAGE'), os.getenv('OF_A_PACKAGE')\n"
     )
     ran = run_recorded(
         f"import os, sys\nsys.path.insert(0, {str(package)!r})\nimport installed\n"
-        "installed.read(), os.environ.get('OF_THE_SERVICE'), 'BY_IN' in os.environ"
+        "installed.read(), installed.read(), os.environ.get('OF_THE_SERVICE'), installed.read()\n"
+        "'BY_IN' in os.environ, os.getenv('OF_THE_SERVICE'), os.getenv('LAST'), installed.read()"
     )
     assert (ran.status, ran.err) == (0, "")
     names = [event.fields["name"] for event in ran.of(EventKind.ENVIRONMENT_READ)]
-    assert names == ["OF_THE_SERVICE", "BY_IN"]
+    assert names == ["OF_THE_SERVICE", "BY_IN", "LAST"]
 
 
 def test_kinds_can_be_switched_off(run_recorded, tmp_path):
