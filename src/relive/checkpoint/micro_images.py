@@ -29,6 +29,7 @@ from relive.images.image_file import (
     first_message,
     followed_entries,
     image_like,
+    image_of,
     messages,
     read_entries,
     read_first,
@@ -176,6 +177,11 @@ class MicroBase:
         return [decode("files.img", body, pb.FileEntry) for body in bodies]
 
     @cached_property
+    def _encoded(self) -> dict[int, bytes]:
+        """Each of ``_files``, by ``id``: most are in every commit as they are in the base."""
+        return {id(one): one.SerializeToString() for one in self._files}
+
+    @cached_property
     def _moving(self) -> list[int]:
         """Where in ``_files`` those are that may be otherwise in the next commit: regular ones, and epoll instances."""
         return [at for at, one in enumerate(self._files) if one.HasField("reg") or one.HasField("epfd")]
@@ -189,7 +195,9 @@ class MicroBase:
     def files_of(self, commit: MicroCommit) -> HeldImages:
         """The images that say which connections there are and where each stands."""
         followed = commit.connections
-        small = {"files.img": self._like("files.img", followed.files)}
+        encoded = self._encoded
+        bodies = (encoded.get(id(one)) or one.SerializeToString() for one in followed.files)
+        small = {"files.img": image_of(self._small["files.img"], bodies)}
         for process, descriptors in zip(self._processes, followed.descriptors, strict=True):
             small[process.fdinfo] = self._like(process.fdinfo, descriptors)
         # One for each connection, while requests are held back.

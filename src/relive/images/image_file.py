@@ -24,6 +24,7 @@ __all__ = [
     "first_message",
     "followed_entries",
     "image_like",
+    "image_of",
     "messages",
     "read_entries",
     "read_first",
@@ -136,9 +137,13 @@ def write_entries(path: Path, entries: Iterable[Message]) -> None:
 
 def image_like(other: bytes, entries: Iterable[Message]) -> bytes:
     """An image of these messages, with the magic numbers of another one."""
+    return image_of(other, (entry.SerializeToString() for entry in entries))
+
+
+def image_of(other: bytes, bodies: Iterable[bytes]) -> bytes:
+    """As ``image_like``, of messages that are encoded."""
     parts = [other[: _HEADER.size]]
-    for entry in entries:
-        body = entry.SerializeToString()
+    for body in bodies:
         parts += (_LENGTH.pack(len(body)), body)
     return b"".join(parts)
 

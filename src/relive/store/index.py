@@ -30,7 +30,9 @@ _COLUMNS = "id, name, life, kind, root, trigger, taken_wall_ns, sequence, captur
 _ORDER = "commits"
 # A kept branch stands beside its service's commits: by the service's name, a time or an event another one is meant.
 _LIVED = f"trigger != '{Trigger.BRANCH.value}'"
-_LOG_PAGES = 64  # [pages] of SQLite's log: a commit writes some 20, and by itself SQLite lets it grow to 4 MB
+# [pages] of SQLite's log: when it has so many it is written to the database, which waits for the disk twice. A commit writes some
+# 20, and by itself SQLite lets it grow to 4 MB.
+_LOG_PAGES = 256
 
 
 @dataclass(frozen=True, slots=True)

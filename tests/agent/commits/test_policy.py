@@ -21,6 +21,7 @@ from relive.agent.commits.service_cost import ServiceCost
 from relive.errors import DiskFull, ProcessGone
 from relive.model.capsule import LifePaths, Policy
 from relive.model.commit import Trigger
+from relive.model.pace import PaceState
 
 
 def no_cost() -> ServiceCost:
@@ -232,3 +233,34 @@ def test_where_commits_follow_changes_none_is_taken_of_a_service_that_does_nothi
     )
     assert asked == [Trigger.START] + [Trigger.TIMER] * 2
     assert pauses == [1] * 6
+
+
+def test_a_quick_clock_writes_down_its_pace_now_and_then_and_a_pause_above_the_limit_at_once(
+    tmp_path: Path,
+) -> None:
+    policy, now, memory = (
+        Policy(at_start=True, seconds=0.01, pause_share=None, pause_limit=0.05),
+        [0.0],
+        [1_000_000],
+    )
+    pace = CommitPace(policy, lambda: Footprint(1, memory[0]), no_cost, lambda: now[0])
+    pace.note(pause_us=1000)
+    written = tmp_path / "pace.json"
+    commits = PolicyCommits(
+        policy,
+        Played([], Protection()),
+        pace,
+        written,
+        lambda: True,
+        lambda: Activity(lambda: None),  # type: ignore[arg-type,return-value]
+        lambda: now[0],
+    )
+    texts = set()
+    for turn in range(100):
+        now[0], memory[0] = turn * 0.01, memory[0] + 10_000  # so that each state is another
+        assert not commits._publish_state()
+        texts.add(written.read_text())
+    assert len(texts) == 2  # at first, and after half a second
+    memory[0] *= 100
+    assert commits._publish_state()
+    assert PaceState.model_validate_json(written.read_text()).is_held

@@ -192,6 +192,17 @@ class CommitPace:
         """Seconds until the clock's next commit is due, and no brake holds."""
         return max(0.0, max([self._due, *self._brakes.values()]) - self._clock())
 
+    @property
+    def actual(self) -> float | None:
+        """Seconds between the clock's last commit and its next; None: it has no interval."""
+        return self._slowed()[1]
+
+    @property
+    def is_held(self) -> bool:
+        """The next pause would be above the limit."""
+        limit = self._policy.pause_limit
+        return limit is not None and self._expected()[0] > limit
+
     def state(self) -> PaceState:
         """As it is now."""
         expected, basis = self._expected()

@@ -77,7 +77,7 @@ class PolicyCommits:
             self._changes = await asyncio.to_thread(self._begin_changes)
         trigger, interval = Trigger.START, self._policy.seconds
         while True:
-            pause, is_held, is_missing = interval, self._publish_state().is_held, False
+            pause, is_held, is_missing = interval, self._publish_state(), False
             try:
                 await (self._settle() if is_held else self._commit(trigger))
             except Exception as error:
@@ -141,20 +141,26 @@ class PolicyCommits:
         while self._changes is not None and not await asyncio.to_thread(self._changes.has_changed, look):
             await asyncio.sleep(look)
 
-    def _publish_state(self) -> PaceState:
-        state, before = self._pace.state(), self._last_state
-        now, turns = self._clock(), before is None or state.is_held != before.is_held
+    def _publish_state(self) -> bool:
+        """Write down and say what is new, where that is due; returns whether the next pause holds the clock back."""
+        before, now, is_held = self._last_state, self._clock(), self._pace.is_held
+        turns = before is None or is_held != before.is_held
+        is_quick = (
+            actual := self._pace.actual
+        ) is not None and actual < _WRITE_EVERY  # another one follows soon
+        if is_quick and not turns and now < min(self._next_written, self._next_word):
+            return is_held
+        state = self._pace.state()
         is_news = before is None or (state.slowed_by, state.left_out) != (before.slowed_by, before.left_out)
         if turns or (is_news and now >= self._next_word):
             self._next_word = now + _WORD_EVERY
             self._log.info("pace", **state.model_dump(mode="json"))
-        is_quick = state.actual_s is not None and state.actual_s < _WRITE_EVERY  # another one follows soon
         if state != before and (turns or not is_quick or now >= self._next_written):
             self._next_written = now + _WRITE_EVERY
             self._last_state = state
             with contextlib.suppress(OSError):  # a full disk; the commit itself says so
                 replace_file(self._written, state.model_dump_json().encode(), durability=Durability.NONE)
-        return state
+        return is_held
 
     async def _wait_until_ready(self) -> None:
         """Wait for the service to listen, and for the recording, without which a commit has no cursor."""

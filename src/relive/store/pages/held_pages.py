@@ -10,7 +10,7 @@ import numpy as np
 from relive.store.pages.mapped import WINDOW, MappedPages
 from relive.store.pages.page_diff import WORDS, Flags, Numbers, changed_pages
 from relive.store.pages.page_pool import PooledPages
-from relive.store.pages.runs import Match
+from relive.store.pages.runs import Match, is_all_of_both
 from relive.store.pages.table import NOWHERE
 from relive.store.pages.words import ChangedWords
 from relive.store.pages.xor_bases import XorBases
@@ -30,9 +30,13 @@ def note_changed(
         changed: of all ours; what they do not have stays.
     """
     if isinstance(ours, PooledPages) and isinstance(theirs, PooledPages) and ours.pool is theirs.pool:
-        found = np.flatnonzero(there != NOWHERE)
-        changed[found] = False
-        found = found[ours.slots[found] != theirs.slots[there[found]]]
+        if is_all_of_both(matches, len(ours), len(theirs)):
+            found = np.flatnonzero(ours.slots != theirs.slots)
+            changed[:] = False
+        else:
+            found = np.flatnonzero(there != NOWHERE)
+            changed[found] = False
+            found = found[ours.slots[found] != theirs.slots[there[found]]]
         changed[found] = ours.pool.differ(ours.slots[found], theirs.slots[there[found]])
         return
     for first, their_first, count in matches:

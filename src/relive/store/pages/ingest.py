@@ -45,7 +45,7 @@ from relive.store.pages.packwriter import PackWriter
 from relive.store.pages.page_diff import WORDS, Flags, Numbers, Pages
 from relive.store.pages.parent_cache import KnownCommit, KnownContents, KnownFile, KnownIndex
 from relive.store.pages.placement import FramePlace
-from relive.store.pages.runs import PageFile, match
+from relive.store.pages.runs import PageFile, is_all_of_both, match
 from relive.store.pages.similarity import novel_pages
 from relive.store.pages.table import (
     NOWHERE,
@@ -350,7 +350,10 @@ class _Intake:
             for ours, theirs, length in matches:
                 there[ours : ours + length] = np.arange(theirs, theirs + length)
             note_changed(pages, before.pages, matches, there, changed)
-            self._inherit(work, before, there)
+            if is_all_of_both(matches, count, len(before.pages)):
+                work.table, work.bases = before.table.copy(), before.bases.copy()
+            else:
+                self._inherit(work, before, there)
         if self._is_key:
             changed |= work.table.xor != NOWHERE
             changed |= np.isin(pack_of(work.table.full), self._fold)

@@ -11,7 +11,7 @@ from relive.errors import ObjectCorrupt
 from relive.images.pagemap import Run, read_pagemap
 from relive.store.pages.size import PAGE, page_count
 
-__all__ = ["Match", "PageFile", "match", "page_files"]
+__all__ = ["Match", "PageFile", "is_all_of_both", "match", "page_files"]
 
 Match = tuple[int, int, int]  # (position in ours, position in theirs, number of pages)
 _read = lru_cache(maxsize=8)(
@@ -76,6 +76,11 @@ def match(ours: Sequence[Run], theirs: Sequence[Run]) -> list[Match]:
             if low < high:
                 matches.append((position + low - first, other_position + low - other_first, high - low))
     return matches
+
+
+def is_all_of_both(matches: Sequence[Match], ours: int, theirs: int) -> bool:
+    """Both have the same addresses, in the same order: each page is in the same place."""
+    return ours == theirs and [*matches] == [(0, 0, ours)]
 
 
 def _placed(runs: Sequence[Run]) -> list[tuple[int, int, int]]:

@@ -55,6 +55,10 @@ class PageTable:
         """So many pages that are all zeros."""
         return cls(np.full(pages, NOWHERE, np.int64), np.full(pages, NOWHERE, np.int64))
 
+    def copy(self) -> PageTable:
+        """One that can be changed."""
+        return PageTable(self.full.copy(), self.xor.copy())
+
     def part(self, begin: int, end: int) -> PageTable:
         """Some of the pages, without a copy."""
         return PageTable(self.full[begin:end], self.xor[begin:end])
