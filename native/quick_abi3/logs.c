@@ -115,6 +115,25 @@ static PyObject *call_handlers(PyObject *self, PyObject *given, PyObject *named)
 
 static PyMethodDef call_handlers_method = {"callHandlers", (PyCFunction)(void (*)(void))call_handlers, METH_VARARGS | METH_KEYWORDS, NULL};
 
+// What the descriptor of a method begins with, the same since 3.3. Its qualified name is made when somebody first asks for it.
+typedef struct {
+    PyObject_HEAD
+    PyObject *class, *name, *qualified;
+} Descriptor;
+
+// Give a descriptor that was just made the qualified name of a function; where it does not look as above, it keeps its own.
+static void qualify(PyObject *method, PyObject *as) {
+    Descriptor *descriptor = (Descriptor *)method;
+    PyObject *size = PyObject_GetAttrString((PyObject *)Py_TYPE(method), "__basicsize__"), *class = PyObject_GetAttrString(method, "__objclass__");
+    PyObject *name = PyObject_GetAttr(method, name_name), *qualified = PyObject_GetAttrString(as, "__qualname__");
+    if (size != NULL && class != NULL && name != NULL && qualified != NULL && PyLong_AsLong(size) >= (long)sizeof(Descriptor) &&
+        descriptor->class == class && descriptor->name == name && descriptor->qualified == NULL && Py_TYPE(qualified) == &PyUnicode_Type)
+        descriptor->qualified = kept(qualified);
+    PyObject *held[] = {size, class, name, qualified};
+    for (int i = 0; i < 4; i++) Py_XDECREF(held[i]);
+    PyErr_Clear();
+}
+
 PyObject *module_logs(PyObject *Py_UNUSED(module), PyObject *given) {
     PyObject *class, *parts[4];
     if (!PyArg_ParseTuple(given, "O!OOOO", &PyType_Type, &class, &parts[0], &parts[1], &parts[2], &parts[3])) return NULL;
@@ -123,6 +142,7 @@ PyObject *module_logs(PyObject *Py_UNUSED(module), PyObject *given) {
     for (int i = 0; i < 4; i++) *places[i] = kept(parts[i]);
     // Of ``object``, since the function in Python takes what is no ``Logger``, too: a class of its own that borrows it.
     PyObject *method = PyDescr_NewMethod(&PyBaseObject_Type, &call_handlers_method);
+    if (method != NULL) qualify(method, logs.real);
     int is_put = method != NULL && PyObject_SetAttrString(class, call_handlers_method.ml_name, method) == 0;
     Py_XDECREF(method);
     if (!is_put) return NULL;

@@ -262,6 +262,7 @@ class Borrowing:
 borrowing = Borrowing()
 print(borrowing.callHandlers(record), borrowing.callHandlers(record=record))
 print(logging.Logger.callHandlers(borrowing, record))
+print(logging.Logger.callHandlers.__name__, logging.Logger.callHandlers.__qualname__)
 """
 
 
@@ -272,7 +273,10 @@ def test_log_records_are_told_the_same_by_the_part_in_c(run_recorded, tmp_path):
             ring.unlink()
         ran = run_recorded(LOGGING, quick=quick)
         assert (ran.status, ran.err) == (0, "")
-        assert ran.out == "order 7 of somebody\n'of the handler'\nNone None\nTypeError\nNone None\nNone\n"
+        assert ran.out == (
+            "order 7 of somebody\n'of the handler'\nNone None\nTypeError\nNone None\nNone\n"
+            "callHandlers Logger.callHandlers\n"
+        )
         # Each process has placeholders of its own.
         texts = [event.fields["text"].split("<secret:")[0] for event in ran.of(EventKind.LOG_RECORD)]
         told.append(texts)
