@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+from relive.config import Settings
+from relive.kernel import procfs
 from relive.model.branch import BranchFacts, Clock, Publication
 from relive.model.commit import CommitId
-from relive.sandbox.branch import Branch
+from relive.sandbox.branch import Branch, branched_commits
 from relive.sandbox.limits import OVERHEAD
 
 
-def _facts(**given: Any) -> BranchFacts:
+def _facts(commit: str = "0" * 64, **given: Any) -> BranchFacts:
     return BranchFacts(
         id="b",
-        commit=CommitId("0" * 64),
+        commit=CommitId(commit),
         name="service",
         clock=Clock.NOW,
         created_wall_ns=0,
@@ -44,6 +47,23 @@ def test_numbers_that_are_strangers_by_now_are_not_signalled(tmp_path: Path) -> 
         assert stranger.poll() is None and not directory.exists()
         stranger.communicate(b"\n")
     assert stranger.returncode == 0
+
+
+def test_the_commits_of_living_branches_are_known(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path)
+    assert branched_commits(settings) == set()
+    own, stat = os.getpid(), procfs.read_stat(os.getpid())
+    assert stat is not None
+    started = stat.start_ticks
+    for commit, begun in (
+        ("1" * 64, started),
+        ("2" * 64, started + 1),
+    ):  # the second is another process by now
+        directory = settings.branches / commit[:10]
+        directory.mkdir(parents=True)
+        facts = _facts(commit, init=own, init_started=begun, root=own)
+        (directory / "state.json").write_text(facts.model_dump_json())
+    assert branched_commits(settings) == {CommitId("1" * 64)}
 
 
 def test_memory_of_its_capsule_is_less_what_restored_it_and_its_rings(tmp_path: Path) -> None:

@@ -12,13 +12,14 @@ from relive.model.token_scope import Scope
 from relive.operations.commits import Commit
 from relive.operations.operation import Effect, Faces, Operation, Params, Result, Route, Tool
 from relive.operations.progress import Progress
+from relive.sandbox.branch import branched_commits
 from relive.store import Store
 
 __all__ = ["RETAIN", "RetainParams", "Retained", "retain"]
 
 
 class RetainParams(Params):
-    """Which commits stay; the newest, tagged ones and those of incidents always do."""
+    """Which commits stay; the newest, tagged ones, those of incidents and of living branches always do."""
 
     service: str | None = Field(default=None, description="Only commits of this target; else of all")
     keep: int | None = Field(
@@ -57,14 +58,14 @@ class Retained(Result):
 def retain(settings: Settings, params: RetainParams, progress: Progress) -> Retained:
     """Drop old commits, keeping the newest and one of each of so many minutes, hours, days, months; raises StoreError."""
     store, incidents = Store(settings.store), Incidents(settings.incidents)
-    retention = _retention(settings, params)
+    retention, branched = _retention(settings, params), branched_commits(settings)
     lines = {line.id: line for line in store.log(params.service)}
     names = list(dict.fromkeys(line.name for line in lines.values()))
     act = doomed if params.dry_run else thin
     dropped = []
     with progress.progress("dropping", len(names)) as done:
         for number, name in enumerate(names, 1):
-            dropped += [lines[one] for one in act(store, name, retention, incidents) if one in lines]
+            dropped += [lines[one] for one in act(store, name, retention, incidents, branched) if one in lines]
             done(number)
     return Retained(
         dry_run=params.dry_run,
@@ -103,7 +104,7 @@ RETAIN = Operation(
         ),
         mcp=Tool(
             Effect.DESTROYS,
-            "Drop old commits by a schedule; begin with `dry_run`. The newest, tagged ones and those of incidents stay.",
+            "Drop old commits by a schedule; begin with `dry_run`. The newest, tagged ones, those of incidents and of living branches stay.",
             is_for_host=True,
         ),
     ),

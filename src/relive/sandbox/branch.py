@@ -25,6 +25,7 @@ from relive.kernel.claims import claimed
 from relive.kernel.pidfds import has_ended, open_process, send_signal
 from relive.kernel.sandboxcalls import SANDBOX_FILTER
 from relive.model.branch import BranchFacts, MemoryState
+from relive.model.commit import CommitId
 from relive.sandbox.cgroups import Groups, sweep_groups
 from relive.sandbox.endpoints import OpenedEndpoints
 from relive.sandbox.lazy.pager import await_pager
@@ -34,7 +35,7 @@ from relive.sandbox.ownership import Ownership
 from relive.sandbox.seal import Seal, read_seal
 from relive.sandbox.unfinished import sweep_unfinished
 
-__all__ = ["Branch", "find_branch", "group_prefix", "list_branches", "sweep"]
+__all__ = ["Branch", "branched_commits", "find_branch", "group_prefix", "list_branches", "sweep"]
 
 _STATE = "state.json"
 _END_LIMIT = 10.0  # [s]
@@ -250,6 +251,11 @@ def list_branches(settings: Settings) -> list[Branch]:
         with contextlib.suppress(OSError, ValueError):
             found.append(Branch(directory, settings.tools_path, _read_facts(directory)))
     return sorted(found, key=lambda branch: branch.facts.created_wall_ns)
+
+
+def branched_commits(settings: Settings) -> set[CommitId]:
+    """The commits of which branches live: `relive rollback` goes back to them."""
+    return {branch.facts.commit for branch in list_branches(settings) if branch.is_alive}
 
 
 def _read_facts(directory: Path) -> BranchFacts:

@@ -35,6 +35,7 @@ from relive.model.incident import Incident, Occurrence, Sighting
 from relive.recording.patching import overwrite
 from relive.recording.reader import Recording
 from relive.recording.retention import pin
+from relive.sandbox.branch import branched_commits
 from relive.store import Store, StoredCommit
 
 __all__ = ["CommitWriter", "commit_before"]
@@ -171,7 +172,8 @@ class CommitWriter:
     def _thin(self, store: Store) -> None:
         """Drop old commits. Whatever goes wrong, the commit before it is durable; it is tried again with a later one."""
         try:
-            thin(store, self._service, Retention.configured(self._settings), self._incidents)
+            retention, branched = Retention.configured(self._settings), branched_commits(self._settings)
+            thin(store, self._service, retention, self._incidents, branched)
             with contextlib.suppress(OSError, ValueError):
                 free_bases(self._settings, store, self._service)
         except Exception as error:
