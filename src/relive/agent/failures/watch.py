@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import structlog
@@ -49,7 +49,7 @@ from relive.signals.client import TracerClient, TracerProcess
 from relive.signals.messages import Exited, Fatal
 from relive.signals.signals import CRASH_SIGNALS
 
-__all__ = ["FailureWatch", "hold_limit"]
+__all__ = ["FailureWatch", "hold_limit", "is_worth_a_line"]
 
 _LATE_NS = 10_000_000_000  # a commit so long after a failure does not show the service at it
 _TRACER_PAUSE = 1.0  # [s] between tries to watch a service for signals
@@ -70,6 +70,11 @@ MakeSighting = Callable[[dict[str, Any], int], Sighting]
 def hold_limit(settings: Settings) -> float:
     """Seconds for which a process may stand before its death: one commit may be under way, and its own comes after that."""
     return 2 * settings.commit_limit + _HOLD_MORE
+
+
+def is_worth_a_line(event: Exited, first: Collection[int | None]) -> bool:
+    """In the log: else a service that runs a program for each request fills it with those that ended well."""
+    return event.status != 0 or event.pid in first
 
 
 class FailureWatch:
@@ -146,7 +151,8 @@ class FailureWatch:
             await tracer.close()
 
     async def _hear_end(self, tracer: TracerClient, event: Exited) -> None:
-        self._log.info("process ended", pid=event.pid, status=event.status, comm=event.comm)
+        if is_worth_a_line(event, (self._capsule.facts.root, self._lead)):
+            self._log.info("process ended", pid=event.pid, status=event.status, comm=event.comm)
         if event.pid == self._capsule.facts.root:
             self.root_status = event.status
         elif event.pid != self._lead and self._may_be_a_failure(event):
