@@ -65,7 +65,9 @@ def retain(settings: Settings, params: RetainParams, progress: Progress) -> Reta
     dropped = []
     with progress.progress("dropping", len(names)) as done:
         for number, name in enumerate(names, 1):
-            dropped += [lines[one] for one in act(store, name, retention, incidents, branched) if one in lines]
+            dropped += [
+                lines[one] for one in act(store, name, retention, incidents, branched) if one in lines
+            ]
             done(number)
     return Retained(
         dry_run=params.dry_run,
@@ -104,7 +106,7 @@ RETAIN = Operation(
         ),
         mcp=Tool(
             Effect.DESTROYS,
-            "Drop old commits by a schedule; begin with `dry_run`. The newest, tagged ones, those of incidents and of living branches stay.",
+            "Drop old commits by a schedule; begin with `dry_run`. The newest, tagged ones, those of incidents and branches stay.",
             is_for_host=True,
         ),
     ),
