@@ -138,6 +138,43 @@ def test_a_database_in_wal_mode_is_opened_by_a_second_program_in_a_branch(
     assert sqlite3.connect(place / "app.db").execute("select count(*) from t").fetchone() == (4_000,)
 
 
+SHARING = """
+import sqlite3
+def connect():
+    return sqlite3.connect({base!r}, timeout=0.1, isolation_level=None, check_same_thread=False)
+def insert():
+    new = connect()
+    try:
+        new.execute('insert into t values (1)')
+    except sqlite3.OperationalError as error:
+        return str(error)
+    finally:
+        new.close()
+held = connect()
+held.execute('pragma journal_mode={journal}'); held.execute('create table t (n)')
+"""
+
+
+@pytest.mark.parametrize("files", ["host", "overlay"])
+@pytest.mark.parametrize("journal", ["wal", "delete"])
+def test_connections_of_before_and_after_a_commit_see_each_other(
+    relive: Relive, place: Path, journal: str, files: str
+) -> None:
+    """SQLite knows by the numbers of a database that both are to it."""
+    service = Obedient(relive, options=("--files", files))
+    service(SHARING.format(base=str(place / "app.db"), journal=journal))
+    branch = relive.restore(relive.commit(service.capsule), service.port)
+    port = branch.ports[service.port]
+    for _ in range(3):
+        service("held.execute('insert into t values (1)'); insert()", port)
+    assert service("said = held.execute('select count(*) from t').fetchone()", port) == [6]
+    service("held.execute('begin immediate'); held.execute('insert into t values (1)')", port)
+    assert service("said = insert()", port) == "database is locked"
+    assert service(
+        "held.execute('commit'); said = held.execute('pragma integrity_check').fetchone()", port
+    ) == ["ok"]
+
+
 def kind_of(path: str) -> str:
     return list(KINDS)[int(Path(path).name.partition("-")[0])]
 

@@ -47,8 +47,8 @@ from relive.checkpoint.watchdog import Watchdog, WatchdogPeriod
 from relive.config import Settings
 from relive.errors import CommitFailed, CommitTimedOut, DiskFull
 from relive.images import criu_images_pb2 as pb
+from relive.images.file_numbers import write_file_numbers, written_files
 from relive.images.image_directory import ImageDirectory
-from relive.images.inode_numbers import write_inode_numbers, written_files
 from relive.images.locks import add_posix_locks
 from relive.images.sockets import read_files
 from relive.kernel import procfs
@@ -462,7 +462,7 @@ class _Dump:
             add_posix_locks(self._staging.images, self._locks)
         files = self._files if self._files is not None else read_files(images)
         self.files.complete(files)
-        write_inode_numbers(images, self.files.inode_numbers(written_files(files)))
+        write_file_numbers(images, self.files.file_numbers(written_files(files)))
         if self._micro is not None and self._pause_us is None:
             self._micro.set_base(self._staging.images)
         return Capture(

@@ -17,6 +17,7 @@ from relive.checkpoint.expected_files import EXPECTED_MOST, ExpectedFiles, is_se
 from relive.checkpoint.file_entries import entry_of
 from relive.checkpoint.file_layers import copy_file
 from relive.checkpoint.open_paths import shared_writable_paths
+from relive.images.file_numbers import FileNumbers
 from relive.kernel import procfs
 from relive.kernel.leases import LEASED, leased_files
 from relive.model.commit import EntryKind, FileEntry
@@ -40,14 +41,14 @@ class OpenFiles:
         entries: what to put over the host's files in a branch, parents before children.
         copies: path (relative to the root) to the copy of its content.
         left_out: "path<TAB>reason" of open files that were not copied.
-        inode_numbers: by absolute path, of what was copied.
+        file_numbers: by absolute path, of what was copied.
     """
 
     limit: int
     entries: dict[str, FileEntry] = field(default_factory=dict)
     copies: dict[str, Path] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
-    inode_numbers: dict[str, int] = field(default_factory=dict)
+    file_numbers: dict[str, FileNumbers] = field(default_factory=dict)
     _used: int = 0
     _leased: frozenset[tuple[int, int]] = field(default_factory=leased_files)
 
@@ -148,7 +149,7 @@ class OpenFiles:
         self.copies[path] = copy
         self._parents(name)
         self.entries[path] = entry_of(path, EntryKind.FILE, facts)
-        self.inode_numbers[name] = facts.st_ino
+        self.file_numbers[name] = FileNumbers(facts.st_dev, facts.st_ino)
         return True
 
     def _parents(self, name: str) -> None:

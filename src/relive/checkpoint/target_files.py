@@ -16,6 +16,7 @@ from relive.checkpoint.open_files import OpenFiles
 from relive.checkpoint.open_paths import open_paths, shared_writable_paths
 from relive.checkpoint.target import Target
 from relive.images import criu_images_pb2 as pb
+from relive.images.file_numbers import FileNumbers
 from relive.kernel import procfs
 from relive.model.advance import Advance
 from relive.store import Staging
@@ -109,20 +110,21 @@ class TargetFiles:
         if self._target.followed is not None:
             self._target.followed.forget_lost_copies()
 
-    def inode_numbers(self, paths: set[str]) -> dict[str, int]:
+    def file_numbers(self, paths: set[str]) -> dict[str, FileNumbers]:
         """Of those files that the commit holds, as the processes saw them."""
         if self._target.followed is not None:
-            return self._target.followed.inode_numbers(paths)
+            return self._target.followed.file_numbers(paths)
         if self.open_files is not None:
-            known = self.open_files.inode_numbers
+            known = self.open_files.file_numbers
             return {path: known[path] for path in paths & known.keys()}
         found = {}
         for source in self._target.sources:
             top = source.point.rstrip("/") + "/"
             for path in paths:
                 below = path.removeprefix(top)
-                # The upper layer's number may be another than that which an overlay shows.
+                # The upper layer's numbers are others than those which an overlay shows.
                 if path.startswith(top) and source.scanner.is_still_there(below):
                     with contextlib.suppress(OSError):
-                        found[path] = os.lstat(f"/proc/{self._target.root}/root{path}").st_ino
+                        facts = os.lstat(f"/proc/{self._target.root}/root{path}")
+                        found[path] = FileNumbers(facts.st_dev, facts.st_ino)
         return found

@@ -41,6 +41,7 @@ from relive.checkpoint.journal import Control, JournalReader, JournalRecord, Rec
 from relive.checkpoint.large_files import REFRESHED_FROM, prepare_refresh, refresh_copy
 from relive.checkpoint.open_paths import shared_writable_paths, writable_paths
 from relive.images import criu_images_pb2 as pb
+from relive.images.file_numbers import FileNumbers
 from relive.images.sockets import read_files
 from relive.kernel import procfs
 from relive.kernel.leases import LEASED, leased_files
@@ -272,11 +273,11 @@ class FollowedFiles:
                 self._journal.compact(self._is_needed, before=self._control.reached, least=_COMPACTED_FROM)
             return self._listing()
 
-    def inode_numbers(self, paths: Iterable[str]) -> dict[str, int]:
+    def file_numbers(self, paths: Iterable[str]) -> dict[str, FileNumbers]:
         """Of files that the last commit holds, as they were at it."""
         with self._lock:
             return {
-                path: _FACTS.unpack(self._facts[path][0])[1]
+                path: FileNumbers(*_FACTS.unpack(self._facts[path][0])[:2])
                 for path in paths
                 if path in self._contents and path in self._facts
             }

@@ -9,6 +9,7 @@ from relive.images.sockets import TcpConnection
 from relive.model.commit import Outlet
 from relive.sandbox.endpoints import Outside
 from relive.sandbox.lazy.pager import Pager
+from relive.sandbox.remembered_numbers import Remembered
 
 __all__ = ["BranchPlan"]
 
@@ -35,6 +36,7 @@ class BranchPlan:
         owner: the end for process 1 of the line by which the branch ends with whoever holds the other.
         disk_share: of what is free on the branch's disk, what may go while it lives.
         connects: given the listener at which each connect(2) in the branch asks; None: nobody is asked.
+        remembered: where memory holds numbers of files that are others in the branch.
         rewinds: the processes stand still when they are there; ``rewinder.start_rewinder`` has them run.
         pager: the page daemon that brings memory in once the processes run; None: all of it is there before.
     """
@@ -53,6 +55,7 @@ class BranchPlan:
     limit: float
     owner: int
     disk_share: float
+    remembered: Sequence[Remembered] = ()
     rewinds: bool = False
     pager: Pager | None = None
     outside: Outside = field(default_factory=Outside)

@@ -61,6 +61,7 @@ from relive.sandbox.confinement import host_namespaces, prove_confined
 from relive.sandbox.endpoints import OpenedEndpoints, open_endpoints
 from relive.sandbox.init_process import FirstProcess
 from relive.sandbox.limits import room_on
+from relive.sandbox.remembered_numbers import correct_numbers
 from relive.sandbox.rewinder import stop_before_it_runs
 from relive.sandbox.seal import check_sealed
 from relive.sandbox.sinks import OpenOutlet, listen_outside, open_log, open_logs, open_outlets
@@ -457,6 +458,7 @@ class _Restoring:
             prove_confined(self._root, host=self.host, is_container=self.branch_root.is_container)
             if self.plan.clock_shift_ns is not None:
                 shift_wall_clock(tree_of(self._root), self.plan.clock_shift_ns)
+            correct_numbers(tree_of(self._root), self.plan.remembered)
             if self.plan.rewinds:
                 stop_before_it_runs(self._root)
             self.until_resumed.close()

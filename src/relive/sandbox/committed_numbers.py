@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 
-from relive.images.inode_numbers import INODE_NUMBERS, parse_inode_numbers
+from relive.images.file_numbers import INODE_NUMBERS, parse_numbers
 from relive.model.commit import CommitId, LayerKind, Manifest
 from relive.store import Store
 
@@ -32,7 +32,7 @@ def committed_numbers(store: Store, commit: CommitId, manifest: Manifest) -> Map
 
 def _read(store: Store, manifest: Manifest) -> dict[str, int]:
     found = store.small_image(manifest, INODE_NUMBERS)
-    numbers = parse_inode_numbers(found) if found is not None else {}
+    numbers = parse_numbers(INODE_NUMBERS, found) if found is not None else {}
     held = {
         f"{layer.point.rstrip('/')}/{entry.path}"
         for layer in manifest.layers

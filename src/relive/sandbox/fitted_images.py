@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from relive.images.validation import refuse_hostile_images, refuse_hostile_proce
 from relive.kernel.procfs import read_file
 from relive.model.commit import CommitId, Manifest, TargetKind
 from relive.sandbox.image_facts import ImageFacts, read_image_facts
+from relive.sandbox.remembered_numbers import Remembered, find_remembered
 from relive.store import Store
 
 __all__ = ["FittedImages", "fit_images"]
@@ -49,6 +50,7 @@ class FittedImages:
         small: content of the images by name, all but those of pages; empty where they are not kept.
         may_link: nothing is changed where they lie; a container's are.
         laid: where they lie, of the branch that was made last.
+        sought: what ``remembered`` has found.
     """
 
     networks: Sequence[str]
@@ -58,6 +60,7 @@ class FittedImages:
     small: Mapping[str, bytes] = field(default_factory=dict)
     may_link: bool = True
     laid: list[Path] = field(default_factory=list)
+    sought: list[Sequence[Remembered]] = field(default_factory=list)
 
     @staticmethod
     def known(store: Store, commit: CommitId) -> FittedImages | None:
@@ -86,6 +89,19 @@ class FittedImages:
                     file.write(content)
         if self.may_link:
             self.laid[:] = [images]
+
+    def remembered(self, images: Path, databases: Collection[str]) -> Sequence[Remembered]:
+        """Where memory holds numbers of the commit's databases (``find_remembered``); it is looked for once.
+
+        Args:
+            images: where the page files lie.
+        """
+        if not self.sought:
+            known = self.facts.numbers
+            self.sought.append(
+                find_remembered(images, {path: known[path] for path in databases if path in known})
+            )
+        return self.sought[0]
 
 
 def _is_linked(source: str, path: str, content: bytes) -> bool:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from relive.images import criu_images_pb2 as pb
+from relive.images.file_numbers import (
+    DEVICE_NUMBERS,
+    INODE_NUMBERS,
+    FileNumbers,
+    parse_numbers,
+    written_files,
+)
 from relive.images.image_file import read_entries
-from relive.images.inode_numbers import INODE_NUMBERS, parse_inode_numbers, written_files
 from relive.images.sockets import (
     TcpConnection,
     bound_addresses,
@@ -31,6 +37,7 @@ class ImageFacts:
     Attributes:
         files: what the processes had open.
         written: paths of regular files that were open for reading and writing.
+        numbers: of these, those of which the commit has both.
     """
 
     files: Sequence[pb.FileEntry]
@@ -41,6 +48,7 @@ class ImageFacts:
     outside_names: Sequence[bytes]
     taken_pids: frozenset[int]
     written: frozenset[str]
+    numbers: Mapping[str, FileNumbers]
 
 
 def read_image_facts(images: Path) -> ImageFacts:
@@ -49,6 +57,7 @@ def read_image_facts(images: Path) -> ImageFacts:
     connections = read_connections(images, files)
     addresses = bound_addresses(files) | {connection.peer[0] for connection in connections}
     processes = read_entries(images / "pstree.img", pb.PstreeEntry)
+    inodes, devices = (_numbers(images / name) for name in (INODE_NUMBERS, DEVICE_NUMBERS))
     return ImageFacts(
         files=files,
         addresses=sorted(address for address in addresses if address not in _UNSPECIFIED),
@@ -59,11 +68,15 @@ def read_image_facts(images: Path) -> ImageFacts:
         taken_pids=frozenset(
             number for one in processes for number in (one.pid, one.pgid, one.sid, *one.threads)
         ),
-        written=frozenset(_written(images, files)),
+        written=frozenset(written_files(files) if inodes is None else inodes),
+        numbers={
+            path: FileNumbers(devices[path], inode)
+            for path, inode in (inodes or {}).items()
+            if devices is not None and path in devices
+        },
     )
 
 
-def _written(images: Path, files: Sequence[pb.FileEntry]) -> set[str]:
-    image = images / INODE_NUMBERS
-    is_told = image.exists()  # else it is of an older Relive
-    return set(parse_inode_numbers(image.read_bytes())) if is_told else written_files(files)
+def _numbers(image: Path) -> dict[str, int] | None:
+    """None: it is of an older Relive, or had no such files."""
+    return parse_numbers(image.name, image.read_bytes()) if image.exists() else None

@@ -38,12 +38,12 @@ from relive.sandbox.lazy.pager import Pager
 from relive.sandbox.lazy.state import memory_lost, read_memory
 from relive.sandbox.lazy.touched import TouchedMemory
 from relive.sandbox.limits import limits_of
+from relive.sandbox.open_databases import open_databases
 from relive.sandbox.ownership import Ownership
 from relive.sandbox.restore_request import RestoreRequest
 from relive.sandbox.rewinder import refuse_rewinding, start_rewinder
 from relive.sandbox.rings import make_rings
 from relive.sandbox.unfinished import new_place
-from relive.sandbox.unwritable_databases import unwritable_databases
 from relive.store import Store
 
 __all__ = ["MakeRoot", "restore"]
@@ -177,8 +177,10 @@ def _restore_in(
             outward = [one for one, inward in zip(plan.connections, plan.inward, strict=True) if not inward]
             plan = replace(plan, outside=request.outside(outward))
         closes_clients = request.clients is Clients.CLOSE
+        databases = open_databases(manifest.layers, fitted.facts.written, store.lay_out_layer)
         plan = replace(
             plan,
+            remembered=fitted.remembered(images, databases) if pager is None else (),
             answered=request.answered,
             pager=pager,
             closes_clients=closes_clients,
@@ -188,7 +190,6 @@ def _restore_in(
         # What nothing waits for is done while CRIU works.
         if template is None:  # else that was done for the branch of which the template was made
             sweep(settings)
-        unwritable = unwritable_databases(manifest.layers, fitted.facts.written, store.lay_out_layer)
         built = builder.finish()
         root = _running_root(built, plan, directory, tools, settings.home)
         stat, root_stat = procfs.read_stat(built.init), procfs.read_stat(root)
@@ -212,7 +213,11 @@ def _restore_in(
             is_container=is_container,
             missing_files=branch_root.missing_files[:_MISSING_SHOWN],
             missing_count=len(branch_root.missing_files),
-            unwritable_databases=[path for path in unwritable if path not in branch_root.numbered],
+            unwritable_databases=[
+                path
+                for path, has_journal in databases.items()
+                if has_journal and path not in branch_root.numbered
+            ],
             clients=request.clients,
             taken_wall_ns=manifest.taken_wall_ns,
         )

@@ -1,4 +1,4 @@
-"""Which databases a branch cannot write."""
+"""Which databases a commit had open, and which of them have a rollback journal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sqlite3
 from pathlib import Path
 
 from relive.model.commit import EntryKind, FileEntry, Layer, LayerKind
-from relive.sandbox.unwritable_databases import has_rollback_journal, unwritable_databases
+from relive.sandbox.open_databases import open_databases
 
 
 def make(path: Path, journal: str) -> None:
@@ -16,19 +16,24 @@ def make(path: Path, journal: str) -> None:
         db.execute("create table t (n)")
 
 
-def test_only_open_databases_with_a_rollback_journal_are_named(tmp_path: Path) -> None:
+def test_only_open_databases_are_named(tmp_path: Path) -> None:
     for name, journal in {"open": "delete", "closed": "delete", "persist": "persist", "wal": "wal"}.items():
         make(tmp_path / name, journal)
     (tmp_path / "short").write_bytes(b"SQLite format 3\0")
     (tmp_path / "text").write_text("no database")
-    names = sorted(path.name for path in tmp_path.iterdir())
+    names = sorted([*(path.name for path in tmp_path.iterdir()), "gone"])
     layer = Layer(
         point="/d",
         kind=LayerKind.OVERLAY,
         entries=[FileEntry(path=name, kind=EntryKind.FILE) for name in names],
     )
     opened = {f"/d/{name}" for name in names if name != "closed"}
-    assert unwritable_databases([layer], opened, lambda _: tmp_path) == ["/d/open", "/d/persist"]
+    assert open_databases([layer], opened, lambda _: tmp_path) == {
+        "/d/open": True,
+        "/d/persist": True,
+        "/d/short": False,
+        "/d/wal": False,
+    }
 
 
 def test_nothing_is_laid_out_where_nothing_is_in_question() -> None:
@@ -37,8 +42,4 @@ def test_nothing_is_laid_out_where_nothing_is_in_question() -> None:
     def lay_out(_: Layer) -> Path:
         raise AssertionError("laid out for nothing")
 
-    assert unwritable_databases([layer], {"/b"}, lay_out) == []
-
-
-def test_what_is_not_there_is_no_database(tmp_path: Path) -> None:
-    assert not has_rollback_journal(tmp_path / "gone")
+    assert open_databases([layer], {"/b"}, lay_out) == {}

@@ -1,4 +1,4 @@
-"""Databases of SQLite that a branch can read and not write, since their inode numbers are others there (``inode_numbers``)."""
+"""Databases of SQLite that were open at a commit: it remembers their device and inode numbers (``images.file_numbers``)."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ from pathlib import Path
 
 from relive.model.commit import EntryKind, Layer, LayerKind
 
-__all__ = ["has_rollback_journal", "unwritable_databases"]
+__all__ = ["open_databases"]
 
 _MAGIC = b"SQLite format 3\0"
 _WRITE_VERSION, _ROLLBACK = 18, 1  # byte of the header (fileformat2.html of SQLite); 2 there is WAL
 
 
-def unwritable_databases(
+def open_databases(
     layers: Collection[Layer], opened: Collection[str], lay_out: Callable[[Layer], Path]
-) -> list[str]:
-    """Which of the committed files are such databases, by absolute path.
+) -> dict[str, bool]:
+    """Which of the committed files are such databases, by absolute path: whether they are written by way of a rollback journal.
+
+    A branch can read those and not write them, where they cannot have their inode numbers there (``inode_numbers``).
 
     Args:
         opened: paths of files that were open for reading and writing.
         lay_out: gives the directory of a layer's files.
     """
-    found = []
+    found = {}
     for layer in layers:
         if layer.kind is LayerKind.ARCHIVE:
             continue
@@ -31,15 +33,17 @@ def unwritable_databases(
         here = [path for path in files if f"{top}/{path}" in opened]
         if here:
             directory = lay_out(layer)
-            found += [f"{top}/{path}" for path in here if has_rollback_journal(directory / path)]
-    return sorted(found)
+            for path in here:
+                header = _header(directory / path)
+                if header.startswith(_MAGIC):
+                    found[f"{top}/{path}"] = header[_WRITE_VERSION:] == bytes([_ROLLBACK])
+    return dict(sorted(found.items()))
 
 
-def has_rollback_journal(path: Path) -> bool:
-    """A file is a database of SQLite that is written by way of a rollback journal."""
+def _header(path: Path) -> bytes:
+    """Up to the write version; less where there is less."""
     try:
         with path.open("rb") as file:
-            header = file.read(_WRITE_VERSION + 1)
+            return file.read(_WRITE_VERSION + 1)
     except OSError:
-        return False
-    return header.startswith(_MAGIC) and header[_WRITE_VERSION:] == bytes([_ROLLBACK])
+        return b""

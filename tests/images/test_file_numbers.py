@@ -1,4 +1,4 @@
-"""The image of inode numbers: what is written comes back, and nothing else is believed."""
+"""The images of device and inode numbers: what is written comes back, and nothing else is believed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import pytest
 
 from relive.errors import ObjectCorrupt
 from relive.images import criu_images_pb2 as pb
-from relive.images.inode_numbers import (
+from relive.images.file_numbers import (
+    DEVICE_NUMBERS,
     INODE_NUMBERS,
-    parse_inode_numbers,
-    write_inode_numbers,
+    FileNumbers,
+    parse_numbers,
+    write_file_numbers,
     written_files,
 )
 
@@ -34,13 +36,16 @@ def test_only_what_is_open_for_both_is_numbered() -> None:
 
 
 def test_what_was_written_comes_back(tmp_path: Path) -> None:
-    numbers = {"/a": 12, "/no utf-8 \udcff": 1 << 63, '/"\n': 0}
-    write_inode_numbers(tmp_path, numbers)
-    assert parse_inode_numbers((tmp_path / INODE_NUMBERS).read_bytes()) == numbers
+    numbers = {"/a": (64512, 12), "/no utf-8 \udcff": (0, 1 << 63), '/"\n': (1 << 63, 0)}
+    write_file_numbers(tmp_path, {path: FileNumbers(*both) for path, both in numbers.items()})
+    devices, inodes = (
+        parse_numbers(image, (tmp_path / image).read_bytes()) for image in (DEVICE_NUMBERS, INODE_NUMBERS)
+    )
+    assert {path: (devices[path], inode) for path, inode in inodes.items()} == numbers
 
 
 def test_a_commit_without_such_files_has_no_image(tmp_path: Path) -> None:
-    write_inode_numbers(tmp_path, {})
+    write_file_numbers(tmp_path, {})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -60,4 +65,4 @@ def test_a_commit_without_such_files_has_no_image(tmp_path: Path) -> None:
 )
 def test_what_no_commit_of_ours_says_is_refused(data: bytes) -> None:
     with pytest.raises(ObjectCorrupt):
-        parse_inode_numbers(data)
+        parse_numbers(INODE_NUMBERS, data)

@@ -1,0 +1,87 @@
+"""Where memory holds the numbers of a file, and what is written there."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from pathlib import Path
+
+import pytest
+
+from relive.images import criu_images_pb2 as pb
+from relive.images.file_numbers import FileNumbers
+from relive.sandbox.remembered_numbers import Remembered, correct_numbers, find_remembered
+
+PAGE = 4096
+FILE = FileNumbers(device=64512, inode=1_234_567)
+PAIR = struct.pack("<2Q", *FILE)
+
+
+def lay_out(images: Path, pid: int, runs: list[tuple[int, bytes]]) -> None:
+    """Memory of a process: what is at each address, whole pages."""
+    entries = [
+        pb.PagemapEntry(vaddr=address, compat_nr_pages=len(data) // PAGE, nr_pages=len(data) // PAGE, flags=4)
+        for address, data in runs
+    ]
+    bodies = [entry.SerializeToString() for entry in (pb.PagemapHead(pages_id=pid), *entries)]
+    parts = [struct.pack("<2I", 0x54564319, 0), *(struct.pack("<I", len(body)) + body for body in bodies)]
+    (images / f"pagemap-{pid}.img").write_bytes(b"".join(parts))
+    (images / f"pages-{pid}.img").write_bytes(b"".join(data for _, data in runs))
+
+
+def with_pair(pages: int, *offsets: int) -> bytes:
+    data = bytearray(pages * PAGE)
+    for offset in offsets:
+        data[offset : offset + len(PAIR)] = PAIR
+    return bytes(data)
+
+
+def test_a_pair_is_found_wherever_it_is(tmp_path: Path) -> None:
+    far = 0x7F00_0000_0000
+    lay_out(tmp_path, 2, [(0x10000, with_pair(1, 0)), (far, with_pair(600, 16, PAGE - 8, 600 * PAGE - 16))])
+    lay_out(tmp_path, 3, [(0x20000, with_pair(1, 40))])
+    lay_out(tmp_path, 4, [])
+    found = find_remembered(tmp_path, {"/a.db": FILE})
+    assert {(one.pid, one.address) for one in found} == {
+        (2, 0x10000),
+        (2, far + 16),
+        (2, far + PAGE - 8),  # its second word is in the next page
+        (2, far + 600 * PAGE - 16),
+        (3, 0x20000 + 40),
+    }
+    assert {(one.path, one.numbers) for one in found} == {("/a.db", FILE)}
+
+
+def test_what_only_looks_like_one_is_not_found(tmp_path: Path) -> None:
+    first, second = bytearray(PAGE), bytearray(PAGE)
+    first[-8:], second[:8] = PAIR[:8], PAIR[8:]  # side by side in the file only
+    second[100:116] = PAIR  # not where a word is
+    second[200:208], second[304:312] = PAIR[:8], PAIR[8:]  # one without the other
+    lay_out(tmp_path, 2, [(0x10000, bytes(first)), (0x30000, bytes(second))])
+    assert find_remembered(tmp_path, {"/a.db": FILE, "/far.db": FileNumbers(1 << 64, 1)}) == []
+
+
+def test_what_a_process_has_open_is_corrected(tmp_path: Path) -> None:
+    opened, closed = tmp_path / "open.db", tmp_path / "closed.db"
+    closed.touch()
+    with opened.open("wb") as file:
+        facts = os.fstat(file.fileno())
+        was = FileNumbers(facts.st_dev + 1, facts.st_ino)
+        pair, other = struct.pack("<2Q", *was), b"x" * len(PAIR)
+        memory = ctypes.create_string_buffer(pair + pair + PAIR + other, 4 * len(PAIR))
+        begin = ctypes.addressof(memory)
+        places = [(opened, was), (closed, was), (opened, FILE), (opened, was)]
+        correct_numbers(
+            [os.getpid()],
+            [
+                Remembered(os.getpid(), begin + number * len(PAIR), str(path), numbers)
+                for number, (path, numbers) in enumerate(places)
+            ],
+        )
+    assert memory.raw == struct.pack("<2Q", facts.st_dev, facts.st_ino) + pair + PAIR + other
+
+
+def test_nobody_is_looked_at_where_nothing_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "open", None)
+    correct_numbers([os.getpid()], [])
