@@ -26,6 +26,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -266,6 +267,22 @@ exec unshare --pid --fork --mount --net --mount-proc --kill-child sh -c '
 """
 
 
+Prepared = tuple[subprocess.Popen[bytes], Path, int, int]
+"""The shell, its directory, where it is given the word, and where it says that CRIU is done."""
+
+
+def _restore_prepared(one: Prepared) -> None:
+    os.write(one[2], b"go\n")
+    _await_done(one)
+
+
+def _await_done(one: Prepared) -> None:
+    process, work, _, done = one
+    if os.read(done, 5) != b"done\n":
+        process.wait()
+        raise SystemExit(f"error: criu restore failed:\n{(work / 'criu.log').read_text()}")
+
+
 class BareSide:
     """The same images by ``unshare`` and ``criu restore``, laid out once.
 
@@ -308,16 +325,24 @@ class BareSide:
             for _, _, go, _ in started:
                 os.write(go, b"go\n")
             returned = began
-            for process, work, _, done in started:
-                if os.read(done, 5) != b"done\n":
-                    process.wait()
-                    raise SystemExit(f"error: criu restore failed:\n{(work / 'criu.log').read_text()}")
+            for one in started:
+                _await_done(one)
                 returned = max(returned, time.time_ns())
             runs = max(_first_run(work / "io" / "stdout.log", began) for _, work, _, _ in started)
             return Times((runs - began) / 1e6, (returned - began) / 1e6)
 
+    def at_a_time(self, count: int, jobs: int) -> float:
+        """So many, never more than ``jobs`` at once; seconds until CRIU is done with the last. All live until then."""
+        with contextlib.ExitStack() as stack:
+            started = [stack.enter_context(self.prepared()) for _ in range(count)]
+            time.sleep(_SETTLE)
+            began = time.monotonic()
+            with ThreadPoolExecutor(jobs) as threads:
+                list(threads.map(_restore_prepared, started))
+            return time.monotonic() - began
+
     @contextlib.contextmanager
-    def prepared(self) -> Iterator[tuple[subprocess.Popen[bytes], Path, int, int]]:
+    def prepared(self) -> Iterator[Prepared]:
         """All but what is measured: a shell that waits for the word."""
         work = self._place.fresh("bare")
         (work / "io").mkdir()

@@ -1,21 +1,26 @@
-"""Many branches of one commit: until the last is there, and the memory that each has for itself.
+"""Many branches of one commit: until the last is there, and the memory that each has for itself; in pairs with CRIU alone.
 
     python benchmarks/many.py [--rounds 3] [--json] [--count 20] [--jobs N]
 
-``relive restore --count N`` as the operation that all faces have, from the call to its return, beside one branch by the same
-operation. The service is FastAPI that nobody asks anything: those of ``branch.py`` wake up five thousand times a second each,
-and a hundred of them leave two cores no time for anything else. ``PSS`` is of a branch's service, the median of ten.
+``relive restore --count N`` as the operation that all faces have, from the call to its return, beside one branch by the
+same operation. The bare side is that of ``branch.py``, as often and with as many jobs, until CRIU is done: no files,
+network, limits, proofs or recorded clock of its own, and all memory copied. The service is FastAPI that nobody asks
+anything: those of ``branch.py`` wake up five thousand times a second each, and a hundred of them leave two cores no time
+for anything else. ``PSS`` is of a branch's service, the median of ten.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
+import os
 import time
 from pathlib import Path
 from typing import Any
 
 from _lab import Lab, add_options, lab, load_average, median, print_json, print_table
+from branch import BareSide
 
 from relive.model.commit import CommitId
 from relive.operations.progress import Silent
@@ -57,18 +62,29 @@ def measure(place: Lab, rounds: int, count: int, jobs: int | None) -> dict[str, 
     """All rounds."""
     (place.directory / "web.py").write_text(_IDLE)
     program = dataclasses.replace(place.web(), inside=False)
-    with place.capsule(program) as service:
+    with contextlib.ExitStack() as stack:
+        service = stack.enter_context(place.capsule(program))
         commit = CommitId(service.commit()["id"])
+        store = place.store()
+        stack.callback(store.close)
+        bare = BareSide(place, store, store.manifest(commit))
+        stack.callback(bare.close)
         one, many = (RestoreManyParams(ref=commit, count=number, jobs=jobs) for number in (1, count))
-        pairs = [(_round(place, one), _round(place, many)) for _ in range(rounds + 1)][1:]
-    wall = median(pair[1][0] for pair in pairs)
+        at_once = jobs or 2 * (os.cpu_count() or 1)
+        tries = [
+            (_round(place, one), _round(place, many), bare.at_a_time(count, at_once))
+            for _ in range(rounds + 1)
+        ][1:]
+    wall = median(together for _, (together, _), _ in tries)
     return {
         "program": program.name,
         "branches": count,
-        "one ms": median(pair[0][0] for pair in pairs) * 1e3,
+        "one ms": median(alone for (alone, _), _, _ in tries) * 1e3,
         "all ms": wall * 1e3,
         "ms each": wall / count * 1e3,
-        "PSS MB each": median(pair[1][1] for pair in pairs),
+        "bare ms": median(raw for _, _, raw in tries) * 1e3,
+        "ratio": median(together / raw for _, (together, _), raw in tries),
+        "PSS MB each": median(pss for _, (_, pss), _ in tries),
     }
 
 
