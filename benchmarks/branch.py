@@ -108,7 +108,7 @@ PARTS: list[tuple[str, int, Part]] = [
     ("builder", 2, Part("relive.checkpoint.criu:_reap", "CRIU ends")),
     ("builder", 1, Part("relive.sandbox.init_process:FirstProcess.become", "process 1 becomes lasting")),
     ("caller", 0, Part("relive.sandbox.restoring:sweep", "sweep")),
-    ("caller", 0, Part("relive.sandbox.restoring:unwritable_databases", "databases")),
+    ("caller", 0, Part("relive.sandbox.restoring:open_databases", "databases")),
     ("caller", 0, Part("relive.sandbox.builder:BranchBuilder.finish", "wait for the builder")),
     ("caller", 0, Part("relive.sandbox.restoring:_host_pid", "find the root's pid")),
     ("caller", 0, Part("relive.sandbox.branch:Branch.save", "write the state")),

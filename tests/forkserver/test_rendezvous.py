@@ -46,7 +46,7 @@ def test_a_directory_that_others_reach_is_not_used(
     made = tmp_path / "place"
     made.mkdir()
     made.chmod(mode)
-    monkeypatch.setattr(rendezvous, "_NAME", str(made))
+    monkeypatch.setattr(rendezvous, "PLACE_OF_ROOT", made)
     with pytest.raises(PermissionError):
         meeting_place({})
     made.chmod(0o700)
@@ -58,11 +58,11 @@ def test_neither_is_somebody_else_s_nor_a_link(tmp_path: Path, monkeypatch: pyte
     made, link = tmp_path / "place", tmp_path / "link"
     made.mkdir(mode=0o700)
     link.symlink_to(made)
-    monkeypatch.setattr(rendezvous, "_NAME", str(link))
+    monkeypatch.setattr(rendezvous, "PLACE_OF_ROOT", link)
     with pytest.raises(PermissionError):
         meeting_place({})
     os.chown(made, 65534, 65534)
-    monkeypatch.setattr(rendezvous, "_NAME", str(made))
+    monkeypatch.setattr(rendezvous, "PLACE_OF_ROOT", made)
     with pytest.raises(PermissionError):
         meeting_place({})
 

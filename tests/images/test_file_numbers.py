@@ -55,6 +55,7 @@ def test_a_commit_without_such_files_has_no_image(tmp_path: Path) -> None:
         b"",
         b"[]",
         b"\xff",
+        b"[" * 200_000,
         b'{"a": 1}',
         b'{"/a": -1}',
         b'{"/a": "1"}',

@@ -109,6 +109,7 @@ from gevent import monkey
 monkey.patch_all()
 from gevent.pywsgi import WSGIServer
 from shop import app
+WSGIServer(("127.0.0.1", 0), log=None)  # has no application, as where another handler is given
 WSGIServer(("127.0.0.1", int(sys.argv[1])), app, log=None).serve_forever()
 """
 

@@ -30,10 +30,10 @@ def test_all_goes_but_the_schedules_the_tagged_the_incidents_and_the_first(store
     other = commit(store, name="mail", capture="m", wall_ns=1).id
     retention = Retention(newest=2, hours=2)
     expected = [commits[n] for n in (9, 8, 6, 5, 4, 3)]
-    assert doomed(store, "pay", retention, incidents, ()) == expected
+    assert doomed(store, "pay", retention, incidents, set) == expected
     assert len(store.log()) == 13
-    assert thin(store, "pay", retention, incidents, ()) == expected
-    assert thin(store, "pay", retention, incidents, ()) == []
+    assert thin(store, "pay", retention, incidents, set) == expected
+    assert thin(store, "pay", retention, incidents, set) == []
     assert [line.id for line in store.log("pay")] == [commits[n] for n in (11, 10, 7, 2, 1, 0)]
     assert [line.id for line in store.log("mail")] == [other]
 
@@ -46,13 +46,13 @@ def test_the_commit_before_the_latest_time_of_an_incident_stays(store, incidents
     incident = incidents.add("pay", "L1", sighting(), before=None, at=None, log_end=None, log_tail=[])
     latest = Occurrence(sighting=sighting(), before=commits[1])
     incidents.save(incident.model_copy(update={"latest": latest}))
-    assert thin(store, "pay", Retention(1), incidents, ()) == [commits[2]]
+    assert thin(store, "pay", Retention(1), incidents, set) == [commits[2]]
 
 
 def test_the_commit_of_a_living_branch_stays(store, incidents):
     commits = [commit(store, capture=f"{n}", wall_ns=n).id for n in range(4)]
-    assert doomed(store, "pay", Retention(1), incidents, {commits[1]}) == [commits[2]]
-    assert thin(store, "pay", Retention(1), incidents, {commits[1]}) == [commits[2]]
+    assert doomed(store, "pay", Retention(1), incidents, lambda: {commits[1]}) == [commits[2]]
+    assert thin(store, "pay", Retention(1), incidents, lambda: {commits[1]}) == [commits[2]]
 
 
 def test_nothing_is_dropped_while_a_commit_is_being_pinned(store, home, incidents):

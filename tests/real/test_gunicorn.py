@@ -39,6 +39,7 @@ def test_a_request_comes_again_to_the_worker_that_had_it(relive: Relive) -> None
         options=("--listen", f"127.0.0.1:{port}", "--every", "request"),
     )
     ask(port, "/price")
+    eventually(relive.commits, "the first commit")
     assert get(port, "/price?currency=chf") == 404
     statuses = []
     while 500 not in statuses and len(statuses) < 100:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from relive.errors import ObjectCorrupt
 from relive.images import criu_images_pb2 as pb
 from relive.images.file_numbers import FileNumbers
 from relive.sandbox.remembered_numbers import Remembered, correct_numbers, find_remembered
@@ -59,27 +61,55 @@ def test_what_only_looks_like_one_is_not_found(tmp_path: Path) -> None:
     second[100:116] = PAIR  # not where a word is
     second[200:208], second[304:312] = PAIR[:8], PAIR[8:]  # one without the other
     lay_out(tmp_path, 2, [(0x10000, bytes(first)), (0x30000, bytes(second))])
-    assert find_remembered(tmp_path, {"/a.db": FILE, "/far.db": FileNumbers(1 << 64, 1)}) == []
+    assert find_remembered(tmp_path, {"/a.db": FILE}) == []
+
+
+@pytest.mark.parametrize(
+    "numbers", [(0, 0), (0, 1 << 20), (27, 12), (255, 65535), (64512, 0), (1 << 64, 12), (64512, 1 << 64)]
+)
+def test_numbers_that_say_nothing_are_not_looked_for(tmp_path: Path, numbers: tuple[int, int]) -> None:
+    """Memory is full of small ones: of a file in memory, say."""
+    lay_out(tmp_path, 2, [(0x10000, struct.pack("<2Q", *(number % (1 << 64) for number in numbers)) * 256)])
+    assert find_remembered(tmp_path, {"/a.db": FileNumbers(*numbers)}) == []
+
+
+def test_memory_full_of_pairs_is_refused(tmp_path: Path) -> None:
+    lay_out(tmp_path, 2, [(0x10000, PAIR * (17 * PAGE // len(PAIR)))])
+    with pytest.raises(ObjectCorrupt, match="full of"):
+        find_remembered(tmp_path, {"/a.db": FILE})
+
+
+@pytest.mark.parametrize(
+    ("file", "data"), [("pages-2.img", b"short"), ("pages-2.img", None), ("pagemap-1x.img", b"")]
+)
+def test_images_that_do_not_fit_together_are_refused(tmp_path: Path, file: str, data: bytes | None) -> None:
+    lay_out(tmp_path, 2, [(0x10000, bytes(PAGE))])
+    if data is None:
+        (tmp_path / file).unlink()
+    else:
+        (tmp_path / file).write_bytes(data)
+    with pytest.raises(ObjectCorrupt):
+        find_remembered(tmp_path, {"/a.db": FILE})
 
 
 def test_what_a_process_has_open_is_corrected(tmp_path: Path) -> None:
     opened, closed = tmp_path / "open.db", tmp_path / "closed.db"
     closed.touch()
+    other = b"x" * len(PAIR)
+    memory = ctypes.create_string_buffer(PAIR * 2 + other, 3 * len(PAIR))
+    begin = ctypes.addressof(memory)
+    with subprocess.Popen(["true"]) as ended:
+        pass
     with opened.open("wb") as file:
         facts = os.fstat(file.fileno())
-        was = FileNumbers(facts.st_dev + 1, facts.st_ino)
-        pair, other = struct.pack("<2Q", *was), b"x" * len(PAIR)
-        memory = ctypes.create_string_buffer(pair + pair + PAIR + other, 4 * len(PAIR))
-        begin = ctypes.addressof(memory)
-        places = [(opened, was), (closed, was), (opened, FILE), (opened, was)]
         correct_numbers(
-            [os.getpid()],
+            [ended.pid, os.getpid()],
             [
-                Remembered(os.getpid(), begin + number * len(PAIR), str(path), numbers)
-                for number, (path, numbers) in enumerate(places)
+                Remembered(os.getpid(), begin + number * len(PAIR), str(path), FILE)
+                for number, path in enumerate([opened, closed, opened])
             ],
         )
-    assert memory.raw == struct.pack("<2Q", facts.st_dev, facts.st_ino) + pair + PAIR + other
+    assert memory.raw == struct.pack("<2Q", facts.st_dev, facts.st_ino) + PAIR + other
 
 
 def test_nobody_is_looked_at_where_nothing_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:

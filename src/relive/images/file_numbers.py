@@ -63,7 +63,7 @@ def parse_numbers(image: str, data: bytes) -> dict[str, int]:
     """The opposite, for one of the two; raises ObjectCorrupt, since a commit may come from elsewhere."""
     try:
         found = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _no_numbers(image, str(error)) from error
     if not isinstance(found, dict):
         raise _no_numbers(image, "it is no map")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from relive.incidents.incidents import Incidents
 from relive.maintenance.retention import Retention, why_kept
@@ -13,7 +13,11 @@ __all__ = ["doomed", "thin"]
 
 
 def thin(
-    store: Store, name: str, retention: Retention, incidents: Incidents, branched: Collection[CommitId]
+    store: Store,
+    name: str,
+    retention: Retention,
+    incidents: Incidents,
+    branched: Callable[[], Collection[CommitId]],
 ) -> list[CommitId]:
     """Drop a target's commits that are not to be kept; returns their ids, newest first.
 
@@ -21,17 +25,21 @@ def thin(
     ``Store.nothing_dropped``.
 
     Args:
-        branched: commits of which there are living branches; they stay.
+        branched: gives the commits of which there are living branches; they stay. Asked with the store's lock held.
     """
-    return store.thin(name, lambda lines: _beyond(lines, retention, incidents.pinned(), branched))
+    return store.thin(name, lambda lines: _beyond(lines, retention, incidents.pinned(), branched()))
 
 
 def doomed(
-    store: Store, name: str, retention: Retention, incidents: Incidents, branched: Collection[CommitId]
+    store: Store,
+    name: str,
+    retention: Retention,
+    incidents: Incidents,
+    branched: Callable[[], Collection[CommitId]],
 ) -> list[CommitId]:
     """What ``thin`` would drop now."""
     tagged = set(store.tags().values())
-    beyond = _beyond(store.log(name), retention, incidents.pinned(), branched)
+    beyond = _beyond(store.log(name), retention, incidents.pinned(), branched())
     return [one for one in beyond if one not in tagged]
 
 

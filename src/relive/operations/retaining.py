@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from pydantic import Field
 
 from relive.config import Settings
@@ -58,7 +60,7 @@ class Retained(Result):
 def retain(settings: Settings, params: RetainParams, progress: Progress) -> Retained:
     """Drop old commits, keeping the newest and one of each of so many minutes, hours, days, months; raises StoreError."""
     store, incidents = Store(settings.store), Incidents(settings.incidents)
-    retention, branched = _retention(settings, params), branched_commits(settings)
+    retention, branched = _retention(settings, params), partial(branched_commits, settings)
     lines = {line.id: line for line in store.log(params.service)}
     names = list(dict.fromkeys(line.name for line in lines.values()))
     act = doomed if params.dry_run else thin

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from relive.images.sockets import TcpConnection
@@ -36,7 +37,7 @@ class BranchPlan:
         owner: the end for process 1 of the line by which the branch ends with whoever holds the other.
         disk_share: of what is free on the branch's disk, what may go while it lives.
         connects: given the listener at which each connect(2) in the branch asks; None: nobody is asked.
-        remembered: where memory holds numbers of files that are others in the branch.
+        remembered: where memory holds numbers of files that are others in the branch; known while CRIU works. None: not corrected.
         rewinds: the processes stand still when they are there; ``rewinder.start_rewinder`` has them run.
         pager: the page daemon that brings memory in once the processes run; None: all of it is there before.
     """
@@ -55,7 +56,7 @@ class BranchPlan:
     limit: float
     owner: int
     disk_share: float
-    remembered: Sequence[Remembered] = ()
+    remembered: Future[Sequence[Remembered]] | None = None
     rewinds: bool = False
     pager: Pager | None = None
     outside: Outside = field(default_factory=Outside)

@@ -458,7 +458,8 @@ class _Restoring:
             prove_confined(self._root, host=self.host, is_container=self.branch_root.is_container)
             if self.plan.clock_shift_ns is not None:
                 shift_wall_clock(tree_of(self._root), self.plan.clock_shift_ns)
-            correct_numbers(tree_of(self._root), self.plan.remembered)
+            if self.plan.remembered is not None:
+                correct_numbers(tree_of(self._root), self.plan.remembered.result())
             if self.plan.rewinds:
                 stop_before_it_runs(self._root)
             self.until_resumed.close()

@@ -23,11 +23,12 @@ def committed_numbers(store: Store, commit: CommitId, manifest: Manifest) -> Map
     Raises:
         ObjectMissing, ObjectCorrupt: the store cannot give them.
     """
-    if commit not in _known:
-        _known[commit] = _read(store, manifest)
+    numbers = _known.get(commit)
+    if numbers is None:
+        numbers = _known[commit] = _read(store, manifest)
         while len(_known) > _KEPT:
             _known.popitem(last=False)
-    return _known[commit]
+    return numbers
 
 
 def _read(store: Store, manifest: Manifest) -> dict[str, int]:

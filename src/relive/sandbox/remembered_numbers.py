@@ -16,9 +16,9 @@ import contextlib
 import os
 import struct
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, islice
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from relive.images.file_numbers import FileNumbers
 from relive.images.pagemap import PAGE_SHIFT, Run, read_pagemap
+from relive.images.validation import untrusted
 from relive.kernel import procfs
 
 __all__ = ["Remembered", "correct_numbers", "find_remembered"]
@@ -36,7 +37,8 @@ _PAIR = struct.Struct("<2Q")
 _WORD = 8  # [bytes]
 _WORDS = (1 << PAGE_SHIFT) // _WORD  # of a page
 _AT_ONCE = 1 << 18  # words: what a core's cache holds
-_MOST = 4096  # places; an honest process has one for each database
+_MOST_FILES, _MOST_PLACES = 64, 4096  # a process has one place for each database
+_SMALL_DEVICE, _SMALL_INODE = 256, 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +57,32 @@ class Remembered:
 
 
 def find_remembered(images: Path, numbers: Mapping[str, FileNumbers]) -> list[Remembered]:
-    """All places in a commit's private memory that hold one of the pairs; its pages are laid out as a whole.
+    """The places in a commit's private memory that hold one of the pairs; its pages are laid out as a whole.
+
+    Pairs that other numbers side by side could be are not looked for (``_is_telling``), nor more than 64 of them.
 
     Raises:
-        ObjectCorrupt: an image is damaged.
-        OSError: a page file is not there.
+        ObjectCorrupt: an image is damaged, or there are more places than an honest process has.
     """
-    wanted = {path: one for path, one in numbers.items() if max(one) < 1 << 64}
+    wanted = dict(islice(((path, one) for path, one in numbers.items() if _is_telling(one)), _MOST_FILES))
     found: list[Remembered] = []
-    for pagemap in sorted(images.glob("pagemap-[0-9]*.img")) if wanted else ():
-        pid = int(pagemap.stem.rpartition("-")[2])
-        number, runs = read_pagemap(pagemap.name, pagemap.read_bytes())
-        words = _words(images / f"pages-{number}.img")
-        for path, one in wanted.items():
-            found += (Remembered(pid, address, path, one) for address in _addresses(words, runs, one))
-    return found[:_MOST]
+    try:
+        for pagemap in sorted(images.glob("pagemap-[0-9]*.img")) if wanted else ():
+            pid = int(pagemap.stem.rpartition("-")[2])
+            number, runs = read_pagemap(pagemap.name, pagemap.read_bytes())
+            for path, address in _places(_words(images / f"pages-{number}.img"), runs, wanted):
+                found.append(Remembered(pid, address, path, wanted[path]))
+                if len(found) > _MOST_PLACES:
+                    raise untrusted("has memory full of the numbers of a file", f"those of {path}")
+    except (ValueError, FileNotFoundError) as error:
+        raise untrusted("has images of memory that do not fit together", str(error)) from error
+    return found
+
+
+def _is_telling(numbers: FileNumbers) -> bool:
+    """Not as small as counts are: those of a file in memory, say. And none that no file has."""
+    is_small = numbers.device < _SMALL_DEVICE and numbers.inode < _SMALL_INODE
+    return 0 < numbers.device < 1 << 64 and 0 < numbers.inode < 1 << 64 and not is_small
 
 
 def _words(pages: Path) -> Words:
@@ -77,19 +90,18 @@ def _words(pages: Path) -> Words:
     return np.memmap(pages, "<u8", "r") if pages.stat().st_size else np.empty(0, "<u8")
 
 
-def _addresses(words: Words, runs: Sequence[Run], numbers: FileNumbers) -> list[int]:
-    """Where the pair is, by address, in no order."""
+def _places(
+    words: Words, runs: Sequence[Run], wanted: Mapping[str, FileNumbers]
+) -> Iterator[tuple[str, int]]:
+    """Paths with the addresses of their pairs."""
     ends = list(accumulate(pages for _, pages in runs))
-    found = []
     for begin in range(0, len(words), _AT_ONCE):
-        # The inode number is looked for, which is the rarer of the two; before it may be the last word of the part before.
-        for place in np.flatnonzero(words[begin : begin + _AT_ONCE] == numbers.inode).tolist():
-            at = begin + place
-            if at and int(words[at - 1]) == numbers.device:
-                device, inode = _address(at - 1, runs, ends), _address(at, runs, ends)
+        part = words[begin : begin + _AT_ONCE + 1]  # a pair may be on both sides of the border
+        for path, one in wanted.items():
+            for place in np.flatnonzero((part[1:] == one.inode) & (part[:-1] == one.device)).tolist():
+                device, inode = (_address(begin + place + word, runs, ends) for word in range(2))
                 if device is not None and inode == device + _WORD:
-                    found.append(device)
-    return found
+                    yield path, device
 
 
 def _address(word: int, runs: Sequence[Run], ends: Sequence[int]) -> int | None:
@@ -104,8 +116,8 @@ def _address(word: int, runs: Sequence[Run], ends: Sequence[int]) -> int | None:
 def correct_numbers(pids: Iterable[int], remembered: Sequence[Remembered]) -> None:
     """Write what the branch's files have there; the processes are stopped, with their files open.
 
-    A place is left as it is where it does not hold the numbers, where the process does not have the file open, and where that has
-    another inode number: the branch tells that such a database cannot be written (``open_databases``).
+    A place is left as it is where it does not hold the numbers, or the process does not have the file open. A process that has
+    just been killed is passed over.
 
     Raises:
         OSError: memory cannot be written.
@@ -115,9 +127,10 @@ def correct_numbers(pids: Iterable[int], remembered: Sequence[Remembered]) -> No
         places.setdefault(one.pid, []).append(one)
     for pid in pids if places else ():
         # The last of its numbers is that in its own PID namespace, as in the commit.
-        here = places.get(procfs.namespace_pids(pid)[-1], [])
-        if here:
-            _correct(pid, here, _open_files(pid))
+        for number in procfs.namespace_pids(pid)[-1:]:
+            if number in places:
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                    _correct(pid, places[number], _open_files(pid))
 
 
 def _correct(pid: int, places: Iterable[Remembered], opened: Mapping[str, FileNumbers]) -> None:
@@ -125,9 +138,7 @@ def _correct(pid: int, places: Iterable[Remembered], opened: Mapping[str, FileNu
     try:
         for place in places:
             now = opened.get(place.path)
-            if now is None or now.inode != place.numbers.inode:
-                continue
-            if os.pread(memory, _PAIR.size, place.address) == _PAIR.pack(*place.numbers):
+            if now is not None and os.pread(memory, _PAIR.size, place.address) == _PAIR.pack(*place.numbers):
                 os.pwrite(memory, _PAIR.pack(*now), place.address)
     finally:
         os.close(memory)

@@ -6,7 +6,8 @@ import errno
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,6 +41,7 @@ from relive.sandbox.lazy.touched import TouchedMemory
 from relive.sandbox.limits import limits_of
 from relive.sandbox.open_databases import open_databases
 from relive.sandbox.ownership import Ownership
+from relive.sandbox.remembered_numbers import Remembered
 from relive.sandbox.restore_request import RestoreRequest
 from relive.sandbox.rewinder import refuse_rewinding, start_rewinder
 from relive.sandbox.rings import make_rings
@@ -148,6 +150,7 @@ def _restore_in(
             raise
     groups = Groups.make(group_prefix(settings) + identifier)
     template = request.template
+    remembered: Future[Sequence[Remembered]] = Future()
     builder = BranchBuilder(directory, tools, groups, asks=request.connects is not None, template=template)
     try:
         # With a page daemon the images are others: pages that come later are holes.
@@ -173,24 +176,22 @@ def _restore_in(
         _have_pages_read_early(images, template, by_threads=pager is None and not is_container)
         hostname = f"{manifest.host.name[:40]}-{identifier}"
         plan = branch_root.fit(commit, images, _plan(fitted, hostname, request, settings, ownership))
-        if request.outside is not None:
-            outward = [one for one, inward in zip(plan.connections, plan.inward, strict=True) if not inward]
-            plan = replace(plan, outside=request.outside(outward))
-        closes_clients = request.clients is Clients.CLOSE
-        databases = open_databases(manifest.layers, fitted.facts.written, store.lay_out_layer)
         plan = replace(
-            plan,
-            remembered=fitted.remembered(images, databases) if pager is None else (),
+            _with_outside(plan, request),
+            remembered=remembered if pager is None and not is_container else None,
             answered=request.answered,
             pager=pager,
-            closes_clients=closes_clients,
+            closes_clients=request.clients is Clients.CLOSE,
             rewinds=request.rewinds and _may_rewind(directory, branch_root, is_lazy=pager is not None),
         )
         builder.follow(plan)
         # What nothing waits for is done while CRIU works.
         if template is None:  # else that was done for the branch of which the template was made
             sweep(settings)
+        databases = open_databases(manifest.layers, fitted.facts.written, store.lay_out_layer)
+        remembered.set_result(fitted.remembered(images, databases) if plan.remembered is not None else ())
         built = builder.finish()
+        writable = branch_root.numbered | {one.path for one in remembered.result()}
         root = _running_root(built, plan, directory, tools, settings.home)
         stat, root_stat = procfs.read_stat(built.init), procfs.read_stat(root)
         facts = BranchFacts(
@@ -214,9 +215,7 @@ def _restore_in(
             missing_files=branch_root.missing_files[:_MISSING_SHOWN],
             missing_count=len(branch_root.missing_files),
             unwritable_databases=[
-                path
-                for path, has_journal in databases.items()
-                if has_journal and path not in branch_root.numbered
+                path for path, has_journal in databases.items() if has_journal and path not in writable
             ],
             clients=request.clients,
             taken_wall_ns=manifest.taken_wall_ns,
@@ -226,6 +225,7 @@ def _restore_in(
         if pager is not None:
             pager.close()
     except BaseException as error:
+        remembered.cancel()
         builder.abandon()
         if pager is not None:
             pager.abandon()
@@ -236,6 +236,14 @@ def _restore_in(
             raise memory_lost(memory.failure) from error
         raise
     return branch
+
+
+def _with_outside(plan: BranchPlan, request: RestoreRequest) -> BranchPlan:
+    """With what stands for those whom the service has asked, if somebody is to."""
+    if request.outside is None:
+        return plan
+    outward = [one for one, inward in zip(plan.connections, plan.inward, strict=True) if not inward]
+    return replace(plan, outside=request.outside(outward))
 
 
 def _have_pages_read_early(images: Path, template: CriuTemplate | None, *, by_threads: bool) -> None:

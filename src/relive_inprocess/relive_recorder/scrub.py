@@ -323,11 +323,13 @@ class Scrubber:
 
     def _outdate_checkers(self) -> None:
         """They know too little by now. All that were made: the part in C remembers the one that it has seen last."""
-        while self._checkers:
+        # Each is forgotten after it was told: a signal's handler may raise in between.
+        for one in list(self._checkers):
+            one.outdate()
             try:
-                self._checkers.pop().outdate()
-            except IndexError:  # another thread did it
-                break
+                self._checkers.remove(one)
+            except ValueError:  # another thread did it
+                pass
         if self.checker:
             self.checker = None
 

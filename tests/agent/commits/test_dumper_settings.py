@@ -8,7 +8,14 @@ import pytest
 
 from relive.agent.commits.dumper import dumper_settings
 from relive.config import load_settings
+from relive.operations import observing
 from relive.operations.observing import ObservedParams, policy_of
+
+
+@pytest.fixture(autouse=True)
+def host_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else there are no micro-commits, whatever is said (``test_micro_choice``)."""
+    monkeypatch.setattr(observing, "_hindrance", lambda _settings: None)
 
 
 @pytest.mark.parametrize("said", [None, True, False])

@@ -11,6 +11,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -172,8 +173,8 @@ class CommitWriter:
     def _thin(self, store: Store) -> None:
         """Drop old commits. Whatever goes wrong, the commit before it is durable; it is tried again with a later one."""
         try:
-            retention, branched = Retention.configured(self._settings), branched_commits(self._settings)
-            thin(store, self._service, retention, self._incidents, branched)
+            retention = Retention.configured(self._settings)
+            thin(store, self._service, retention, self._incidents, partial(branched_commits, self._settings))
             with contextlib.suppress(OSError, ValueError):
                 free_bases(self._settings, store, self._service)
         except Exception as error:

@@ -139,7 +139,8 @@ def changed_words(
         *(_at(one) for one in (counts, maps, words)),
     )
     kept = counts[(counts > 0) & (counts <= most)]
-    return counts, ChangedWords(maps[: len(kept)], kept, words[: int(kept.sum())])
+    # Copies: what is returned waits for a pack to be written, and must not keep the room for all pages.
+    return counts, ChangedWords(maps[: len(kept)].copy(), kept, words[: int(kept.sum())].copy())
 
 
 def _at(array: npt.NDArray[np.generic]) -> ctypes.c_void_p:
@@ -147,29 +148,27 @@ def _at(array: npt.NDArray[np.generic]) -> ctypes.c_void_p:
     return array.ctypes.data_as(ctypes.c_void_p)
 
 
+_PLACE, _COUNT = ctypes.c_void_p, ctypes.c_size_t
+_FUNCTIONS = {
+    "relive_hash_pages": [_PLACE, _PLACE, _PLACE, _COUNT, _PLACE],
+    "relive_join_tree": [_PLACE, _COUNT, _PLACE, _COUNT, _COUNT, _PLACE],
+    "relive_compare_pages": [_PLACE, _PLACE, _PLACE, _PLACE, _COUNT, _PLACE],
+    "relive_copy_pages": [_PLACE, _PLACE, _PLACE, _PLACE, _COUNT],
+    "relive_have_content": [_PLACE, _PLACE, _COUNT, _PLACE],
+    "relive_changed_words": [*[_PLACE] * 6, _COUNT, _COUNT, *[_PLACE] * 3],
+}
+
+
 @cache
 def load_library() -> ctypes.CDLL:
     """The library; raises ToolMissing where it is not built."""
     try:
         library = ctypes.CDLL(str(_LIBRARY))
-    except OSError as error:
+        for name, arguments in _FUNCTIONS.items():
+            function = getattr(library, name)
+            function.argtypes, function.restype = arguments, None
+    except (OSError, AttributeError) as error:  # the second: it was built from older sources
         raise ToolMissing(
             "the library that hashes pages cannot be loaded", cause=str(error), remedy="run `make setup`"
         ) from error
-    place, count = ctypes.c_void_p, ctypes.c_size_t
-    library.relive_hash_pages.argtypes = [place, place, place, count, place]
-    library.relive_join_tree.argtypes = [place, count, place, count, count, place]
-    library.relive_compare_pages.argtypes = [place, place, place, place, count, place]
-    library.relive_copy_pages.argtypes = [place, place, place, place, count]
-    library.relive_have_content.argtypes = [place, place, count, place]
-    library.relive_changed_words.argtypes = [*[place] * 6, count, count, *[place] * 3]
-    for function in (
-        library.relive_hash_pages,
-        library.relive_join_tree,
-        library.relive_compare_pages,
-        library.relive_copy_pages,
-        library.relive_have_content,
-        library.relive_changed_words,
-    ):
-        function.restype = None
     return library

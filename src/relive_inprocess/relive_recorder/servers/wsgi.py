@@ -86,8 +86,8 @@ def _wrap_after_init(kind: Any, name: str) -> None:
 
 
 def _wrap_attribute(holder: Any, name: str) -> None:
-    app = getattr(holder, name)
-    if app is not None:  # as pywsgi has none where another handler is given
+    app = getattr(holder, name, None)
+    if app is not None:  # as pywsgi has none where another handler is given, or it is set later
         setattr(holder, name, _wrapped(app))
 
 
