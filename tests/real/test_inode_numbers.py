@@ -106,15 +106,21 @@ def answers(ask: Callable[[], object]) -> bool:
         return False
 
 
-def test_a_database_in_memory_is_named_that_cannot_be_written(relive: Relive) -> None:
-    """A branch gets /dev/shm anew, with numbers of its own."""
+def test_a_database_in_memory_is_written_or_named(relive: Relive) -> None:
+    """A branch gets /dev/shm anew, with numbers of its own. What SQLite remembers is corrected, if it is no number like others."""
     with tempfile.TemporaryDirectory(prefix="relive-", dir="/dev/shm") as place:
         service = Obedient(relive)
         service(HELPERS + OPEN.format(place=place, bases=[("journal", "delete"), ("wal", "wal")]))
+        is_like_others = service("said = os.stat(bases['journal'][1]).st_ino") < 1 << 16
         commit = relive.commit("service")
-        found = relive("restore", commit.id)
-        branch = Branch(relive, found["id"], found["root"], (0, 0), {})
-        assert found["unwritable_databases"] == [f"{place}/journal"]
+        branch = relive.restore(commit, service.port)
+        named = relive("restore", commit.id)["unwritable_databases"]
         shown = relive.say("restore", commit.id).stderr
-        assert f"{place}/journal cannot be written in the branch" in shown
-        branch.stop()
+        written = [[[1], [7]], ["ok"]]
+        said = told(INSERT, branch.ports[service.port])
+        assert said["wal"] == written
+        if is_like_others:
+            assert named == [f"{place}/journal"] and said["journal"] == "attempt to write a readonly database"
+            assert f"{place}/journal cannot be written in the branch" in shown
+        else:
+            assert named == [] and said["journal"] == written
