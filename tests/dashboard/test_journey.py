@@ -108,6 +108,11 @@ def branches(payments: Payments) -> set[str]:
     return {one["id"] for one in payments.relive("ps") if one["kind"] == "branch"}
 
 
+def has_been_drawn(page: Page) -> None:
+    """While a page is still drawn anew, a key or a click may be taken by the button before, and by the one in its place."""
+    expect(page.get_by_test_id("stApp")).to_have_attribute("data-test-script-state", "notRunning")
+
+
 def step_through_it(page: Page) -> None:
     """From the line that failed back by one, into the caller's frame, to a breakpoint, and to the end."""
     page.get_by_role("button", name="Step through it").click()
@@ -118,11 +123,11 @@ def step_through_it(page: Page) -> None:
     expect(page.locator(".st-key-debugger-stops")).to_contain_text(PLACE)
     page.get_by_role("button", name="Back by a line").click()
     expect(said).to_contain_text(f"@{position - 1} ")
-    # While the page is still drawn anew a key may be taken by the button before and by the one in its place.
-    expect(page.get_by_test_id("stApp")).to_have_attribute("data-test-script-state", "notRunning")
+    has_been_drawn(page)
     page.keyboard.press("F8")
     expect(said).to_contain_text(f"@{position} ")
     expect(said).to_contain_text("a breakpoint")
+    has_been_drawn(page)
     page.get_by_role("button", name=re.compile(r"^pay app.py:\d+")).click()
     expect(ran).to_contain_text("ledger.pay(")
     page.get_by_role("button", name="End", exact=True).click()

@@ -74,11 +74,13 @@ def test_a_process_that_is_gone_is_an_oserror():
 
 def test_a_socket_stays_where_it_was_made(sealed):
     in_network_of(sealed, loopback.bring_up)
-    with in_network_of(sealed, lambda: socket.create_server(("127.0.0.1", 0))) as server:
-        address = server.getsockname()
-        with pytest.raises(OSError, match=r"refused|unreachable"):
-            socket.create_connection(address, 1)
-        in_network_of(sealed, lambda: socket.create_connection(address, 1)).close()
+    with socket.socket() as silent:  # so that nobody listens there outside
+        silent.bind(("127.0.0.1", 0))
+        address = silent.getsockname()
+        with in_network_of(sealed, lambda: socket.create_server(address)):
+            with pytest.raises(OSError, match=r"refused|unreachable"):
+                socket.create_connection(address, 1)
+            in_network_of(sealed, lambda: socket.create_connection(address, 1)).close()
 
 
 def test_entering_changes_the_namespace(sealed):
