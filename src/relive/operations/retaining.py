@@ -9,7 +9,7 @@ from pydantic import Field
 from relive.config import Settings
 from relive.incidents.incidents import Incidents
 from relive.maintenance.retention import Retention
-from relive.maintenance.thinning import doomed, thin
+from relive.maintenance.thinning import Thinning
 from relive.model.token_scope import Scope
 from relive.operations.commits import Commit
 from relive.operations.operation import Effect, Faces, Operation, Params, Result, Route, Tool
@@ -59,17 +59,16 @@ class Retained(Result):
 
 def retain(settings: Settings, params: RetainParams, progress: Progress) -> Retained:
     """Drop old commits, keeping the newest and one of each of so many minutes, hours, days, months; raises StoreError."""
-    store, incidents = Store(settings.store), Incidents(settings.incidents)
-    retention, branched = _retention(settings, params), partial(branched_commits, settings)
+    store = Store(settings.store)
+    branched = partial(branched_commits, settings)
+    thinning = Thinning(_retention(settings, params), Incidents(settings.incidents), branched)
     lines = {line.id: line for line in store.log(params.service)}
     names = list(dict.fromkeys(line.name for line in lines.values()))
-    act = doomed if params.dry_run else thin
+    act = thinning.doomed if params.dry_run else thinning.thin
     dropped = []
     with progress.progress("dropping", len(names)) as done:
         for number, name in enumerate(names, 1):
-            dropped += [
-                lines[one] for one in act(store, name, retention, incidents, branched) if one in lines
-            ]
+            dropped += [lines[one] for one in act(store, name) if one in lines]
             done(number)
     return Retained(
         dry_run=params.dry_run,

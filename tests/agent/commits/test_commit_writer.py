@@ -133,7 +133,7 @@ def test_a_commit_is_kept_when_thinning_fails_and_that_is_told(settings, logs, m
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(room, "thin", fail)
+    monkeypatch.setattr(room.Thinning, "thin", fail)
     monkeypatch.setattr(room, "_THIN_EVERY", 2)
     protection = Protection()
 

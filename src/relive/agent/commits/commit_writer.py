@@ -29,7 +29,7 @@ from relive.incidents.incidents import Incidents
 from relive.incidents.report.masking import FileMask
 from relive.kernel.heap import trim_memory
 from relive.maintenance.retention import Retention
-from relive.maintenance.thinning import thin
+from relive.maintenance.thinning import Thinning
 from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId, Trigger
 from relive.model.incident import Incident, Occurrence, Sighting
@@ -174,7 +174,8 @@ class CommitWriter:
         """Drop old commits. Whatever goes wrong, the commit before it is durable; it is tried again with a later one."""
         try:
             retention = Retention.configured(self._settings)
-            thin(store, self._service, retention, self._incidents, partial(branched_commits, self._settings))
+            branched = partial(branched_commits, self._settings)
+            Thinning(retention, self._incidents, branched).thin(store, self._service)
             with contextlib.suppress(OSError, ValueError):
                 free_bases(self._settings, store, self._service)
         except Exception as error:

@@ -145,9 +145,8 @@ class PolicyCommits:
         """Write down and say what is new, where that is due; returns whether the next pause holds the clock back."""
         before, now, is_held = self._last_state, self._clock(), self._pace.is_held
         turns = before is None or is_held != before.is_held
-        is_quick = (
-            actual := self._pace.actual
-        ) is not None and actual < _WRITE_EVERY  # another one follows soon
+        actual = self._pace.actual
+        is_quick = actual is not None and actual < _WRITE_EVERY  # another one follows soon
         if is_quick and not turns and now < min(self._next_written, self._next_word):
             return is_held
         state = self._pace.state()
