@@ -9,6 +9,7 @@
 #include "connections.h"
 #include "socket_options.h"
 #include "text.h"
+#include "timers.h"
 #include "tree.h"
 #include "unchanged.h"
 
@@ -134,6 +135,8 @@ static bool say_descriptor(int number, const struct stat *facts, int same)
 			say_ghost(number, facts);
 		return note_held(number, facts->st_dev, facts->st_ino, same, false);
 	}
+	if (!strcmp(target, "anon_inode:[timerfd]"))
+		say_timer(number, info);
 	say("fd %d info ", number);
 	for (char *at = info; *at; at++)
 		append(*at == '\n' ? "|" : at, 1);

@@ -62,8 +62,10 @@ static bool is_extra_descriptor(int number)
 /* The number in a line of a descriptor, or -1; a descriptor's first line is "fd N mode ..." or "=connection N ...". */
 static int descriptor_in(const char *line, bool *is_first)
 {
-	const bool is_connection = !strncmp(line, "=connection ", 12), is_position = !strncmp(line, "=position ", 10);
-	const char *at = is_connection ? line + 12 : is_position ? line + 10 : !strncmp(line, "fd ", 3) ? line + 3 : NULL;
+	const bool is_connection = !strncmp(line, "=connection ", 12);
+	const char *at = is_connection || !strncmp(line, "=position ", 10) || !strncmp(line, "=timerfd ", 9) || !strncmp(line, "fd ", 3) ?
+				 strchr(line, ' ') :
+				 NULL;
 	char *end;
 	long found;
 

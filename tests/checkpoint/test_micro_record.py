@@ -11,6 +11,7 @@ from relive.checkpoint.micro_pages import copied_runs
 from relive.checkpoint.micro_record import (
     CopiedRuns,
     FullCommitNeeded,
+    TimerSetting,
     WatchedDescriptor,
     read_record,
     read_seen,
@@ -22,6 +23,7 @@ TEXT = (
     b"stat 1\n=position 3 40 200\n=map 1000-3000 rw-p 00000000 00:00 0 \n?brk 1000\n"
     b"=connection 8 77 flags=2004002 ready=1 sndbuf=10 rcvbuf=20 peek=-1 name=0200 peer=0203 state=1 like family=2 1.9=01\n"
     b"fd 4 info pos:\t0|tfd:        8 events:       19 data: ffff  pos:0 ino:4d sdev:8|\n"
+    b"=timerfd 5 2 1 3 4 5 6 1\n"
     b"=stream 77 1 3 1000 2 2000 7 8 9 1460 55 11 12 13 14 15 1\n"
 )
 AFTERWARDS = b"=flags 1000 rd wr sd\npersonality 0\n"
@@ -96,6 +98,7 @@ def test_connections_are_read_with_what_waits_in_them(path: Path) -> None:
     assert (connection.descriptor, connection.inode, connection.peek) == (8, 77, -1)
     assert (connection.flags, connection.closes) == (0o4002, True)
     assert (connection.name, connection.peer, connection.like) == (b"\2\0", b"\2\3", "family=2 1.9=01")
+    assert record.seen.timers == {5: TimerSetting(2, 1, (3, 4), (5, 6), rests=True)}
     assert record.seen.watched == {4: {WatchedDescriptor(8, 0x19, 0xFFFF, 0, 77, "8")}}
     stream = record.streams[77]
     assert (stream.inq_seq, stream.outq_seq, stream.mss_clamp, stream.reuse) == (1000, 2000, 1460, True)

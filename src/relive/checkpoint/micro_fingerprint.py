@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import socket
 import stat
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from relive.checkpoint.micro_record import FullCommitNeeded, NotNow, RecordedMapping, Seen
@@ -31,9 +32,11 @@ _ENDED = 0x2011  # POLLIN, POLLHUP and POLLRDHUP: no error, and nothing out of b
 _SO_TYPE, _STREAM = "1.3", "01000000"  # as ``native/micro/socket_options.c`` writes them
 _O_DIRECT = 0o40000
 _IN_PIPE = re.compile(r" data=(\d+):([0-9a-f]+)$")
-# Of a timer with a period no time is left, too, where it has expired and was not read yet.
-_STOPPED_TIMER = re.compile(r"it_value: \(0, 0\).*it_interval: \(0, 0\)")
-_ANONYMOUS = ("anon_inode:[eventpoll]", "anon_inode:[eventfd]", "anon_inode:[signalfd]", "anon_inode:inotify")
+_CLOCK = re.compile(r"\|clockid: (\d+)\|")  # of a timerfd
+_CLOCKS = {time.CLOCK_REALTIME, time.CLOCK_MONOTONIC}  # CRIU restores no others
+_ANONYMOUS = frozenset(
+    f"anon_inode:{kind}" for kind in ("[eventpoll]", "[eventfd]", "[signalfd]", "[timerfd]", "inotify")
+)
 _FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6)
 _SIGNALS = [number for number in range(1, 65) if number not in (9, 19)]  # as CRIU lists them
 _REGULAR, _HEAP, _ANON_PRIVATE = 1, 1 << 5, 1 << 9  # of criu/include/image.h
@@ -102,7 +105,7 @@ def _check_descriptor(line: str) -> None:
         raise FullCommitNeeded(f"descriptor {number} is of a device: {goal}")
     if kind == stat.S_IFBLK:
         raise FullCommitNeeded(f"descriptor {number} is of a device: {goal}")
-    if kind == 0 and goal not in (*_ANONYMOUS, "anon_inode:[timerfd]"):
+    if kind == 0 and goal not in _ANONYMOUS:
         raise FullCommitNeeded(f"descriptor {number} is {goal}")
 
 
@@ -136,8 +139,9 @@ def _check_state(line: str) -> None:
     facts = dict(re.findall(r" ([a-z.0-9]+)=(-?[0-9a-f]*)", line))
     if "hidden" in facts:
         raise FullCommitNeeded(f"descriptor {number} cannot be looked into")
-    if "it_value" in line and not _STOPPED_TIMER.search(line):
-        raise FullCommitNeeded(f"descriptor {number} is a timer that runs")
+    clock = _CLOCK.search(line)
+    if clock is not None and int(clock[1]) not in _CLOCKS:
+        raise FullCommitNeeded(f"descriptor {number} is a timer of clock {clock[1]}")
     if "data" in facts:  # what lies in a pipe is compared, byte for byte
         return
     if facts.get("in", "0") not in ("0", "-1") or facts.get("out", "0") not in ("0", "-1"):

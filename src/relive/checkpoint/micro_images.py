@@ -1,8 +1,8 @@
 """CRIU's images of a tree of processes at a later moment, made of those of its base and of what has been copied since.
 
 What is written anew: registers and masks of threads, mappings and memory (``micro_process``), shared memory, positions and sizes
-of open files, times of files without a name, connections, and the clocks. All else is as in the base; ``micro_fingerprint`` has
-seen to it that it is the same.
+of open files, times of files without a name, connections, timers, and the clocks. All else is as in the base;
+``micro_fingerprint`` has seen to it that it is the same.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from relive.checkpoint.micro_connections import BaseConnections, FollowedConnect
 from relive.checkpoint.micro_fingerprint import pipe_contents
 from relive.checkpoint.micro_ghosts import BaseGhosts
 from relive.checkpoint.micro_process import BaseProcess, MicroProcess
-from relive.checkpoint.micro_record import FullCommitNeeded, GhostFacts, MicroRecord, Seen
+from relive.checkpoint.micro_record import FullCommitNeeded, GhostFacts, MicroRecord, Seen, TimerSetting
 from relive.checkpoint.micro_shared import BaseShared
+from relive.checkpoint.micro_timers import set_timerfd
 from relive.images import criu_images_pb2 as pb
 from relive.images.image_file import (
     decode,
@@ -156,9 +157,14 @@ class MicroBase:
             for process, one in zip(self._processes, seen, strict=True)
             for number, place in one.positions.items()
         }
+        timers = {
+            process.file_of(number): setting
+            for process, one in zip(self._processes, seen, strict=True)
+            for number, setting in one.timers.items()
+        }
         self._shared.check(records)
         _check_sizes(self._sizes, positions.keys(), root)
-        files = self._placed_files(positions)
+        files = self._placed_files(positions, timers)
         connections = self._connections.follow(records, files)
         return MicroCommit(processes, connections, self._ghosts.follow(self._nameless(seen)))
 
@@ -183,8 +189,12 @@ class MicroBase:
 
     @cached_property
     def _moving(self) -> list[int]:
-        """Where in ``_files`` those are that may be otherwise in the next commit: regular ones, and epoll instances."""
-        return [at for at, one in enumerate(self._files) if one.HasField("reg") or one.HasField("epfd")]
+        """Where in ``_files`` those are that may be otherwise in the next commit: regular ones, epoll instances, and timerfds."""
+        return [
+            at
+            for at, one in enumerate(self._files)
+            if one.HasField("reg") or one.HasField("epfd") or one.HasField("tfd")
+        ]
 
     @cached_property
     def _sizes(self) -> list[tuple[int, str, int]]:
@@ -225,15 +235,22 @@ class MicroBase:
     def _like(self, name: str, entries: Iterable[Message]) -> bytes:
         return image_like(self._small[name], entries)
 
-    def _placed_files(self, positions: Mapping[int, tuple[int, int]]) -> list[pb.FileEntry]:
-        """The base's, with the positions and sizes of regular ones as of now; what epoll instances watch may be changed in them."""
+    def _placed_files(
+        self, positions: Mapping[int, tuple[int, int]], timers: Mapping[int, TimerSetting]
+    ) -> list[pb.FileEntry]:
+        """The base's, with positions and sizes of regular ones and settings of timerfds as of now.
+
+        What epoll instances watch may be changed in them.
+        """
         placed = list(self._files)
         for at in self._moving:
             entry = placed[at]
             position = positions.get(entry.id) if entry.HasField("reg") else None
-            if position is not None or entry.HasField("epfd"):
+            if position is not None or not entry.HasField("reg"):
                 placed[at] = own = pb.FileEntry()
                 own.CopyFrom(entry)
+                if entry.HasField("tfd"):
+                    set_timerfd(own.tfd, timers[entry.id])
                 if position is not None:
                     own.reg.pos, size = position
                     if own.reg.HasField("size"):

@@ -27,6 +27,7 @@ __all__ = [
     "RecordedStream",
     "RecordedThread",
     "Seen",
+    "TimerSetting",
     "WatchedDescriptor",
     "read_record",
     "read_seen",
@@ -202,6 +203,22 @@ class GhostFacts(NamedTuple):
     modified: tuple[int, int]
 
 
+class TimerSetting(NamedTuple):
+    """Where a timerfd stood.
+
+    Attributes:
+        ticks: expiries that were not read. flags: of timerfd_settime(2).
+        left, period: in (seconds, nanoseconds).
+        rests: it is known not to expire, where it has neither ticks nor time left.
+    """
+
+    ticks: int
+    flags: int
+    left: tuple[int, int]
+    period: tuple[int, int]
+    rests: bool
+
+
 @dataclass(slots=True)
 class Seen:
     """A process as it is seen from outside, and by a round trip through it.
@@ -217,6 +234,7 @@ class Seen:
         watched: by descriptor of an epoll instance, what that watches; not among ``lines`` either.
         streams: the words of "=stream" lines.
         ghosts: descriptors of regular files without a name.
+        timers: descriptors of timerfds.
         asked: what was not known from the kernel's objects (``native/micro/unchanged.h``).
         believed: "memory" where its counters were, of what was not looked at (``native/micro/audit.h``).
     """
@@ -232,6 +250,7 @@ class Seen:
     watched: dict[int, frozenset[WatchedDescriptor]] = field(default_factory=dict)
     streams: list[list[int]] = field(default_factory=list)
     ghosts: dict[int, GhostFacts] = field(default_factory=dict)
+    timers: dict[int, TimerSetting] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     believed: list[str] = field(default_factory=list)
 
@@ -269,6 +288,10 @@ class Seen:
         elif line.startswith("=ghost "):
             number, *facts = (int(word) for word in line.split()[1:])
             self.ghosts[number] = GhostFacts(facts[0], facts[1], (facts[2], facts[3]), (facts[4], facts[5]))
+        elif line.startswith("=timerfd "):
+            number, ticks, flags, *times, rests = (int(word) for word in line.split()[1:])
+            left, period = (times[0], times[1]), (times[2], times[3])
+            self.timers[number] = TimerSetting(ticks, flags, left, period, rests=bool(rests))
         elif line.startswith("=asked "):
             self.asked.append(line[7:])
         elif line.startswith("=believed "):

@@ -1,0 +1,90 @@
+/* See timers.h.
+ *
+ * A timerfd that has expired and was read, or was stopped, has neither time left nor expiries to be read. Nor has one whose moment is over while
+ * the kernel has not come to it: its interrupt may be late by milliseconds in a virtual machine. Then it is still in the kernel's queue, or being
+ * taken from it; its fdinfo does not tell (fs/timerfd.c), and whoever restores it stopped has lost an expiry. */
+#define _GNU_SOURCE
+#include "timers.h"
+
+#include "kernel_memory.h"
+#include "plan.h"
+#include "text.h"
+#include "unchanged.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum rest { RESTS, IS_LATE, UNKNOWN };
+
+struct setting {
+	unsigned long long ticks, left[2], period[2];
+	unsigned flags;
+};
+
+static const char moving[] = "ticks: ";
+
+static bool parse(const char *info, struct setting *found)
+{
+	const char *at = strstr(info, moving);
+
+	return at && sscanf(at, "ticks: %llu settime flags: %o it_value: (%llu, %llu) it_interval: (%llu, %llu)", &found->ticks, &found->flags,
+			    &found->left[0], &found->left[1], &found->period[0], &found->period[1]) == 6;
+}
+
+static bool has_left(const struct setting *s)
+{
+	return s->left[0] || s->left[1];
+}
+
+static bool is_over(const struct setting *s)
+{
+	return !s->ticks && !has_left(s);
+}
+
+static bool fetch_number(uint64_t address, uint32_t size, uint64_t *number)
+{
+	const unsigned char *found = fetch(address, size);
+
+	*number = 0;
+	if (found)
+		memcpy(number, found, size);
+	return found;
+}
+
+/* Of one that is over; all threads are stopped, so nobody sets it. */
+static enum rest rest_of(int number)
+{
+	uint64_t timer, queue, is_queued, running;
+
+	if (!are_facts_read() || (uint32_t)number >= plan->most || !has_member(TIMER_QUEUED) || !has_member(TIMER_QUEUE) || !has_member(QUEUE_RUNNING) ||
+	    !fetch_number(file_read(number) + offset_of(FILE_PRIVATE), 8, &timer) ||
+	    !fetch_number(timer + offset_of(TIMER_QUEUED), 1, &is_queued) || !fetch_number(timer + offset_of(TIMER_QUEUE), 8, &queue) ||
+	    !fetch_number(queue + offset_of(QUEUE_RUNNING), 8, &running))
+		return UNKNOWN;
+	return is_queued || running == timer + offset_of(TIMER_ITSELF) ? IS_LATE : RESTS;
+}
+
+static void look_again(int number, char *info, struct setting *found)
+{
+	static char again[1024];
+
+	if (slurp_again(of_process("fdinfo/%d", number), again, sizeof again) > 0 && parse(again, found))
+		strcpy(info, again);
+}
+
+void say_timer(int number, char *info)
+{
+	struct setting now;
+	enum rest rest = UNKNOWN;
+
+	if (!parse(info, &now))
+		return; /* all of it is compared */
+	if (is_over(&now))
+		rest = rest_of(number);
+	/* It may have expired before that was seen, or between what is left and the expiries, of which the kernel tells one after the other. */
+	if (is_over(&now) || (now.ticks && has_left(&now)))
+		look_again(number, info, &now);
+	say("=timerfd %d %llu %u %llu %llu %llu %llu %d\n", number, now.ticks, now.flags, now.left[0], now.left[1], now.period[0], now.period[1],
+	    rest == RESTS);
+	strcpy(strstr(info, moving), is_over(&now) && rest == IS_LATE ? "late\n" : "");
+}

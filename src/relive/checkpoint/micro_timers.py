@@ -1,0 +1,34 @@
+"""Timers of a commit on top of another: their settings as they stood, in CRIU's images. Decisions only; nothing here reads a file.
+
+As in a full commit: what is written is what the kernel says is left. What CRIU would make of it that is wrong is put right in the
+images of a branch (``relive.images.timers``).
+"""
+
+from __future__ import annotations
+
+from relive.checkpoint.micro_record import NotNow, TimerSetting
+from relive.images import criu_images_pb2 as pb
+
+__all__ = ["set_timerfd"]
+
+_NONE = (0, 0)
+
+
+def set_timerfd(entry: pb.TimerfdEntry, now: TimerSetting) -> None:
+    """Make the image of a timerfd say what it is set to now.
+
+    Args:
+        entry: as in the base.
+
+    Raises:
+        NotNow: it may be about to expire, and the branch would not have that.
+    """
+    is_over = not now.ticks and now.left == _NONE
+    if is_over and not now.rests and not _rested(entry):
+        raise NotNow("a timer may be about to expire, which cannot be told from one that is stopped")
+    entry.ticks, entry.settime_flags = now.ticks, now.flags
+    (entry.vsec, entry.vnsec), (entry.isec, entry.insec) = now.left, now.period
+
+
+def _rested(entry: pb.TimerfdEntry) -> bool:
+    return not (entry.ticks or entry.vsec or entry.vnsec)
