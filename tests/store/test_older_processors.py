@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -22,23 +24,35 @@ BUILDS = {"plain": "", "avx2": '__attribute__((target("avx2")))'}
 FLAGS = Path("/proc/cpuinfo").read_text().partition("\nflags")[2].partition("\n")[0].split()
 
 
-def use_build(directory: Path, monkeypatch: pytest.MonkeyPatch, build: str) -> None:
-    """Have the library built for such a processor loaded."""
-    if build != "plain" and build not in FLAGS:
-        pytest.skip(f"this processor has no {build}")
-    library = directory / "page_tree.so"
-    clones = f"-DCLONES={BUILDS[build]}"
-    subprocess.run(
-        ["gcc", "-std=gnu11", "-O2", "-shared", "-fPIC", "-Wno-psabi", clones, SOURCE, "-o", library],
-        check=True,
-    )
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The library for such a processor; compiled once, which takes longer than its tests."""
+
+    @cache
+    def library_for(build: str) -> Path:
+        if build != "plain" and build not in FLAGS:
+            pytest.skip(f"this processor has no {build}")
+        library = tmp_path_factory.mktemp("built") / "page_tree.so"
+        clones = f"-DCLONES={BUILDS[build]}"
+        subprocess.run(
+            ["gcc", "-std=gnu11", "-O2", "-shared", "-fPIC", "-Wno-psabi", clones, SOURCE, "-o", library],
+            check=True,
+        )
+        return library
+
+    return library_for
+
+
+def use(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_tree, "_LIBRARY", library)
     monkeypatch.setattr(page_tree, "load_library", page_tree.load_library.__wrapped__)
 
 
 @pytest.mark.parametrize("build", BUILDS)
-def test_each_build_hashes_as_blake3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, build: str) -> None:
-    use_build(tmp_path, monkeypatch, build)
+def test_each_build_hashes_as_blake3(
+    built: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, build: str
+) -> None:
+    use(built(build), monkeypatch)
     random = np.random.default_rng(7)
     pages = random.integers(0, 1 << 63, (140, 512)).astype(np.uint64)
     for count in (2, 3, 7, 8, 9, 31, 32, 33, 129):
@@ -48,11 +62,11 @@ def test_each_build_hashes_as_blake3(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("build", [*BUILDS, None])
 def test_changed_words_in_a_pool_are_those_of_pages_that_are_mapped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, build: str | None
+    tmp_path: Path, built: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, build: str | None
 ):
     """Of pages that have changed in no word, in one, in as many as are kept so, in one more, and in all; against either base."""
     if build is not None:
-        use_build(tmp_path, monkeypatch, build)
+        use(built(build), monkeypatch)
     random = np.random.default_rng(5)
     before, kept = (random.integers(0, 3, (60, 512), dtype=np.uint64) for _ in range(2))
     bases = XorBases(tmp_path)
