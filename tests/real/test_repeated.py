@@ -22,8 +22,9 @@ from relive.recording.exchanges import Exchanges
 from relive.recording.reader import Recording
 from relive.replay import branch_supply
 from relive.replay.plan import Pace
-from relive.replay.replay import ReplayOptions, replay
+from relive.replay.replay import replay
 from relive.replay.replay_input import case_of_request
+from relive.replay.replay_options import ReplayOptions
 from relive.sandbox.branch import list_branches
 from relive.store import Store
 from support.ports import free_port

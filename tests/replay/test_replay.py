@@ -10,8 +10,9 @@ from relive.config import Settings
 from relive.model.commit import CommitId
 from relive.model.outcome import End, Outcome, Run, Verdict, VerdictKind
 from relive.replay.plan import ReplayPlan
-from relive.replay.replay import ReplayOptions, replay
+from relive.replay.replay import replay
 from relive.replay.replay_input import ReplayInput
+from relive.replay.replay_options import ReplayOptions
 from relive.store import Store
 from store.builders import make_manifest
 

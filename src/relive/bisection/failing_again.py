@@ -21,8 +21,9 @@ from relive.model.incident import Incident
 from relive.model.outcome import Outcome, Verdict, VerdictKind, verdict_words
 from relive.recording.connections import Connections, TurnKind
 from relive.replay.plan import Hangup, Pace, ReplayPlan, ReplayStep
-from relive.replay.replay import ReplayOptions, replay
+from relive.replay.replay import replay
 from relive.replay.replay_input import FailingRequest, ReplayInput, case_of_incident
+from relive.replay.replay_options import ReplayOptions
 from relive.replay.sequence import event_words, first_new_call, miss_words
 from relive.replay.workers import elsewhere_words
 from relive.store import Store

@@ -17,8 +17,9 @@ from relive.model.intervention import Tested
 from relive.model.outcome import Run, VerdictKind
 from relive.model.trial import FixRun
 from relive.recording.events import Event
-from relive.replay.replay import ReplayOptions, replay
+from relive.replay.replay import replay
 from relive.replay.replay_input import ReplayInput
+from relive.replay.replay_options import ReplayOptions
 from relive.replay.verdict import is_failure
 from relive.store import Store
 from relive.trial.effects import effects_of

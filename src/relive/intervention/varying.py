@@ -17,8 +17,9 @@ from relive.intervention.swaps import Happened, noted_delays, order_of
 from relive.kernel import procfs
 from relive.model.outcome import Run
 from relive.recording.events import Event
-from relive.replay.replay import ReplayOptions, replay
+from relive.replay.replay import replay
 from relive.replay.replay_input import ReplayInput
+from relive.replay.replay_options import ReplayOptions
 from relive.replay.verdict import is_failure
 from relive.sandbox.branch import Branch
 from relive.store import Store

@@ -38,8 +38,8 @@ from relive.operations.runs import save_replay
 from relive.operations.targets import tend
 from relive.replay.branch_supply import lasting_branches
 from relive.replay.plan import Pace
-from relive.replay.replay import ReplayOptions
 from relive.replay.replay_input import ReplayInput, case_of_incident
+from relive.replay.replay_options import ReplayOptions
 from relive.replay.verdict import outcome_words
 from relive.store import Store
 

@@ -43,8 +43,8 @@ from relive.recording.exchanges import Exchanges
 from relive.recording.reader import Recording
 from relive.replay.fresh.environment import parse_variable
 from relive.replay.plan import Pace
-from relive.replay.replay import ReplayOptions
 from relive.replay.replay_input import ReplayInput, case_of_incident
+from relive.replay.replay_options import ReplayOptions
 from relive.store import Store
 from relive.store.index import StoredCommit
 

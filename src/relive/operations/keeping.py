@@ -47,8 +47,8 @@ from relive.operations.targets import tend
 from relive.remotes.case_transfer import incident_id
 from relive.remotes.compatibility import refuse_unfit
 from relive.replay.plan import Pace
-from relive.replay.replay import ReplayOptions
 from relive.replay.replay_input import ReplayInput, case_of_request
+from relive.replay.replay_options import ReplayOptions
 from relive.store import Store
 from relive.trial.kept import (
     SUFFIX,

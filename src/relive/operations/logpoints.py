@@ -30,8 +30,8 @@ from relive.operations.policies import (
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
 from relive.replay.plan import Pace
-from relive.replay.replay import ReplayOptions
 from relive.replay.replay_input import ReplayInput, case_of_incident
+from relive.replay.replay_options import ReplayOptions
 from relive.stepping.following import HitRecord, Point
 from relive.stepping.replaying import FollowedReplay, Requests, replay_followed, result_words, trouble_of
 from relive.store import Store

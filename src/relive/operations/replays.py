@@ -43,9 +43,9 @@ from relive.operations.runs import marked_run, save_replay
 from relive.operations.targets import tend
 from relive.replay.answers import Calls
 from relive.replay.plan import Pace
-from relive.replay.replay import ReplayOptions
 from relive.replay.replay import replay as run_replay
 from relive.replay.replay_input import ReplayInput, case_of_incident, case_of_request
+from relive.replay.replay_options import ReplayOptions
 from relive.replay.stubs.speed import parse_speed
 from relive.store import Store
 

@@ -46,8 +46,8 @@ from relive.operations.targets import tend
 from relive.operations.trial_parts import FixParts, run_parts
 from relive.replay.fresh.environment import parse_variable
 from relive.replay.plan import Pace
-from relive.replay.replay import ReplayOptions
 from relive.replay.replay_input import ReplayInput, case_of_incident
+from relive.replay.replay_options import ReplayOptions
 from relive.replay.verdict import is_failure
 from relive.sandbox.branch import Branch
 from relive.store import Store

@@ -24,8 +24,8 @@ from relive.replay.debug.session import restore_for, send_in
 from relive.replay.debug.steering import hold_parents, leave_to, stands_alone
 from relive.replay.debug.watching import BranchWatch
 from relive.replay.plan import ReplayPlan
-from relive.replay.replay import ReplayOptions, answers_for
 from relive.replay.replay_input import ReplayInput
+from relive.replay.replay_options import ReplayOptions, answers_for
 from relive.stepping.following import follow, refused
 from relive.store import Store
 

@@ -13,8 +13,9 @@ from relive.model.outcome import Run
 from relive.recording.events import Event
 from relive.recording.exchanges import Exchange
 from relive.replay.inprocess_events import request_again, request_inside
-from relive.replay.replay import ReplayOptions, replay
+from relive.replay.replay import replay
 from relive.replay.replay_input import ReplayInput
+from relive.replay.replay_options import ReplayOptions
 from relive.replay.verdict import is_failure
 from relive.sandbox.branch import Branch
 from relive.stepping.following import Following, Point, WatchedExpression, follow

@@ -11,8 +11,9 @@ from relive.config import Settings
 from relive.errors import KeptInvalid
 from relive.model.outcome import Outcome, Run
 from relive.model.trial import Swapped
-from relive.replay.replay import ReplayOptions, replay
+from relive.replay.replay import replay
 from relive.replay.replay_input import ReplayInput
+from relive.replay.replay_options import ReplayOptions
 from relive.sandbox.branch import Branch
 from relive.store import Store
 from relive.trial.source import SourceChange, read_in_branch

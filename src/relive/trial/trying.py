@@ -23,8 +23,8 @@ from relive.model.outcome import Outcome, Run, VerdictKind
 from relive.model.trial import FixRun, FixTried, NeighbourDifference, Swapped
 from relive.recording.exchanges import Exchange, Exchanges
 from relive.recording.reader import Recording
-from relive.replay.replay import ReplayOptions
 from relive.replay.replay_input import ReplayInput, case_of_request
+from relive.replay.replay_options import ReplayOptions
 from relive.replay.verdict import is_failure, same_answer
 from relive.sandbox.branch import Branch
 from relive.store import Store

@@ -23,8 +23,8 @@ from relive.replay.debug.outcome import Sending
 from relive.replay.debug.steering import hold_parents
 from relive.replay.debug.terminal import DebugLine
 from relive.replay.debug.watching import BranchWatch
-from relive.replay.replay import ReplayOptions, answers_for
 from relive.replay.replay_input import ReplayInput, case_of_incident, open_in_commit
+from relive.replay.replay_options import ReplayOptions, answers_for
 from relive.replay.stubs.lifecycle import StubLifecycle
 from relive.sandbox.branch import Branch
 from relive.sandbox.restore_request import RestoreRequest
