@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -124,3 +125,13 @@ def test_of_many_entries_those_that_are_equal_are_not_looked_into(
 def test_what_the_recorder_noted_on_an_object_is_no_value_of_it(world: dict[str, Any]) -> None:
     world["key 5"]._relive_where = ("localhost", 6379)
     assert not any("_relive_" in path for path in asked("dump")["values"])
+
+
+@pytest.mark.parametrize("make", [threading.Lock, threading.RLock])
+def test_a_lock_tells_whether_it_is_held(world: dict[str, Any], make: Callable[[], Any]) -> None:
+    lock = world["key 5"].rest[2] = make()
+    before = asked("sums")
+    lock.acquire()
+    told = asked("changed", among=differing(before, asked("sums")))["values"]
+    assert told["held['key 5'].rest[2]"].startswith("locked _thread.")
+    assert asked("dump")["values"]["held['key 5'].rest[2]"] == told["held['key 5'].rest[2]"]

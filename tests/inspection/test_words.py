@@ -29,3 +29,21 @@ def test_no_more_lines_than_wanted_and_how_many_are_left():
     changes = [change(f"counts[{number}]", "1", "2") for number in range(7)]
     assert value_change_lines(changes, 3, "--json")[2:] == ["counts[2]: 1 -> 2", "and 4 more (--json)"]
     assert len(value_change_lines(changes, 7, "--json")) == 7
+
+
+def test_a_list_that_grows_does_not_hide_what_changed_beside_it():
+    """GIVEN a log in memory of which each entry holds values THEN the lock is among the first lines."""
+    grown = [
+        change(f"app.audit[{number}]{part}", None, "x")
+        for number in range(50)
+        for part in ("", "[0]", "['k{]']")
+    ]
+    lock = change("app.lock", "unlocked _thread.lock", "locked _thread.lock")
+    lines = value_change_lines([change("app.audit", "list of 0", "list of 50"), *grown, lock], 20, "--json")
+    assert lines[-2:] == ["app.lock: unlocked _thread.lock -> locked _thread.lock", "and 141 more (--json)"]
+    assert len(lines) == 1 + 9 + 2
+
+
+def test_attributes_that_came_are_all_listed():
+    changes = [change(f"app.name{number}", None, "1") for number in range(9)]
+    assert len(value_change_lines(changes, 20, "--json")) == 9

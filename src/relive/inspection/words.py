@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import re
+from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 __all__ = ["change_words", "descriptor_words", "value_change_lines", "value_lines", "waiting_words"]
 
 _WITHIN = 5  # values that are listed of one that came or went with all that is in it
+_ENTRIES = 3  # that are listed of those that came to one container or went from it
+
+_ENTRY = re.compile(r"""(.+)[\[{](?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\[\]{}]*)[\]}]""", re.DOTALL)
 
 
 def descriptor_words(one: Descriptor) -> str:
@@ -45,18 +49,23 @@ def change_words(one: FieldChange) -> str:
 
 
 def value_change_lines(changes: Sequence[FieldChange], most: int, elsewhere: str) -> list[str]:
-    """Changed values in their order, ``most`` lines; of one that came or went, a few of those in it.
+    """Changed values in their order, ``most`` lines; of one that came or went, a few of those in it, and of many that did in one
+    container the first few: a list that grows all the time does not hide the flag beside it.
 
     Args:
         elsewhere: where all of them are, which is said with how many are left out.
     """
     tops = _came_or_went_with(changes)
     within, shown = Counter(tops.values()), list[str]()
-    listed: Counter[str] = Counter()
+    entries, listed = defaultdict[str, set[str]](set), Counter[str]()
     for one in changes:
-        top = tops.get(one.name)
-        if top is not None:
-            listed[top] += 1
+        if one.before is None or one.after is None:
+            top = tops.get(one.name, one.name)
+            beside = entries[_container(top)]
+            if len(beside) == _ENTRIES and top not in beside:
+                continue
+            beside.add(top)
+            listed[top] += one.name != top
             if listed[top] > _WITHIN:
                 continue
         count = within[one.name]
@@ -69,6 +78,12 @@ def _came_or_went_with(changes: Sequence[FieldChange]) -> dict[str, str]:
     """By the path of a value that of the outermost one with which it came or went."""
     whole = {one.name for one in changes if one.before is None or one.after is None}
     return {one: top for one in whole if (top := _outermost(one, whole)) is not None}
+
+
+def _container(path: str) -> str:
+    """What a value is an entry of; of an attribute, itself: an object does not grow by many."""
+    entry = _ENTRY.fullmatch(path)
+    return entry[1] if entry is not None else path
 
 
 def _outermost(path: str, among: Collection[str]) -> str | None:

@@ -182,17 +182,17 @@ def _values_of_one_life(asked: Sequence[AskedBranch], params: DiffParams) -> Pyt
     """All values, of which only those are told that differ, with some that happen to be among the same sums."""
     with ThreadPoolExecutor(len(asked)) as pool:  # each in a branch of its own
         before, after = pool.map(partial(_sums, limit=params.limit), asked)
-        if before.count != after.count and (before.cut or after.cut):  # as many of both
+        is_whole = before.is_whole and after.is_whole
+        if before.count != after.count and not is_whole:  # as many of both
             most = min(before.count, after.count)
             before, after = pool.map(partial(_sums, most=most, limit=2 * params.limit), asked)
         among = [n for n, pair in enumerate(zip(before.sums, after.sums, strict=True)) if len({*pair}) > 1]
-        is_whole = before.is_whole and after.is_whole
         summed = [None if is_whole else one.count for one in (before, after)]
         old, new = pool.map(partial(_values_among, among, limit=params.limit), asked, summed)
     gone = old.values.keys() - new.values.keys()
     return PythonChanges(
         process=new.process,
-        changes=_changes(old, new),
+        changes=_changes(old, new, is_whole=is_whole),
         compared=before.count - len(gone),
         cut=any(one.cut for one in (before, after, old, new)),
     )
@@ -210,14 +210,18 @@ def _values(asked: Sequence[AskedBranch], params: DiffParams) -> PythonChanges:
     old, new = (one.values(depth=_DEPTH, most=_MOST_VALUES, limit=params.limit) for one in asked)
     return PythonChanges(
         process=new.process,
-        changes=_changes(old, new),
+        changes=_changes(old, new, is_whole=True),
         compared=len(old.values.keys() & new.values.keys()),
         cut=old.cut or new.cut,
     )
 
 
-def _changes(old: PythonValues, new: PythonValues) -> list[FieldChange]:
+def _changes(old: PythonValues, new: PythonValues, *, is_whole: bool) -> list[FieldChange]:
+    """``is_whole``: all values were walked by; else one that only one commit has was perhaps just not come to in the other."""
     from relive.inspection.aliases import with_moved_objects
     from relive.inspection.state_changes import mapping_changes, near_first
 
-    return near_first(mapping_changes(*with_moved_objects(old.values, new.values)))
+    changes = mapping_changes(*with_moved_objects(old.values, new.values))
+    if not is_whole or max(len(old.values), len(new.values)) >= _MOST_VALUES:
+        changes = [one for one in changes if one.before is not None and one.after is not None]
+    return near_first(changes)

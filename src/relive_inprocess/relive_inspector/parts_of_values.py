@@ -5,7 +5,7 @@ import enum
 import sys
 
 from .names import SKIPPED
-from .texts import PLAIN, TEXT_LENGTH, has_own_text, summary_of, text_of, type_of, whole_text
+from .texts import PLAIN, TEXT_LENGTH, summary_of, text_of, text_of_opaque, whole_text
 
 _ATOMS, _SLOTS = {}, {}  # by type
 _PLAIN_TYPES = frozenset(PLAIN)
@@ -43,7 +43,7 @@ def leaves_of(root, path, depth, most, seen=None):
         parts = parts_in(value) if left else None
         if parts is None:
             cut = cut or not left
-            found.append((at, text_of(value, TEXT_LENGTH) if has_own_text(value) else type_of(value)))
+            found.append((at, text_of_opaque(value)))
             continue
         found.append((at, summary_of(value)))
         queue.extend((at + step, part, left - 1) for step, part in parts[:most])

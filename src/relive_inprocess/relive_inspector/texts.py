@@ -1,9 +1,11 @@
 """How a value is told: its text, cut off where it is long, its type, its length."""
 
+import _thread
 import binascii
 
 TEXT_LENGTH = 200  # characters of a value
 WHOLE_LENGTH = 20000  # of the value that was asked for
+_LOCKS = (_thread.LockType, _thread.RLock)
 PLAIN = (type(None), bool, int, float, complex, str, bytes, bytearray, range)
 
 
@@ -30,6 +32,16 @@ def type_of(value):
 def has_own_text(value):
     """Its representation is no address, which would differ from process to process."""
     return type(value).__repr__ is not object.__repr__ and " at 0x" not in text_of(value, TEXT_LENGTH)
+
+
+def text_of_opaque(value):
+    """Of a value that is not looked into: its own text, or its type, of a lock with whether somebody holds it."""
+    if has_own_text(value):
+        return text_of(value, TEXT_LENGTH)
+    if isinstance(value, _LOCKS):
+        held = "locked" if text_of(value, TEXT_LENGTH).startswith("<locked ") else "unlocked"
+        return "{} {}".format(held, type_of(value))
+    return type_of(value)
 
 
 def whole_text(value):

@@ -7,7 +7,7 @@ import time
 
 from .names import roots
 from .parts_of_values import leaves_of, stands_for_itself, steps_in
-from .texts import PLAIN, TEXT_LENGTH, has_own_text, length_of, summary_of, text_of, type_of, whole_text
+from .texts import PLAIN, TEXT_LENGTH, length_of, summary_of, text_of, text_of_opaque, type_of, whole_text
 
 _PLAIN_VALUE, _TEXT_OF_IT, _DEEPER, _SUMMARY = range(4)  # what a value is that was walked by
 _TAGS = {kind: number for number, kind in enumerate(PLAIN)}
@@ -93,8 +93,8 @@ def _walk(depth, buckets, among=None):
             trail = seen[id(value)] = (above, spells, at)
             parts = steps_in(value) if left else None
             if parts is None:
-                text = text_of(value, TEXT_LENGTH) if has_own_text(value) else type_of(value)
-                yield above, spells, at, mark, bucket, _TEXT_OF_IT if left else _DEEPER, text
+                kind = _TEXT_OF_IT if left else _DEEPER
+                yield above, spells, at, mark, bucket, kind, text_of_opaque(value)
                 continue
             yield above, spells, at, mark, bucket, _SUMMARY, value
             spelled, steps = parts
