@@ -122,6 +122,15 @@ def test_a_file_that_is_no_archive_is_refused(junk, sealed, receiver, tmp_path):
     refuses(receiver, tmp_path / "junk", b"relive-sealed-archive 1\n" * sealed + junk)
 
 
+@pytest.mark.parametrize("text", [b"", b"hello\n", b"PK\x03\x04" + bytes(600)])
+def test_of_what_is_no_archive_it_is_not_said_that_it_is_cut_off(text, receiver, tmp_path):
+    (tmp_path / "notes.txt").write_bytes(text)
+    with pytest.raises(ArchiveInvalid) as told:
+        take(receiver, tmp_path / "notes.txt")
+    assert "cut off" not in str(told.value.cause)
+    assert "`relive export`" in str(told.value.remedy)
+
+
 @examples
 @given(data=st.data())
 def test_blocks_or_frames_in_another_order_left_out_or_doubled_are_refused(

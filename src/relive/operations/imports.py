@@ -15,6 +15,7 @@ from relive.checkpoint.target import host_facts
 from relive.config import Settings
 from relive.containers.archive.compression import Compression, find_compression
 from relive.containers.archive.importing import import_checkpoint
+from relive.containers.archive.unpacking import not_one
 from relive.errors import UsageError
 from relive.model.commit import CommitId, HostFacts
 from relive.model.token_scope import Scope
@@ -160,7 +161,10 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def _is_checkpoint(name: str, file: BinaryIO) -> bool:
-    """The file, which must stand at its begin and stays there, is packed, or a tar that does not begin as Relive's own."""
+    """The file, which must stand at its begin and stays there, is packed, or a tar that does not begin as Relive's own.
+
+    Raises ArchiveInvalid where it is neither that nor an archive of Relive.
+    """
     try:
         if is_sealed(file):
             return False
@@ -170,5 +174,8 @@ def _is_checkpoint(name: str, file: BinaryIO) -> bool:
         file.seek(0)
     except OSError as error:  # a broken disk
         raise invalid(name, str(error)) from error
-    is_tar = begin[_TAR_MAGIC_AT:].startswith(_TAR_MAGIC)
-    return is_tar and not begin.startswith(MARK.encode() + b"\0")
+    if begin.startswith(MARK.encode() + b"\0"):
+        return False
+    if not begin[_TAR_MAGIC_AT:].startswith(_TAR_MAGIC):
+        raise not_one(name, "it begins as no archive does" if begin else "it is empty")
+    return True
