@@ -8,12 +8,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from relive.config import Settings
 from relive.kernel import procfs
 from relive.model.branch import BranchFacts, Clock, Publication
 from relive.model.commit import CommitId
-from relive.sandbox.branch import Branch, branched_commits
+from relive.sandbox import restoring
+from relive.sandbox.branch import Branch, branched_commits, name_commit
 from relive.sandbox.limits import OVERHEAD
+from relive.sandbox.restore_request import RestoreRequest
+from relive.sandbox.unfinished import new_place
 
 
 def _facts(commit: str = "0" * 64, **given: Any) -> BranchFacts:
@@ -64,6 +69,33 @@ def test_the_commits_of_living_branches_are_known(tmp_path: Path) -> None:
         facts = _facts(commit, init=own, init_started=begun, root=own)
         (directory / "state.json").write_text(facts.model_dump_json())
     assert branched_commits(settings) == {CommitId("1" * 64)}
+
+
+def test_a_commit_that_is_being_restored_is_known_before_its_branch_has_a_state(tmp_path: Path) -> None:
+    """GIVEN retention that looks meanwhile THEN it keeps the commit, whose images are being read."""
+    settings = Settings(home=tmp_path)
+    with new_place(settings.branches) as directory:
+        assert branched_commits(settings) == set()
+        name_commit(directory, CommitId("3" * 64))
+        assert branched_commits(settings) == {CommitId("3" * 64)}
+        stopped = _facts(CommitId("3" * 64), init=os.getpid(), init_started=1, root=1)
+        (directory / "state.json").write_text(stopped.model_dump_json())
+        assert branched_commits(settings) == set()
+
+
+def test_who_restores_says_of_which_commit_before_he_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, seen = Settings(home=tmp_path), list[set[CommitId]]()
+    monkeypatch.setattr(
+        restoring, "_restore_in", lambda settings, *_: seen.append(branched_commits(settings))
+    )
+    nobody: Any = None
+    _, ownership = restoring._restore_claimed(
+        settings, nobody, CommitId("4" * 64), RestoreRequest(), nobody, 0.0
+    )
+    ownership.close()
+    assert seen == [{CommitId("4" * 64)}]
 
 
 def test_memory_of_its_capsule_is_less_what_restored_it_and_its_rings(tmp_path: Path) -> None:

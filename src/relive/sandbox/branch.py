@@ -13,6 +13,7 @@ import contextlib
 import os
 import shutil
 import signal
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,9 +36,18 @@ from relive.sandbox.ownership import Ownership
 from relive.sandbox.seal import Seal, read_seal
 from relive.sandbox.unfinished import sweep_unfinished
 
-__all__ = ["Branch", "branched_commits", "find_branch", "group_prefix", "list_branches", "sweep"]
+__all__ = [
+    "Branch",
+    "branched_commits",
+    "find_branch",
+    "group_prefix",
+    "list_branches",
+    "name_commit",
+    "sweep",
+]
 
 _STATE = "state.json"
+_COMMIT = "commit"  # there from the beginning, as the state is not
 _END_LIMIT = 10.0  # [s]
 _EVERY_CAPABILITY = (1 << 64) - 1
 
@@ -253,9 +263,27 @@ def list_branches(settings: Settings) -> list[Branch]:
     return sorted(found, key=lambda branch: branch.facts.created_wall_ns)
 
 
+def name_commit(directory: Path, commit: CommitId) -> None:
+    """Say of which commit a branch is being made in this directory, before anything of the commit is read."""
+    (directory / _COMMIT).write_text(commit)
+
+
 def branched_commits(settings: Settings) -> set[CommitId]:
-    """The commits of which branches live: `relive rollback` goes back to them."""
-    return {branch.facts.commit for branch in list_branches(settings) if branch.is_alive}
+    """The commits of which branches live, as `relive rollback` goes back to them, or are being made.
+
+    One that was being made when its maker died counts until it is swept.
+    """
+    living = {branch.facts.commit for branch in list_branches(settings) if branch.is_alive}
+    return living | set(_commits_of_unfinished(settings.branches))
+
+
+def _commits_of_unfinished(branches: Path) -> Iterator[CommitId]:
+    if not branches.is_dir():
+        return
+    for directory in branches.iterdir():
+        with contextlib.suppress(OSError):  # no branch, or one that has ended meanwhile
+            if not (directory / _STATE).exists():
+                yield CommitId((directory / _COMMIT).read_text())
 
 
 def _read_facts(directory: Path) -> BranchFacts:

@@ -29,7 +29,7 @@ from relive.kernel.disk_errors import disk_full
 from relive.kernel.userfault import check_userfault
 from relive.model.branch import BranchFacts, Clients, Clock
 from relive.model.commit import CommitId, Manifest, TargetKind
-from relive.sandbox.branch import Branch, group_prefix, sweep
+from relive.sandbox.branch import Branch, group_prefix, name_commit, sweep
 from relive.sandbox.branch_plan import BranchPlan
 from relive.sandbox.branch_root import BranchRoot
 from relive.sandbox.builder import BranchBuilder, Built
@@ -123,6 +123,7 @@ def _restore_claimed(
     """As ``restore``; the branch ends with what is returned beside it."""
     ownership = Ownership(new_place(settings.branches))
     try:
+        name_commit(ownership.directory, commit)  # which is not dropped from now on
         (ownership.directory / "images").mkdir()
         return _restore_in(settings, store, commit, request, make_root, ownership, began), ownership
     except BaseException:
