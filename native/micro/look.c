@@ -9,6 +9,7 @@
 #include "memory_state.h"
 #include "shared.h"
 #include "text.h"
+#include "timers.h"
 #include "unchanged.h"
 
 #include <dirent.h>
@@ -47,10 +48,25 @@ bool find_threads(void)
 	return thread_count > 0 && threads[0].tid == process.pid ? true : refuse("its first thread has ended");
 }
 
+static bool is_any_pending; /* signal, in the look under way */
+
+/* Signals that are pending for a thread, or for all of them. */
+static void say_pending(const struct thread *t, const char *line, size_t size)
+{
+	const char *value = strchr(line, '\t');
+
+	if (value && !value[1 + strspn(value + 1, "0")])
+		return;
+	is_any_pending = true;
+	say_number("=pending ", (unsigned long)t->tid);
+	append(" ", 1);
+	append(line, size);
+	append("\n", 1);
+}
+
 static void say_status(struct thread *t)
 {
-	static const char *const wanted[] = { "Name",	"Umask",  "Uid",    "Gid",    "Groups",	    "NSpid",	"SigPnd",  "ShdPnd",
-					      "SigIgn", "SigCgt", "CapInh", "CapPrm", "CapEff",	    "CapBnd",	"CapAmb",  "NoNewPrivs",
+	static const char *const wanted[] = { "Name",	"Umask",  "Uid",    "Gid",    "Groups",	    "NSpid",	"SigIgn", "SigCgt", "CapInh", "CapPrm", "CapEff",	    "CapBnd",	"CapAmb",  "NoNewPrivs",
 					      "Seccomp", "Seccomp_filters", "THP_enabled", "VmLck" };
 	static size_t sizes[sizeof wanted / sizeof *wanted]; /* strlen() of each for each line takes as long as all else here */
 	static char read_now[8192];
@@ -75,6 +91,8 @@ static void say_status(struct thread *t)
 				append(line, (size_t)(end - line));
 				append("\n", 1);
 			}
+		if (!strncmp(line, "SigPnd:", 7) || !strncmp(line, "ShdPnd:", 7))
+			say_pending(t, line, (size_t)(end - line));
 		if (!strncmp(line, "NSpid:", 6)) {
 			char *last = strrchr(line, '\t');
 
@@ -135,7 +153,7 @@ static void say_process(void)
 	say_link("exe", of_process("exe"));
 	say_link("cwd", of_process("cwd"));
 	say_link("root", of_process("root"));
-	say_file("timers", of_process("timers"));
+	say_posix_timers();
 	note_told(OF_PROCESS, from);
 }
 
@@ -143,6 +161,8 @@ bool look(void)
 {
 	text.size = 0;
 	is_cut_off = false;
+	is_any_pending = false;
+	forget_posix_timers(); /* of a process that has any all is asked */
 	if (!say_known_process())
 		say_process();
 	if (!say_descriptors() || !see_mappings() || !see_shared())
@@ -179,7 +199,7 @@ void keep_as_base(void)
 
 bool is_as_base(void)
 {
-	return is_all_known() || lines_hashed() == base_hash;
+	return !is_any_pending && (is_all_known() || lines_hashed() == base_hash);
 }
 
 static void ask_advice(void)

@@ -8,6 +8,7 @@
 #include "connections.h"
 #include "mappings.h"
 #include "text.h"
+#include "timers.h"
 #include "unchanged.h"
 
 #include <elf.h>
@@ -23,7 +24,8 @@
 #include <ucontext.h>
 
 enum {
-	CALLS_MOST = 96,
+	CALLS_MOST = 128,
+	INTERVAL_WORDS = 12, /* of the three that setitimer(2) has: period and what is left, in seconds and microseconds */
 	FRAME = 8 + 304, /* return address, and as much of ucontext_t as the kernel reads */
 	CUSHION_S = 2, /* so long has whoever started us for what has to be put back when we are killed */
 };
@@ -36,6 +38,7 @@ struct call {
 
 static uint64_t keep_answer; /* address of "mov %rax,(%rdx); ret" */
 static int wake; /* the signal at which a round trip ends */
+static bool has_timers; /* it told of some */
 static const unsigned char store_answer[] = { 0x48, 0x89, 0x02, 0xc3 };
 
 bool find_gadget(void)
@@ -105,6 +108,10 @@ static int find_calls(const struct thread *t, struct call *calls, uint64_t resul
 		ASK(8, SYS_membarrier, 1 << 9 /* GET_REGISTRATIONS */, 0, at, 0, true);
 		for (int which = 0; which < 3; which++)
 			ASK(32, SYS_getitimer, which, (long)at, 0, 0, false);
+		for (int i = 0; i < posix_timer_count; i++) {
+			ASK(32, SYS_timer_gettime, posix_timers[i], (long)at, 0, 0, false);
+			ASK(8, SYS_timer_getoverrun, posix_timers[i], 0, at, 0, true);
+		}
 		for (int signal = 1; signal <= 64; signal++)
 			if (signal == SIGCHLD || caught >> (signal - 1) & 1)
 				ASK(32, SYS_rt_sigaction, signal, 0, at, 8, false);
@@ -243,12 +250,28 @@ static bool give_back_all(struct thread *t)
 	       !ptrace(PTRACE_SETREGS, t->tid, 0, &r);
 }
 
+/* Returns what follows. */
+static const uint64_t *say_timers(const uint64_t *at)
+{
+	has_timers = posix_timer_count;
+	say("?interval_timers");
+	for (int i = 0; i < INTERVAL_WORDS; i++) {
+		has_timers |= at[i] != 0;
+		say(" %" PRIu64, at[i]);
+	}
+	say("\n");
+	at += INTERVAL_WORDS;
+	for (int i = 0; i < posix_timer_count; i++, at += 5)
+		say("?posix_timer %d %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", posix_timers[i], at[0], at[1], at[2], at[3], at[4]);
+	return at;
+}
+
 static bool say_hidden(struct thread *t)
 {
 	struct call calls[CALLS_MOST];
 	struct rseq_place place = { 0 };
 	uint64_t room, end_of_heap, at[2048 / 8 * 2];
-	int count = find_calls(t, calls, t->results, &room), next = 8, timers = 0;
+	int count = find_calls(t, calls, t->results, &room), next = 8;
 
 	if (room > sizeof at || !peek(process.pid, t->results, at, room))
 		return refuse("what thread %d answers cannot be read", (int)t->tid);
@@ -264,9 +287,7 @@ static bool say_hidden(struct thread *t)
 	say("?subreaper %" PRIu64 "\n?dumpable %" PRIu64 "\n?brk %" PRIx64 "\n?membarrier %" PRIx64 "\n", at[6] & 0xffffffff, at[7],
 	    end_of_heap, at[next]);
 	next++;
-	for (int i = 0; i < 12; i++)
-		timers |= at[next++] != 0;
-	say("?timers %d\n", timers);
+	next = (int)(say_timers(at + next) - at);
 	for (int i = 0; i < count; i++)
 		if (calls[i].number == SYS_rt_sigaction) {
 			say("?action %ld %" PRIx64 " %" PRIx64 " %" PRIx64 " %" PRIx64 "\n", calls[i].first, at[next], at[next + 1],
@@ -316,6 +337,8 @@ bool make_round_trips(void)
 			wake = harmless[i];
 	if (!wake)
 		return refuse("it catches every signal that could be used");
+	if (posix_timer_count > POSIX_TIMERS_MOST)
+		return refuse("it has more than %d timers (timer_create)", POSIX_TIMERS_MOST);
 	if (__builtin_popcountll(caught) > 64 - 20)
 		return refuse("it catches too many signals");
 	if (!has_code())
@@ -353,5 +376,8 @@ bool make_round_trips(void)
 			well = refuse("the registers of thread %d cannot be given back", (int)threads[i].tid);
 	}
 	note_told(HIDDEN, from);
+	/* It would be neither in what is left nor among the signals that were seen to wait. */
+	if (well && has_timers && does_signal_wait())
+		return refuse("a timer has expired right now");
 	return well;
 }

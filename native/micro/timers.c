@@ -6,12 +6,14 @@
 #define _GNU_SOURCE
 #include "timers.h"
 
+#include "base.h"
 #include "kernel_memory.h"
 #include "plan.h"
 #include "text.h"
 #include "unchanged.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum rest { RESTS, IS_LATE, UNKNOWN };
@@ -87,4 +89,42 @@ void say_timer(int number, char *info)
 	say("=timerfd %d %llu %u %llu %llu %llu %llu %d\n", number, now.ticks, now.flags, now.left[0], now.left[1], now.period[0], now.period[1],
 	    rest == RESTS);
 	strcpy(strstr(info, moving), is_over(&now) && rest == IS_LATE ? "late\n" : "");
+}
+
+int posix_timers[POSIX_TIMERS_MOST], posix_timer_count;
+
+void forget_posix_timers(void)
+{
+	posix_timer_count = 0;
+}
+
+void say_posix_timers(void)
+{
+	const size_t from = text.size;
+
+	forget_posix_timers();
+	say_file("timers", of_process("timers"));
+	append("", 1); /* its end, for strstr() */
+	for (const char *at = text.at + from; (at = strstr(at, "ID: ")); at += 4) {
+		const bool is_first_word = at[-1] == ' ' || at[-1] == '|'; /* not that of "ClockID: " */
+
+		if (is_first_word && posix_timer_count++ < POSIX_TIMERS_MOST)
+			posix_timers[posix_timer_count - 1] = atoi(at + 4);
+	}
+	text.size--;
+}
+
+bool does_signal_wait(void)
+{
+	static char status[8192];
+
+	for (int i = 0; i < thread_count; i++) {
+		unsigned long long own = 1, shared = 1;
+		const bool is_read = slurp_again(of_process("task/%d/status", (int)threads[i].tid), status, sizeof status) > 0;
+		const char *at = is_read ? strstr(status, "\nSigPnd:") : NULL;
+
+		if (!at || sscanf(at, " SigPnd: %llx ShdPnd: %llx", &own, &shared) != 2 || own || shared)
+			return true;
+	}
+	return false;
 }

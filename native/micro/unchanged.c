@@ -8,6 +8,7 @@
 #include "kernel_memory.h"
 #include "standing.h"
 #include "text.h"
+#include "timers.h"
 #include "tree.h"
 
 #include <inttypes.h>
@@ -261,7 +262,9 @@ void note_told(int number, size_t from)
 		return;
 	compare_told(s, number, from);
 	if (number == HIDDEN) {
-		s->now.hidden = told;
+		/* What is left of a timer that runs is none of what is compared of the objects. */
+		if (memmem(text.at + from, told.size, NO_INTERVAL_TIMERS, sizeof NO_INTERVAL_TIMERS - 1))
+			s->now.hidden = told;
 		return;
 	}
 	s->now = (struct account){ .told = told };

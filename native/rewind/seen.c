@@ -6,6 +6,7 @@
 #include "../micro/connections.h"
 #include "../micro/round_trip.h"
 #include "../micro/text.h"
+#include "../micro/timers.h"
 #include "../micro/unchanged.h"
 #include "../tracker/userfault.h"
 
@@ -397,8 +398,8 @@ bool keep_hidden(void)
 {
 	if (!ask())
 		return false;
-	if (!strstr(hidden_lines(), "?timers 0\n"))
-		return refuse("it has an interval timer");
+	if (posix_timer_count || !strstr(hidden_lines(), NO_INTERVAL_TIMERS))
+		return refuse("it has a timer (setitimer, timer_create)");
 	kept_hidden = strdup(hidden_lines());
 	return kept_hidden != NULL;
 }

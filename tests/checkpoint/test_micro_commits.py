@@ -262,7 +262,7 @@ def test_nobody_is_waited_for_where_files_are_as_they_were(
         ("huge pages", "move"),
         ("not to children",),
         ("regions",),
-        ("write", "mask", "break"),
+        ("write", "mask", "break", "timer"),
     ],
     ids=" ".join,
 )
@@ -325,7 +325,6 @@ def test_a_stream_that_has_ended_stays_as_it_is(told: Told, taking: Taking) -> N
         ("nothing", "replace descriptor", "something has changed"),
         ("nothing", "unlinked", "something has changed"),
         ("handle", "handle otherwise", "action has changed"),
-        ("nothing", "timer", "timers has changed"),
         ("nothing", "alternate stack", "altstack has changed"),
         ("nothing", "directory", "something has changed"),
         ("nothing", "mode of files", "something has changed"),

@@ -33,8 +33,7 @@ def seen(*lines: str) -> Seen:
     "line",
     [
         "children ",
-        "timers ",
-        "thread 5 SigPnd:\t0000000000000000",
+        "timers ID: 0|signal: 14/00|",
         "timens_offsets monotonic           0         0|boottime            0         0|",
         descriptor(),
         descriptor(mode="20666", special="1:3", goal="/dev/null"),
@@ -81,9 +80,6 @@ def test_the_first_thread_says_which_process_it_is() -> None:
     "line",
     [
         "children 17 ",
-        "timers ID: 0|signal: 14/00|",
-        "thread 5 SigPnd:\t0000000000000100",
-        "thread 5 ShdPnd:\t0000000000004000",
         "timens_offsets monotonic           5         0|boottime            0         0|",
         descriptor(links="0"),
         descriptor(goal="/tmp/x (deleted)"),
@@ -117,6 +113,13 @@ def test_each_word_counts() -> None:
     for other in (seen("a 2"), seen("a 1", "b"), seen()):
         with pytest.raises(FullCommitNeeded):
             check_same(seen("a 1"), other)
+
+
+def test_a_signal_may_be_pending_in_the_base_only() -> None:
+    pending = seen("a 1", "=pending 5 ShdPnd:\t0000000000004000")
+    check_same(pending, seen("a 1"))
+    with pytest.raises(NotNow, match="ShdPnd"):
+        check_same(seen("a 1"), pending)
 
 
 def test_a_thread_that_begins_or_ends_is_called_so() -> None:

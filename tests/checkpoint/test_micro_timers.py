@@ -14,10 +14,10 @@ from relive.checkpoint.micro_record import NotNow, TimerSetting
 from relive.checkpoint.micro_timers import set_timerfd
 from relive.checkpoint.target import process_target
 from relive.images import criu_images_pb2 as pb
-from relive.images.image_file import read_entries
+from relive.images.image_file import read_entries, read_first
 from relive.model.commit import Trigger
 
-from .test_micro_commits import PROGRAMS, Taking, Told, kernel_says
+from .test_micro_commits import PROGRAMS, TRIES, Taking, Told, kernel_says
 from .test_micro_unchanged import Tracking, needs_kernel
 
 NS = 1_000_000_000
@@ -49,23 +49,22 @@ def start(states: Path) -> Iterator[Callable[[str], Told]]:
 class Comparing(Taking):
     """Keeps what each commit says of timers."""
 
-    descriptors: list[Setting]
+    timers: list[Setting]
+    are_signals_pending: bool
 
     def check(self, images: Path) -> None:
         super().check(images)
-        self.descriptors = descriptors_in(images)
+        self.timers = timers_in(images)
+        self.are_signals_pending = task_in(images).HasField("signals_s")
 
     def full(self, pid: int) -> list[Setting]:
         """What a full commit says, taken without any other."""
+        target = process_target(pid)
         taken = capture(
-            process_target(pid),
-            Trigger.MANUAL,
-            settings=self.settings,
-            store=self.store,
-            watchdog=self._watchdog,
+            target, Trigger.MANUAL, settings=self.settings, store=self.store, watchdog=self._watchdog
         )
         try:
-            return descriptors_in(taken.staging.images)
+            return timers_in(taken.staging.images)
         finally:
             taken.discard()
 
@@ -77,47 +76,90 @@ def taking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Comparin
     found.close()
 
 
-def descriptors_in(images: Path) -> list[Setting]:
+def task_in(images: Path) -> pb.TaskCoreEntry:
+    """Of one process."""
+    [process] = read_entries(images / "pstree.img", pb.PstreeEntry)
+    return read_first(images / f"core-{process.pid}.img", pb.CoreEntry).tc
+
+
+def timers_in(images: Path) -> list[Setting]:
+    """Of all kinds; those that there are not as such that are stopped."""
     files = read_entries(images / "files.img", pb.FileEntry)
-    timers = sorted((one.tfd for one in files if one.HasField("tfd")), key=lambda one: one.id)
-    return [
-        (one.clockid, one.settime_flags, one.ticks, one.vsec * NS + one.vnsec, one.isec * NS + one.insec)
-        for one in timers
-    ]
+    found: list[Setting] = []
+    for one in sorted((one.tfd for one in files if one.HasField("tfd")), key=lambda one: one.id):
+        kind = (one.clockid, one.settime_flags, one.ticks)
+        found.append((*kind, one.vsec * NS + one.vnsec, one.isec * NS + one.insec))
+    task = task_in(images)
+    for number, alarm in enumerate((task.timers.real, task.timers.virt, task.timers.prof)):
+        left, period = alarm.vsec * NS + alarm.vusec * 1000, alarm.isec * NS + alarm.iusec * 1000
+        found.append((number, 0, 0, left, period))
+    for timer in sorted(task.timers.posix, key=lambda one: one.it_id):
+        left, period = timer.vsec * NS + timer.vnsec, timer.isec * NS + timer.insec
+        found.append((timer.it_id, 0, timer.overrun, left, period))
+    return found
 
 
 def in_hours(settings: list[Setting]) -> list[Setting]:
     """Hours left, begun ones counted: the rest of one goes by between two commits."""
-    return [(*others, -(-left // HOUR_NS), period) for *others, left, period in settings]
+    return [(*kind, -(-left // HOUR_NS), period) for *kind, left, period in settings]
 
 
-def test_each_state_of_a_timerfd_is_as_in_a_full_commit(
-    start: Callable[[str], Told], taking: Comparing
+KINDS = {"descriptors": 13, "alarms": 3, "timers": 7}
+MOVE = {"descriptors": 13, "alarms": 1, "timers": 6}  # the others only with the processor's time
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_state_of_a_timer_is_as_in_a_full_commit(
+    start: Callable[[str], Told], taking: Comparing, kind: str
 ) -> None:
-    told = start("descriptors")
+    told = start(kind)
     taking.base(told.pid)
-    before = taking.descriptors
+    before = taking.timers
     taking.follow(told, "set")
-    on_top = taking.descriptors
+    on_top = taking.timers
     if kernel_says() == "ok":
         assert not any("about to expire" in reason for reason in taking.reasons)
-    assert len(on_top) == 13
-    assert all(now != then for now, then in zip(on_top, before, strict=True))
+    assert sum(now != then for now, then in zip(on_top, before, strict=True)) == KINDS[kind]
     assert in_hours(on_top) == in_hours(taking.full(told.pid))
     taking.base(told.pid)
     taking.follow(told, "set")
-    assert in_hours(taking.descriptors) == in_hours(on_top)
+    assert in_hours(taking.timers) == in_hours(on_top)
 
 
-def test_time_goes_on_between_commits(start: Callable[[str], Told], taking: Comparing) -> None:
-    told = start("descriptors")
+@pytest.mark.parametrize("kind", KINDS)
+def test_time_goes_on_between_commits(start: Callable[[str], Told], taking: Comparing, kind: str) -> None:
+    """Also where all else of the process is known to be as it was."""
+    told = start(kind)
     taking.base(told.pid)
-    readings = [taking.descriptors]
+    readings = [taking.timers]
     for _ in range(3):
         taking.follow(told, "tell")
-        readings.append(taking.descriptors)
+        readings.append(taking.timers)
     for earlier, later in itertools.pairwise(readings):
-        assert all(now[3] < then[3] for now, then in zip(later, earlier, strict=True))
+        moved = sum(now[3] < then[3] for now, then in zip(later, earlier, strict=True))
+        assert moved >= MOVE[kind]
+
+
+def test_a_timer_that_is_made_leads_to_a_full_commit(start: Callable[[str], Told], taking: Comparing) -> None:
+    told = start("timers")
+    taking.base(told.pid)
+    told.ask("one more")
+    assert not taking.commit(told.pid)
+    assert any("something has changed: timers" in reason for reason in taking.reasons)
+
+
+def test_an_alarm_that_comes_often_is_in_each_commit(start: Callable[[str], Told], taking: Comparing) -> None:
+    """While CRIU holds it for the base its signal is pending; on top of that it is not, and there is time left."""
+    told = start("alarm goes on")
+    taking.base(told.pid)
+    on_top = 0
+    for _ in range(TRIES):
+        taking.micro._refusals = 0
+        if taking.commit(told.pid):
+            on_top += 1
+            assert taking.timers[0][3] > 0
+            assert not taking.are_signals_pending
+    assert on_top
 
 
 @needs_kernel
@@ -129,7 +171,7 @@ def test_a_timer_that_goes_on_is_never_told_as_stopped_or_as_expired_twice(
     tracking = Tracking(told.pid, tmp_path)
     try:
         tracking.begin()
-        for _ in range(400):
+        for _ in range(200):
             seen = tracking.commit().seen
             [timer] = seen.timers.values()
             is_late = any("late" in line for line in seen.lines)

@@ -116,17 +116,29 @@ def numbers(seen: Seen) -> list[list[int]]:
     return sorted(words[:TIMESTAMP] + words[TIMESTAMP + 1 :] for words in seen.streams)
 
 
+def hidden_of(seen: Seen) -> list[list[str]]:
+    """What the process told; of what is left of its interval timers only whether there is something."""
+    found = [line.split() for line in seen.hidden]
+    for words in found:
+        if words[0] == "interval_timers":
+            words[3::4] = [str(bool(int(left))) for left in words[3::4]]
+            words[4::4] = ["" for _ in words[4::4]]
+    return found
+
+
 def differences(one: Seen, other: Seen) -> list[object]:
-    """All that is told of a process but for the clocks of connections, and of advice, read later."""
+    """All that is told of a process but for the clocks of connections, what is left of timers, and advice, read later."""
     found: list[object] = []
-    for name in ("lines", "hidden", "connections"):
+    if hidden_of(one) != hidden_of(other):
+        found += [hidden_of(one), hidden_of(other)]
+    for name in ("lines", "connections"):
         found += [fact for fact in getattr(one, name) if fact not in getattr(other, name)]
         found += [fact for fact in getattr(other, name) if fact not in getattr(one, name)]
     if joined(one) != joined(other):
         found += [joined(one), joined(other)]
     if numbers(one) != numbers(other):
         found += [numbers(one), numbers(other)]
-    for name in ("positions", "watched", "ghosts", "pid", "inside"):
+    for name in ("positions", "watched", "ghosts", "pending", "pid", "inside"):
         if getattr(one, name) != getattr(other, name):
             found += [getattr(one, name), getattr(other, name)]
     return found

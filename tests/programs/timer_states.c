@@ -1,7 +1,8 @@
-/* Timers, one for each state that one can be in. Told "set" on standard input it sets all anew, "tell" has it say how each stands: name,
- * whether there is an expiry to be read, hours left and of the period, begun ones counted.
+/* Timers, one for each state that one can be in. Told "set" on standard input it sets all anew, "one more" has it make a timer; "tell" has it say
+ * how each stands: name, whether there is an expiry to be read, hours left and of the period, begun ones counted.
  *
- * Argument: "descriptors" (timerfd), "alarms" (setitimer), "timers" (timer_create). With "goes on" it waits for one timerfd again and again. */
+ * Argument: "descriptors" (timerfd), "alarms" (setitimer), "timers" (timer_create). With "goes on" it waits for one timerfd again and again, with
+ * "alarm goes on" for SIGALRM. With a second argument it is told by SIGHUP and SIGTERM to set and to tell. */
 #define _GNU_SOURCE
 #include <poll.h>
 #include <signal.h>
@@ -190,6 +191,20 @@ static void tell_timers(void)
 	}
 }
 
+static int go_on_by_alarms(void)
+{
+	const struct itimerval often = { { 0, 5000 }, { 0, 5000 } };
+
+	signal(SIGALRM, note);
+	puts("ready");
+	fflush(stdout);
+	if (setitimer(ITIMER_REAL, &often, NULL))
+		return 1;
+	while (pause())
+		;
+	return 1;
+}
+
 static int go_on(void)
 {
 	const struct itimerspec often = { { 0, 300000 }, { 0, 300000 } };
@@ -205,34 +220,66 @@ static int go_on(void)
 	return 1;
 }
 
+enum { SET, TELL, ONE_MORE, WORDS };
+static const char *const words[] = { "set\n", "tell\n", "one more\n" };
+
+/* What is to be done next: by a word on standard input or, with `by_signals`, SIGHUP and SIGTERM. */
+static int hear(bool by_signals)
+{
+	char word[64];
+	ssize_t size;
+	sigset_t told;
+	int which;
+
+	if (by_signals) {
+		sigemptyset(&told);
+		sigaddset(&told, SIGHUP);
+		sigaddset(&told, SIGTERM);
+		return sigwait(&told, &which) ? WORDS : which == SIGHUP ? SET : TELL;
+	}
+	/* Not by stdio, which would take what stands behind it. */
+	size = read(0, word, sizeof word - 1);
+	if (size <= 0)
+		exit(0);
+	word[size] = 0;
+	for (which = 0; which < WORDS && strcmp(word, words[which]);)
+		which++;
+	return which;
+}
+
 int main(int argc, char **argv)
 {
 	const char *const kind = argc > 1 ? argv[1] : "";
-	const bool are_descriptors = !strcmp(kind, "descriptors"), are_alarms = !strcmp(kind, "alarms");
-	char word[64];
+	const bool are_descriptors = !strcmp(kind, "descriptors"), are_alarms = !strcmp(kind, "alarms"), by_signals = argc > 2;
+	sigset_t told;
 
 	if (!strcmp(kind, "goes on"))
 		return go_on();
+	if (!strcmp(kind, "alarm goes on"))
+		return go_on_by_alarms();
+	sigemptyset(&told);
+	sigaddset(&told, SIGHUP);
+	sigaddset(&told, SIGTERM);
+	if (by_signals)
+		sigprocmask(SIG_BLOCK, &told, NULL);
 	if (are_descriptors)
 		begin_descriptors();
 	else if (are_alarms)
 		set_alarms(false);
 	else
 		begin_timers();
-	puts("ready");
-	fflush(stdout);
-	for (;;) {
-		/* Not by stdio, which would take what stands behind it. */
-		const ssize_t size = read(0, word, sizeof word - 1);
-
-		if (size <= 0)
-			return 0;
-		word[size] = 0;
-		if (!strcmp(word, "set\n"))
-			are_descriptors ? set_descriptors() : are_alarms ? set_alarms(true) : set_timers();
-		else if (!strcmp(word, "tell\n"))
-			are_descriptors ? tell_descriptors() : are_alarms ? tell_alarms() : tell_timers();
-		puts("");
+	for (puts("ready");; puts("")) {
 		fflush(stdout);
+		switch (hear(by_signals)) {
+		case SET:
+			are_descriptors ? set_descriptors() : are_alarms ? set_alarms(true) : set_timers();
+			break;
+		case TELL:
+			are_descriptors ? tell_descriptors() : are_alarms ? tell_alarms() : tell_timers();
+			break;
+		case ONE_MORE:
+			timer_create(CLOCK_MONOTONIC, NULL, &ids[0]);
+			break;
+		}
 	}
 }

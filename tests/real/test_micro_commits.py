@@ -21,7 +21,20 @@ from support.call_filter import USERFAULTFD, under_filter
 from support.ports import free_port
 from support.waiting import eventually
 
-from .harness import PYTHON, RELIVE, SERVICES, Capsule, Commit, Http, Refused, Relive, ask, counting
+from .harness import (
+    PROGRAMS,
+    PYTHON,
+    RELIVE,
+    SERVICES,
+    Capsule,
+    Commit,
+    Http,
+    Refused,
+    Relive,
+    ask,
+    compiled,
+    counting,
+)
 from .scenario import settled
 
 ON_TOP = "taken on top of the one before"
@@ -74,6 +87,41 @@ def test_a_branch_goes_on_where_a_commit_on_top_of_others_was_taken(relive: Reli
     told = ask(port, "/")
     assert told["requests"] == len(commits) + 1
     assert is_whole(told)
+
+
+def test_timers_go_on_in_a_branch_as_they_were_set_last(relive: Relive, tmp_path: Path) -> None:
+    program = compiled(PROGRAMS / "timer_states.c", tmp_path)
+    kinds = [f"{program} {kind} told" for kind in ("descriptors", "alarms", "timers")]
+    service = relive.run("sh", "-c", " & ".join(kinds) + " & wait", RELIVE_MICRO="1")
+
+    def lines(output: str) -> list[str]:
+        return [line for line in output.splitlines() if ":" in line]
+
+    eventually(lambda: relive.output(service).count("ready") == len(kinds), "that all have timers")
+    pids = [pid for pid in procfs.tree_of(service.pid) if str(program) in (procfs.command_of(pid) or [])]
+    assert len(pids) == len(kinds)
+    for _ in range(TRIES):
+        before, said = relive.agent_log(service).count(ON_TOP), relive.output(service).count("\n")
+        for pid in pids:
+            os.kill(pid, signal.SIGHUP)
+        eventually(lambda: relive.output(service).count("\n") == said + len(kinds), "that all are set")  # noqa: B023
+        commit = relive.commit(service)
+        if relive.agent_log(service).count(ON_TOP) > before:
+            break
+    else:
+        pytest.fail("none was taken on top of another")
+    for pid in pids:
+        os.kill(pid, signal.SIGTERM)
+    told = eventually(
+        lambda: len(lines(relive.output(service))) == len(kinds) and lines(relive.output(service)), ""
+    )
+    branch = relive.restore(commit)
+    branch.exec("pkill", "-TERM", "timer_states")
+    again = eventually(
+        lambda: len(lines(branch.output())) == len(kinds) and lines(branch.output()), "what is left"
+    )
+    assert sorted(again) == sorted(told)
+    branch.stop()
 
 
 def test_before_each_request_they_are_taken_without_being_asked_for(relive: Relive) -> None:

@@ -39,6 +39,7 @@ from relive.checkpoint.micro_record import (
     Seen,
     spans_of,
 )
+from relive.checkpoint.micro_timers import set_task_timers
 from relive.images import criu_images_pb2 as pb
 from relive.images.image_file import decode, first_message, image_like, messages, read_first
 from relive.images.pagemap import read_pagemap
@@ -134,7 +135,7 @@ class BaseProcess:
         self._nameless = nameless_files(seen)
         self._layout: Layout | None = None
         # Images, and what they were made of: of the same the same is made again.
-        self._core_images: dict[int, tuple[RecordedThread, bytes]] = {}
+        self._core_images: dict[int, tuple[RecordedThread, pb.TaskTimersEntry, bytes]] = {}
         self._memory_image: tuple[Layout, int, bytes] | None = None
         self._pagemap_image: tuple[Layout, Numbers, bytes] | None = None
         new_mappings(seen, seen, self._memory.vmas)  # each must be found in CRIU's images
@@ -181,7 +182,8 @@ class BaseProcess:
         if any(struct.unpack_from("<Q", one.xstate, 512)[0] & _TILES for one in record.threads):
             raise FullCommitNeeded("a thread uses AMX")
         pages, slots, offsets = self._find_pages(record, layout)
-        cores = {one.tid: self._core_of(one, record.xsave) for one in record.threads}
+        timers = self._timers_of(seen)
+        cores = {one.tid: self._core_of(one, record.xsave, timers) for one in record.threads}
         self._layout = layout
         return MicroProcess(record, pages, slots, offsets, layout, end_of_heap, cores)
 
@@ -221,13 +223,24 @@ class BaseProcess:
         small[self._pagemap] = self._pagemap_of(commit)
         return small
 
-    def _core_of(self, thread: RecordedThread, offsets: Sequence[tuple[int, int]]) -> bytes:
+    def _timers_of(self, seen: Seen) -> pb.TaskTimersEntry:
+        timers = pb.TaskTimersEntry()
+        timers.CopyFrom(next(core.tc.timers for core in self._cores.values() if core.HasField("tc")))
+        set_task_timers(timers, seen.hidden)
+        return timers
+
+    def _core_of(
+        self, thread: RecordedThread, offsets: Sequence[tuple[int, int]], timers: pb.TaskTimersEntry
+    ) -> bytes:
         """Its image; most threads have not run since the commit before."""
         made = self._core_images.get(thread.tid)
-        if made is None or made[0] != thread:
-            image = self._like(f"core-{thread.tid}.img", [_core_of(self._cores[thread.tid], thread, offsets)])
-            self._core_images[thread.tid] = made = thread, image
-        return made[1]
+        if made is None or made[0] != thread or made[1] != timers:
+            core = _core_of(self._cores[thread.tid], thread, offsets)
+            if core.HasField("tc"):
+                core.tc.timers.CopyFrom(timers)
+            image = self._like(f"core-{thread.tid}.img", [core])
+            self._core_images[thread.tid] = made = thread, timers, image
+        return made[2]
 
     def _memory_of(self, commit: MicroProcess) -> bytes:
         made = self._memory_image
@@ -298,11 +311,13 @@ def _core_of(base: pb.CoreEntry, thread: RecordedThread, offsets: Sequence[tuple
         setattr(core.thread_info.gpregs, name, value)
     _set_floating_point(core.thread_info.fpregs, thread.xstate, offsets)
     core.thread_core.blk_sigset = thread.mask
+    core.thread_core.ClearField("signals_p")  # none is pending now (``check_same``)
     if core.thread_core.HasField("rseq_entry"):
         # It is inside none (``native/micro/stopping.c``).
         core.thread_core.rseq_entry.ClearField("rseq_cs_pointer")
     if core.HasField("tc"):
         core.tc.blk_sigset = thread.mask
+        core.tc.ClearField("signals_s")
     return core
 
 

@@ -235,6 +235,7 @@ class Seen:
         streams: the words of "=stream" lines.
         ghosts: descriptors of regular files without a name.
         timers: descriptors of timerfds.
+        pending: of threads that have signals to get, their number and which.
         asked: what was not known from the kernel's objects (``native/micro/unchanged.h``).
         believed: "memory" where its counters were, of what was not looked at (``native/micro/audit.h``).
     """
@@ -251,6 +252,7 @@ class Seen:
     streams: list[list[int]] = field(default_factory=list)
     ghosts: dict[int, GhostFacts] = field(default_factory=dict)
     timers: dict[int, TimerSetting] = field(default_factory=dict)
+    pending: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     believed: list[str] = field(default_factory=list)
 
@@ -292,6 +294,8 @@ class Seen:
             number, ticks, flags, *times, rests = (int(word) for word in line.split()[1:])
             left, period = (times[0], times[1]), (times[2], times[3])
             self.timers[number] = TimerSetting(ticks, flags, left, period, rests=bool(rests))
+        elif line.startswith("=pending "):
+            self.pending.append(line[9:])
         elif line.startswith("=asked "):
             self.asked.append(line[7:])
         elif line.startswith("=believed "):

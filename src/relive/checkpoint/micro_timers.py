@@ -6,10 +6,12 @@ images of a branch (``relive.images.timers``).
 
 from __future__ import annotations
 
-from relive.checkpoint.micro_record import NotNow, TimerSetting
+from collections.abc import Iterable
+
+from relive.checkpoint.micro_record import FullCommitNeeded, NotNow, TimerSetting
 from relive.images import criu_images_pb2 as pb
 
-__all__ = ["set_timerfd"]
+__all__ = ["set_task_timers", "set_timerfd"]
 
 _NONE = (0, 0)
 
@@ -32,3 +34,28 @@ def set_timerfd(entry: pb.TimerfdEntry, now: TimerSetting) -> None:
 
 def _rested(entry: pb.TimerfdEntry) -> bool:
     return not (entry.ticks or entry.vsec or entry.vnsec)
+
+
+def set_task_timers(entry: pb.TaskTimersEntry, hidden: Iterable[str]) -> None:
+    """Make the image of a process's interval timers and POSIX timers say what they are set to now.
+
+    Args:
+        entry: as in the base.
+        hidden: what the process told (``Seen.hidden``).
+
+    Raises:
+        FullCommitNeeded: it told of others than are in the base.
+    """
+    posix = {}
+    for line in hidden:
+        kind, *words = line.split()
+        if kind == "interval_timers":
+            numbers = [int(word) for word in words]
+            for which, timer in enumerate((entry.real, entry.virt, entry.prof)):
+                timer.isec, timer.iusec, timer.vsec, timer.vusec = numbers[4 * which : 4 * which + 4]
+        elif kind == "posix_timer":
+            posix[int(words[0])] = [int(word) for word in words[1:]]
+    if posix.keys() != {one.it_id for one in entry.posix}:
+        raise FullCommitNeeded("timers were made or deleted (timer_create)")
+    for one in entry.posix:
+        one.isec, one.insec, one.vsec, one.vnsec, one.overrun = posix[one.it_id]

@@ -1129,32 +1129,85 @@ class ItimerEntry(_message.Message):
 Global___ItimerEntry: _TypeAlias = ItimerEntry  # noqa: Y015
 
 @_typing.final
+class PosixTimerEntry(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IT_ID_FIELD_NUMBER: _builtins.int
+    OVERRUN_FIELD_NUMBER: _builtins.int
+    ISEC_FIELD_NUMBER: _builtins.int
+    INSEC_FIELD_NUMBER: _builtins.int
+    VSEC_FIELD_NUMBER: _builtins.int
+    VNSEC_FIELD_NUMBER: _builtins.int
+    it_id: _builtins.int
+    overrun: _builtins.int
+    isec: _builtins.int
+    insec: _builtins.int
+    vsec: _builtins.int
+    vnsec: _builtins.int
+    def __init__(
+        self,
+        *,
+        it_id: _builtins.int | None = ...,
+        overrun: _builtins.int | None = ...,
+        isec: _builtins.int | None = ...,
+        insec: _builtins.int | None = ...,
+        vsec: _builtins.int | None = ...,
+        vnsec: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["insec", b"insec", "isec", b"isec", "it_id", b"it_id", "overrun", b"overrun", "vnsec", b"vnsec", "vsec", b"vsec"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["insec", b"insec", "isec", b"isec", "it_id", b"it_id", "overrun", b"overrun", "vnsec", b"vnsec", "vsec", b"vsec"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PosixTimerEntry: _TypeAlias = PosixTimerEntry  # noqa: Y015
+
+@_typing.final
 class TaskTimersEntry(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     REAL_FIELD_NUMBER: _builtins.int
     VIRT_FIELD_NUMBER: _builtins.int
     PROF_FIELD_NUMBER: _builtins.int
+    POSIX_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def real(self) -> Global___ItimerEntry: ...
     @_builtins.property
     def virt(self) -> Global___ItimerEntry: ...
     @_builtins.property
     def prof(self) -> Global___ItimerEntry: ...
+    @_builtins.property
+    def posix(self) -> _containers.RepeatedCompositeFieldContainer[Global___PosixTimerEntry]: ...
     def __init__(
         self,
         *,
         real: Global___ItimerEntry | None = ...,
         virt: Global___ItimerEntry | None = ...,
         prof: Global___ItimerEntry | None = ...,
+        posix: _abc.Iterable[Global___PosixTimerEntry] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["prof", b"prof", "real", b"real", "virt", b"virt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["prof", b"prof", "real", b"real", "virt", b"virt"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["posix", b"posix", "prof", b"prof", "real", b"real", "virt", b"virt"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TaskTimersEntry: _TypeAlias = TaskTimersEntry  # noqa: Y015
+
+@_typing.final
+class SignalQueueEntry(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SignalQueueEntry: _TypeAlias = SignalQueueEntry  # noqa: Y015
 
 @_typing.final
 class TaskCoreEntry(_message.Message):
@@ -1166,6 +1219,7 @@ class TaskCoreEntry(_message.Message):
     COMM_FIELD_NUMBER: _builtins.int
     TIMERS_FIELD_NUMBER: _builtins.int
     CG_SET_FIELD_NUMBER: _builtins.int
+    SIGNALS_S_FIELD_NUMBER: _builtins.int
     OOM_SCORE_ADJ_FIELD_NUMBER: _builtins.int
     SIGACTIONS_FIELD_NUMBER: _builtins.int
     CHILD_SUBREAPER_FIELD_NUMBER: _builtins.int
@@ -1181,6 +1235,10 @@ class TaskCoreEntry(_message.Message):
     @_builtins.property
     def timers(self) -> Global___TaskTimersEntry: ...
     @_builtins.property
+    def signals_s(self) -> Global___SignalQueueEntry:
+        """of all threads"""
+
+    @_builtins.property
     def sigactions(self) -> _containers.RepeatedCompositeFieldContainer[Global___SaEntry]:
         """of signals 1 to 64 without SIGKILL and SIGSTOP"""
 
@@ -1193,14 +1251,15 @@ class TaskCoreEntry(_message.Message):
         comm: _builtins.str | None = ...,
         timers: Global___TaskTimersEntry | None = ...,
         cg_set: _builtins.int | None = ...,
+        signals_s: Global___SignalQueueEntry | None = ...,
         oom_score_adj: _builtins.int | None = ...,
         sigactions: _abc.Iterable[Global___SaEntry] | None = ...,
         child_subreaper: _builtins.bool | None = ...,
         membarrier_registration_mask: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["blk_sigset", b"blk_sigset", "cg_set", b"cg_set", "child_subreaper", b"child_subreaper", "comm", b"comm", "exit_code", b"exit_code", "membarrier_registration_mask", b"membarrier_registration_mask", "oom_score_adj", b"oom_score_adj", "task_state", b"task_state", "timers", b"timers"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["blk_sigset", b"blk_sigset", "cg_set", b"cg_set", "child_subreaper", b"child_subreaper", "comm", b"comm", "exit_code", b"exit_code", "membarrier_registration_mask", b"membarrier_registration_mask", "oom_score_adj", b"oom_score_adj", "signals_s", b"signals_s", "task_state", b"task_state", "timers", b"timers"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["blk_sigset", b"blk_sigset", "cg_set", b"cg_set", "child_subreaper", b"child_subreaper", "comm", b"comm", "exit_code", b"exit_code", "membarrier_registration_mask", b"membarrier_registration_mask", "oom_score_adj", b"oom_score_adj", "sigactions", b"sigactions", "task_state", b"task_state", "timers", b"timers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blk_sigset", b"blk_sigset", "cg_set", b"cg_set", "child_subreaper", b"child_subreaper", "comm", b"comm", "exit_code", b"exit_code", "membarrier_registration_mask", b"membarrier_registration_mask", "oom_score_adj", b"oom_score_adj", "sigactions", b"sigactions", "signals_s", b"signals_s", "task_state", b"task_state", "timers", b"timers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1269,6 +1328,7 @@ class ThreadCoreEntry(_message.Message):
     BLK_SIGSET_FIELD_NUMBER: _builtins.int
     SAS_FIELD_NUMBER: _builtins.int
     PDEATH_SIG_FIELD_NUMBER: _builtins.int
+    SIGNALS_P_FIELD_NUMBER: _builtins.int
     CREDS_FIELD_NUMBER: _builtins.int
     SECCOMP_MODE_FIELD_NUMBER: _builtins.int
     SECCOMP_FILTER_FIELD_NUMBER: _builtins.int
@@ -1290,6 +1350,10 @@ class ThreadCoreEntry(_message.Message):
     @_builtins.property
     def sas(self) -> Global___SignalStackEntry: ...
     @_builtins.property
+    def signals_p(self) -> Global___SignalQueueEntry:
+        """its own"""
+
+    @_builtins.property
     def creds(self) -> Global___CredsEntry: ...
     @_builtins.property
     def rseq_entry(self) -> Global___RseqEntry: ...
@@ -1302,6 +1366,7 @@ class ThreadCoreEntry(_message.Message):
         blk_sigset: _builtins.int | None = ...,
         sas: Global___SignalStackEntry | None = ...,
         pdeath_sig: _builtins.int | None = ...,
+        signals_p: Global___SignalQueueEntry | None = ...,
         creds: Global___CredsEntry | None = ...,
         seccomp_mode: _builtins.int | None = ...,
         seccomp_filter: _builtins.int | None = ...,
@@ -1309,9 +1374,9 @@ class ThreadCoreEntry(_message.Message):
         rseq_entry: Global___RseqEntry | None = ...,
         cg_set: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["blk_sigset", b"blk_sigset", "cg_set", b"cg_set", "comm", b"comm", "creds", b"creds", "pdeath_sig", b"pdeath_sig", "rseq_entry", b"rseq_entry", "sas", b"sas", "sched_nice", b"sched_nice", "sched_policy", b"sched_policy", "sched_prio", b"sched_prio", "seccomp_filter", b"seccomp_filter", "seccomp_mode", b"seccomp_mode"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["blk_sigset", b"blk_sigset", "cg_set", b"cg_set", "comm", b"comm", "creds", b"creds", "pdeath_sig", b"pdeath_sig", "rseq_entry", b"rseq_entry", "sas", b"sas", "sched_nice", b"sched_nice", "sched_policy", b"sched_policy", "sched_prio", b"sched_prio", "seccomp_filter", b"seccomp_filter", "seccomp_mode", b"seccomp_mode", "signals_p", b"signals_p"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["blk_sigset", b"blk_sigset", "cg_set", b"cg_set", "comm", b"comm", "creds", b"creds", "pdeath_sig", b"pdeath_sig", "rseq_entry", b"rseq_entry", "sas", b"sas", "sched_nice", b"sched_nice", "sched_policy", b"sched_policy", "sched_prio", b"sched_prio", "seccomp_filter", b"seccomp_filter", "seccomp_mode", b"seccomp_mode"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blk_sigset", b"blk_sigset", "cg_set", b"cg_set", "comm", b"comm", "creds", b"creds", "pdeath_sig", b"pdeath_sig", "rseq_entry", b"rseq_entry", "sas", b"sas", "sched_nice", b"sched_nice", "sched_policy", b"sched_policy", "sched_prio", b"sched_prio", "seccomp_filter", b"seccomp_filter", "seccomp_mode", b"seccomp_mode", "signals_p", b"signals_p"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
