@@ -2,7 +2,7 @@
 
 Each case runs the same program untraced and traced, in turns, in one run; medians and ratios are printed.
 
-    python benchmarks/tracer.py [--json] [--rounds N]
+    python benchmarks/tracer.py [--json] [--rounds N] [--share 1]
 
 Cases:
     busy       CPU-bound: seconds for a fixed piece of work
@@ -35,6 +35,11 @@ from typing import Any, TypeVar
 
 from relive.kernel import ptrace
 
+BUSY, REQUESTS, SIGNALS = (
+    400_000_000,
+    20_000,
+    1_000,
+)  # turns of a loop, requests, signals that one measured piece of work is
 PROGRAM = r"""
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -60,7 +65,7 @@ int main(int argc, char **argv)
 	puts("ready"), fflush(stdout);
 	while (fgets(line, sizeof line, stdin)) {
 		if (!strcmp(line, "busy\n"))
-			work(400000000);
+			work(BUSY);
 		else if (!strcmp(line, "request\n"))
 			work(2000);
 		else if (!strcmp(line, "threads\n"))
@@ -164,31 +169,31 @@ def in_turns(path: str, rounds: int, action: Callable[[Service], None]) -> tuple
     return plain, traced
 
 
-def serve(service: Service) -> None:
-    for _ in range(20000):
+def serve(service: Service, requests: int) -> None:
+    for _ in range(requests):
         service.order("request")
 
 
-def send_signals(service: Service) -> None:
-    """A thousand signals, spread over a second."""
+def send_signals(service: Service, count: int) -> None:
+    """A thousand signals a second."""
     start = time.perf_counter()
-    for number in range(1000):
+    for number in range(count):
         while time.perf_counter() < start + number / 1000:
             time.sleep(0.0002)
         os.kill(service.pid, signal.SIGUSR1)
 
 
-def measure_signals(path: str, rounds: int) -> dict[str, Any]:
+def measure_signals(path: str, rounds: int, count: int) -> dict[str, Any]:
     """CPU of the signalled process while it works on requests, and of the tracer."""
     plain, traced, tracers = [], [], []
     with ended(Service(path)) as service, ended(Tracer()) as tracer:
         for _ in range(rounds):
             before = cpu_seconds(service.pid)
-            send_signals(service)
+            send_signals(service, count)
             plain.append(cpu_seconds(service.pid) - before)
             tracer.command("attach", root=service.pid)
             before, own = cpu_seconds(service.pid), cpu_seconds(tracer.pid)
-            send_signals(service)
+            send_signals(service, count)
             traced.append(cpu_seconds(service.pid) - before)
             tracers.append(cpu_seconds(tracer.pid) - own)
             tracer.command("detach")
@@ -271,19 +276,28 @@ def main() -> None:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--rounds", type=int, default=9, metavar="N", help="pairs of each case (default 9)")
+    parser.add_argument(
+        "--share",
+        type=float,
+        default=1.0,
+        help="of the usual work: less shows that this runs, and measures nothing",
+    )
     options = parser.parse_args()
     rounds = options.rounds
+    busy, requests, signals = (round(options.share * usual) for usual in (BUSY, REQUESTS, SIGNALS))
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/service"
         subprocess.run(
-            ["cc", "-O1", "-pthread", "-w", "-x", "c", "-", "-o", path], input=PROGRAM.encode(), check=True
+            ["cc", "-O1", "-pthread", "-w", f"-DBUSY={busy}L", "-x", "c", "-", "-o", path],
+            input=PROGRAM.encode(),
+            check=True,
         )
         result: dict[str, Any] = {
             "rounds": rounds,
             "busy": pair(*in_turns(path, rounds, lambda service: service.order("busy"))),
-            "requests": pair(*in_turns(path, rounds, serve)),
+            "requests": pair(*in_turns(path, rounds, lambda service: serve(service, requests))),
             "busy_under_signals": pair(*in_turns(path, rounds, busy_under_signals)),
-            "signals": measure_signals(path, max(1, rounds // 3)),
+            "signals": measure_signals(path, max(1, rounds // 3), signals),
             "threads": pair(*in_turns(path, rounds, lambda service: service.order("threads"))),
             "attach": [measure_attach(path, rounds, threads) for threads in (1, 8, 64)],
         }

@@ -58,7 +58,7 @@ SMALLEST: dict[str, str] = {
     "stubs": "--calls 5 --rounds 1",
     "stubs_postgresql": "--calls 5 --rounds 1",
     "tasks": "--tasks 2 --burst 2 --rounds 1",
-    "tracer": "--rounds 1",
+    "tracer": "--rounds 1 --share 0.02",
     "trees": "--rounds 1",
     "many": "--rounds 1 --count 2",
     "whole": "--rounds 1 --seconds 0.2 --every 0.6 --connections 2 --answer small --service node",
