@@ -17,7 +17,7 @@ CHAOS = Path(__file__).parent.parent.parent / "benchmarks" / "chaos.py"
     ("rounds", "slower", "options"),
     [
         # In this order: watchdog, all of a CLI, agent with CRIU, CRIU, tracer, proxy; before, while and after it is frozen.
-        pytest.param(6, 5, ["--seed", "8447"], marks=pytest.mark.timeout(240)),
+        pytest.param(6, 10, ["--seed", "8447"], marks=pytest.mark.timeout(240)),
         pytest.param(300, 1, [], marks=[pytest.mark.soak, pytest.mark.timeout(3000)]),
     ],
 )
