@@ -35,7 +35,9 @@ from relive.errors import AgentUnreachable
 from relive.kernel import procfs
 from relive.kernel.seccomp import hide_io_uring
 from relive.kernel.sockdiag import listening_ports
-from relive.model.capsule import CapsuleFacts, CapsuleSpec, LifePaths, Policy
+from relive.model.capsule import CapsuleFacts, CapsuleSpec
+from relive.model.commit_policy import Policy
+from relive.model.life_paths import LifePaths
 from relive.store import Store
 
 __all__ = [

@@ -24,7 +24,7 @@ from following import relive, wait_until
 from micro import get, quantiles
 
 from relive.agent.control.client import ask_agent
-from relive.model.capsule import LifePaths
+from relive.model.life_paths import LifePaths
 
 _FIRST = 8  # commits until the measurement begins
 _APPLICATION = """

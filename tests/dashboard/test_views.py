@@ -19,8 +19,10 @@ from relive.images import criu_images_pb2 as pb
 from relive.kernel import procfs
 from relive.kernel.claims import claimed
 from relive.model.branch import BranchFacts, Clock
-from relive.model.capsule import CapsuleFacts, CapsuleSpec, LifePaths, parse_every
+from relive.model.capsule import CapsuleFacts, CapsuleSpec
 from relive.model.commit import CommitId
+from relive.model.commit_policy import parse_every
+from relive.model.life_paths import LifePaths
 from relive.model.outcome import End, Outcome, Replay, Run, Verdict, VerdictKind
 from relive.model.pace import PaceState
 from relive.model.protection import Trouble

@@ -1,4 +1,4 @@
-"""What people write about capsules: when to commit, addresses, names."""
+"""A capsule as a value: its name, and what comes back from its files."""
 
 from __future__ import annotations
 
@@ -7,105 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relive.errors import UsageError
-from relive.model.capsule import (
-    CapsuleFacts,
-    CapsuleSpec,
-    LifePaths,
-    Policy,
-    check_name,
-    parse_address,
-    parse_every,
-)
+from relive.model.capsule import CapsuleFacts, CapsuleSpec, check_name
+from relive.model.commit_policy import parse_every
 
 from .strategies import addresses, native_text, numbers
-
-
-@pytest.mark.parametrize(
-    ("text", "policy"),
-    [
-        ("never", Policy(at_start=False)),
-        ("start", Policy(at_start=True)),
-        ("change", Policy(at_start=True, seconds=1.0, on_change=True)),
-        ("deploy", Policy(at_start=True, seconds=1.0, on_deploy=True)),
-        ("10ms", Policy(at_start=True, seconds=0.01)),
-        ("request", Policy(at_start=True, each_request=True)),
-        ("30s", Policy(at_start=True, seconds=30)),
-        ("500ms", Policy(at_start=True, seconds=0.5)),
-        ("1.5m", Policy(at_start=True, seconds=90)),
-        ("2h", Policy(at_start=True, seconds=7200)),
-    ],
-)
-def test_every_is_a_time_or_a_word(text, policy):
-    assert parse_every(text) == policy
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "30", "s", "0s", "0.0m", "-1s", "1 s", "1e3s", "5d", "30S", "Never", "1s\n", "٣s", "9" * 400 + "h"],
-)
-def test_every_refuses_what_is_neither(text):
-    with pytest.raises(UsageError) as caught:
-        parse_every(text)
-    assert repr(text) in caught.value.message
-    assert "30s" in (caught.value.remedy or "")
-
-
-@pytest.mark.parametrize(
-    ("text", "address"),
-    [
-        ("8000", ("127.0.0.1", 8000)),
-        (":8000", ("127.0.0.1", 8000)),
-        ("0.0.0.0:80", ("0.0.0.0", 80)),
-        ("localhost:65535", ("localhost", 65535)),
-        ("[::1]:80", ("::1", 80)),
-        ("[2001:db8::2]:8443", ("2001:db8::2", 8443)),
-    ],
-)
-def test_an_address_is_a_host_and_a_port(text, address):
-    assert parse_address(text) == address
-
-
-def test_an_address_without_a_host_takes_the_given_one():
-    assert parse_address("80", default_host="::1") == ("::1", 80)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("", "a", "a:", "a:0", "a:65536", "a:-1", "a:8000 ", "a b:80", "a:²", "a:٣", "9" * 5000),
-        *(
-            "::1",
-            "::1:80",
-            "fe80::1:80",
-            "[::1]",
-            "[::1:80",
-            "::1]:80",
-            "[]:80",
-            "[localhost]:80",
-            "[127.0.0.1]:80",
-        ),
-    ],
-)
-def test_what_is_no_address_is_refused(text):
-    with pytest.raises(UsageError) as caught:
-        parse_address(text)
-    assert "HOST:PORT" in (caught.value.remedy or "")
-
-
-@given(st.ip_addresses(), st.integers(1, 65535))
-def test_every_ip_address_with_a_port_is_read(host, port):
-    text = f"[{host}]:{port}" if host.version == 6 else f"{host}:{port}"
-    assert parse_address(text) == (str(host), port)
-
-
-@given(st.text())
-def test_any_other_text_is_an_address_or_a_usage_error(text):
-    try:
-        host, port = parse_address(text)
-    except UsageError:
-        return
-    assert host
-    assert 0 < port < 65536
 
 
 @pytest.mark.parametrize("name", ["pay", "Pay.2_x-y", "0", "a" * 63])
@@ -148,13 +53,3 @@ def test_the_facts_of_a_life_come_back_from_their_file(spec, points):
         spec=spec, life="x", init=1, init_started=2, root=3, root_inside=2, started_wall_ns=4, points=points
     )
     assert CapsuleFacts.model_validate_json(facts.model_dump_json()) == facts
-
-
-def test_the_files_of_a_life_do_not_collide(tmp_path):
-    paths = LifePaths(tmp_path)
-    names = [
-        name for name, value in vars(LifePaths).items() if isinstance(value, property) and name != "logs"
-    ]
-    files = [getattr(paths, name) for name in names] + paths.logs
-    assert len(set(files)) == len(files)
-    assert all(tmp_path in file.parents for file in files)

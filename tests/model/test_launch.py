@@ -8,7 +8,8 @@ import pytest
 
 from relive.config import Settings
 from relive.errors import RecordingCorrupt
-from relive.model.capsule import CapsuleSpec, parse_every
+from relive.model.capsule import CapsuleSpec
+from relive.model.commit_policy import parse_every
 from relive.model.launch import launch_of, read_launch
 
 

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from relive.errors import UsageError
-from relive.model.capsule import parse_every
+from relive.model.commit_policy import parse_every
 from relive.model.watched import WatchFacts, WatchSpec, check_pattern
 
 

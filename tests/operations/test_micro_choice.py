@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relive.model.capsule import parse_every
+from relive.model.commit_policy import parse_every
 from relive.operations.micro_choice import choose_micro
 
 FREQUENT = ("request", "change", "999ms", "10ms", "0.5s")

@@ -8,8 +8,8 @@ from pathlib import Path
 from relive.checkpoint.uncompared import path_of
 from relive.config import Settings
 from relive.maintenance.problems import Kind
-from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId
+from relive.model.life_paths import LifePaths
 from relive.operations.progress import Silent
 from relive.operations.storage import GcParams, VerifyParams, gc, verify
 from relive.sandbox.lazy.touched import TouchedMemory

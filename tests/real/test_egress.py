@@ -19,7 +19,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from relive.images.sockets import read_connections, read_files
-from relive.model.capsule import EgressWay, LifePaths
+from relive.model.capsule import EgressWay
+from relive.model.life_paths import LifePaths
 from relive.protocols.postgres import PostgreSQL
 from relive.protocols.registry import ProtocolRegistry
 from relive.recording.dialogues import Tls, Way, read_dialogues

@@ -13,8 +13,8 @@ from relive.config import Settings
 from relive.errors import ArchiveInvalid, KeyMissing, KeyWrong, ReliveError
 from relive.incidents.evidence import Evidence, events_of, request_of, store_evidence
 from relive.incidents.incidents import Incidents
-from relive.model.capsule import LifePaths
 from relive.model.incident import FailureKind, Sighting
+from relive.model.life_paths import LifePaths
 from relive.recording.events import EventKind
 from relive.recording.reader import Recording
 from relive.recording.writer import RecordingWriter

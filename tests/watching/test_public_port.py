@@ -14,7 +14,9 @@ import pytest
 
 from relive.config import load_settings
 from relive.kernel import procfs
-from relive.model.capsule import CapsuleSpec, LifePaths, Policy
+from relive.model.capsule import CapsuleSpec
+from relive.model.commit_policy import Policy
+from relive.model.life_paths import LifePaths
 from relive.proxies.listeners import receive_listener
 from relive.watching.public_port import PublicPort, _known
 from support.ports import free_port

@@ -27,7 +27,8 @@ from relive.agent.control.process import log_to, note_pid, notify_starter
 from relive.agent.failures.watch import hold_limit
 from relive.config import load_settings
 from relive.errors import ReliveError
-from relive.model.capsule import CapsuleFacts, CapsuleSpec, LifePaths
+from relive.model.capsule import CapsuleFacts, CapsuleSpec
+from relive.model.life_paths import LifePaths
 from relive.signals.client import TracerProcess
 from relive.store import Store
 

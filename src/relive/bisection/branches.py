@@ -23,9 +23,9 @@ from relive.containers.restore.restoring import restore
 from relive.incidents.report.masking import Mask
 from relive.kernel.namespaces import in_network_of
 from relive.model.branch import Clients
-from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId, Manifest
 from relive.model.expectation import Expectation
+from relive.model.life_paths import LifePaths
 from relive.model.outcome import End
 from relive.protocols.egress_window import read_egress
 from relive.protocols.registry import protocol_of

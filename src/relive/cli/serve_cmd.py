@@ -8,7 +8,7 @@ import typer
 
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
-from relive.model.capsule import parse_address
+from relive.model.addresses import parse_address
 
 __all__ = ["serve"]
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import ipaddress
-import math
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
 
 from relive.errors import UsageError
-from relive.model.budget import parse_budget
+from relive.model.commit_policy import Policy
 from relive.model.text import NativeText
 from relive.model.value import Value
 
@@ -26,26 +23,16 @@ __all__ = [
     "CaptureWay",
     "DataChoice",
     "EgressWay",
-    "Every",
     "FilesWay",
-    "LifePaths",
-    "Policy",
     "check_name",
     "has_front",
-    "parse_address",
     "parse_data",
-    "parse_every",
-    "parse_publication",
 ]
 
 # Where a capsule and its branches find what is Relive's.
 RUN_DIRECTORY = Path("/run/relive")
 INPROCESS_DIRECTORY = RUN_DIRECTORY / "inprocess"
 
-_EVERY = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>ms|s|m|h)")
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_LOOK = 1.0  # [s] between two looks whether a service has done anything
-_ADDRESS = re.compile(r"(?:(?P<host>[^\[\]:\s]*|\[(?P<six>[^\[\]\s]+)\]):)?(?P<port>[0-9]{1,5})")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
@@ -69,86 +56,6 @@ class DataChoice(StrEnum):
     EXCLUDE = "exclude"
 
 
-class Policy(Value):
-    """When commits are taken without being asked for, and how.
-
-    Attributes:
-        at_start: once, when the service is ready.
-        seconds: again and again; None: not by the clock.
-        on_change: only when the service has done something since the last commit; ``seconds`` is between two looks.
-        on_deploy: only when another revision of its code is seen; ``seconds`` as above.
-        each_request: before each request is handed on.
-        pause_limit: seconds; a commit that would stop the service for longer is not taken, at the start or by the clock;
-            None: each is.
-        pause_share: of the time, 0 to 1, for which the service may stand still; the clock waits so long; None: no cap.
-        budget: bytes an hour by which the store may grow; the clock waits so long; None: no cap.
-        cost_share: of the service's time, 0 to 1, that commits may cost it (``agent.commits.service_cost``); as above.
-        micro: micro-commits are taken where they are certain to be right; None: as the agent's settings say.
-        full_because: why they are not taken on this host, though so many commits would be; None: they are, or nobody wants them.
-    """
-
-    at_start: bool
-    seconds: float | None = None
-    on_change: bool = False
-    on_deploy: bool = False
-    each_request: bool = False
-    pause_limit: float | None = None
-    pause_share: float | None = None
-    budget: int | None = None
-    cost_share: float | None = None
-    micro: bool | None = None
-    full_because: str | None = None
-
-    @property
-    def interval(self) -> float | None:
-        """Seconds between two commits by the clock; None: it does not decide alone, or not at all."""
-        return None if self.on_change or self.on_deploy else self.seconds
-
-    def limited(self, limit_s: float, share_percent: float, budget: str) -> Policy:
-        """With these limits, as users write them: 0 seconds, 100 percent and "none" mean none.
-
-        A share of the time in the budget has pauses in it: then ``share_percent`` is to be 100 where it was not asked for, too.
-
-        Raises:
-            UsageError: the budget is none.
-        """
-        limits = parse_budget(budget)
-        return self.model_copy(
-            update={
-                "pause_limit": limit_s or None,
-                "pause_share": share_percent / 100 if share_percent < 100 else None,
-                "budget": limits.bytes,
-                "cost_share": limits.share,
-            }
-        )
-
-
-Every = str
-"""What ``--every`` takes: "30s", "500ms", "2m", "change", "deploy", "request", "start" or "never"."""
-
-
-def parse_every(text: Every) -> Policy:
-    """Read ``--every``; raises UsageError."""
-    if text == "never":
-        return Policy(at_start=False)
-    if text == "start":
-        return Policy(at_start=True)
-    if text == "request":
-        return Policy(at_start=True, each_request=True)
-    if text == "change":
-        return Policy(at_start=True, seconds=_LOOK, on_change=True)
-    if text == "deploy":
-        return Policy(at_start=True, seconds=_LOOK, on_deploy=True)
-    match = _EVERY.fullmatch(text)
-    seconds = float(match["number"]) * _UNITS[match["unit"]] if match is not None else 0.0
-    if not 0 < seconds < math.inf:
-        raise UsageError(
-            f"--every cannot be {text!r}",
-            remedy="write a time such as 30s or 500ms, or change, deploy, request, start, never",
-        )
-    return Policy(at_start=True, seconds=seconds)
-
-
 def parse_data(texts: Iterable[str]) -> dict[str, DataChoice]:
     """Read ``--data DIRECTORY=CHOICE``, as often as it was given; raises UsageError."""
     found: dict[str, DataChoice] = {}
@@ -161,32 +68,6 @@ def parse_data(texts: Iterable[str]) -> dict[str, DataChoice]:
             )
         found[os.path.realpath(path)] = DataChoice(choice)
     return found
-
-
-def parse_publication(text: str) -> tuple[str, int, int]:
-    """(host's address, host's port, inner port) of ``[ADDRESS:]PORT:PORT``; raises UsageError as ``parse_address``."""
-    outer, _, inner = text.rpartition(":")
-    host, host_port = parse_address(outer)
-    return host, host_port, parse_address(inner)[1]
-
-
-def parse_address(text: str, *, default_host: str = "127.0.0.1", least_port: int = 1) -> tuple[str, int]:
-    """Read ``HOST:PORT``, ``[V6]:PORT`` or ``PORT``; raises UsageError."""
-    match = _ADDRESS.fullmatch(text)
-    port = int(match["port"]) if match is not None else 0
-    if match is None or not least_port <= port < 65536 or not _is_v6(match["six"]):
-        raise UsageError(
-            f"{text!r} is no address", remedy="write HOST:PORT, such as 127.0.0.1:8000 or [::1]:8000"
-        )
-    return match["six"] or match["host"] or default_host, port
-
-
-def _is_v6(text: str | None) -> bool:
-    """What stands in brackets, if there are any, is an IPv6 address."""
-    try:
-        return text is None or ipaddress.ip_address(text).version == 6
-    except ValueError:
-        return False
 
 
 def check_name(name: str) -> str:
@@ -323,130 +204,3 @@ class CapsuleFacts(Value):
     def egress(self) -> EgressWay | None:
         """How what it asks of others is recorded; None: it is not."""
         return self.spec.egress if self.border is not None else None
-
-
-@dataclass(frozen=True, slots=True)
-class LifePaths:
-    """Where the files of one life lie."""
-
-    directory: Path
-
-    @property
-    def state(self) -> Path:
-        """CapsuleFacts as JSON."""
-        return self.directory / "state.json"
-
-    @property
-    def watch(self) -> Path:
-        """WatchFacts as JSON, in the place of ``state``: of a container that is watched."""
-        return self.directory / "watch.json"
-
-    @property
-    def output_position(self) -> Path:
-        """Time of the last line of a watched container's output that is in the files of ``io``."""
-        return self.directory / "output-position"
-
-    @property
-    def files(self) -> Path:
-        """Directory of the journal of files that the service changed, and of what they held before."""
-        return self.directory / "files"
-
-    @property
-    def trust(self) -> Path:
-        """Directory of bundles of roots that the service is to trust."""
-        return self.directory / "trust"
-
-    @property
-    def followed(self) -> Path:
-        """What is known of the files that a watched service has changed, a line each (see ``watching.processes.journal``)."""
-        return self.directory / "followed.jsonl"
-
-    @property
-    def io(self) -> Path:
-        """Directory of stdout.log and stderr.log."""
-        return self.directory / "io"
-
-    @property
-    def layers(self) -> Path:
-        """What the service wrote, a directory per overlay."""
-        return self.directory / "layers"
-
-    @property
-    def status(self) -> Path:
-        """Raw wait status of the service once it has ended."""
-        return self.directory / "status"
-
-    @property
-    def recording(self) -> Path:
-        """Directory of the recording."""
-        return self.directory / "recording"
-
-    @property
-    def rings(self) -> Path:
-        """Link to the directory of the rings, which lies in memory (``/dev/shm``)."""
-        return self.directory / "rings"
-
-    @property
-    def inside(self) -> Path:
-        """Directory of the recording of what happened inside the service's Python processes."""
-        return self.directory / "inside"
-
-    @property
-    def beginnings(self) -> Path:
-        """What its Python processes did when they began."""
-        return self.directory / "beginnings.jsonl"
-
-    @property
-    def egress(self) -> Path:
-        """Directory of the recording of what the service asked of others."""
-        return self.directory / "egress"
-
-    @property
-    def authority(self) -> Path:
-        """Directory of what TLS is opened with (see ``relive.proxies.egress.authority``); never within the service's reach."""
-        return self.directory / "authority"
-
-    @property
-    def egress_socket(self) -> Path:
-        """Where the recorder at the border takes commands."""
-        return self.directory / "egress.sock"
-
-    @property
-    def agent_socket(self) -> Path:
-        """Where the agent takes commands."""
-        return self.directory / "agent.sock"
-
-    @property
-    def proxy_socket(self) -> Path:
-        """Where the recording proxy takes commands."""
-        return self.directory / "proxy.sock"
-
-    @property
-    def front_socket(self) -> Path:
-        """Where process 1, or ``relive-front``, gives the listener of the public port away; absent where neither keeps one."""
-        return self.directory / "front.sock"
-
-    @property
-    def agent_log(self) -> Path:
-        """The agent's own log, JSON lines."""
-        return self.directory / "agent.log"
-
-    @property
-    def agent_pid(self) -> Path:
-        """Host pid of the agent and its start in clock ticks after boot."""
-        return self.directory / "agent.pid"
-
-    @property
-    def closed(self) -> Path:
-        """Exists when the life has ended and everything about its end is written down."""
-        return self.directory / "closed"
-
-    @property
-    def pace(self) -> Path:
-        """PaceState as JSON: how often it is committed by the clock, and why not as often as asked for."""
-        return self.directory / "pace.json"
-
-    @property
-    def logs(self) -> list[Path]:
-        """The service's output files, stdout first."""
-        return [self.io / "stdout.log", self.io / "stderr.log"]

@@ -8,7 +8,8 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from relive.errors import UsageError
-from relive.model.capsule import CaptureWay, Policy, has_front
+from relive.model.capsule import CaptureWay, has_front
+from relive.model.commit_policy import Policy
 from relive.model.text import NativeText
 
 __all__ = ["WatchFacts", "WatchSpec", "check_pattern"]

@@ -13,8 +13,8 @@ from relive.config import Settings
 from relive.errors import RecordingError, ReliveError
 from relive.incidents.report.body import ReportBody
 from relive.incidents.report.masking import Mask
-from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId
+from relive.model.life_paths import LifePaths
 from relive.operations.bisect_params import BisectParams
 from relive.operations.differences import CommitDifference, DiffParams, diff
 from relive.operations.operation import Result

@@ -19,8 +19,8 @@ from relive.agent.control.client import ask_agent
 from relive.config import Settings, store_key_variable
 from relive.containers.podman.container import find_container, parse_target
 from relive.errors import AgentUnreachable, KeyMissing, TargetUnknown, UsageError
-from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId, Trigger
+from relive.model.life_paths import LifePaths
 from relive.model.text import is_number
 from relive.operations.branch_states import find_living
 from relive.operations.commits import Commit, tags_of

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from relive.config import Settings
 from relive.containers.podman.restore.restoring import Revived, restore_container
-from relive.model.capsule import parse_publication
+from relive.model.addresses import parse_publication
 from relive.model.token_scope import Scope
 from relive.operations.grammars import each_written_as
 from relive.operations.named import look_up_commit

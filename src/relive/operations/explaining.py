@@ -20,9 +20,9 @@ from relive.intervention.schedules import clean_runs_wanted, rate_below
 from relive.intervention.searching import RATE_RUNS, Scene, Search, earlier_cases
 from relive.intervention.steps import Step, steps_of, steps_of_request
 from relive.intervention.telling import request_words
-from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId
 from relive.model.intervention import Explanation, Tested
+from relive.model.life_paths import LifePaths
 from relive.model.token_scope import Scope
 from relive.model.trial import FixRun
 from relive.operations.interventions import ReplayWithChanges, commits_before, lab_of

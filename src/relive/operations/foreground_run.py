@@ -22,7 +22,8 @@ from relive.agent.capsule.supervision import Supervision
 from relive.config import Settings
 from relive.errors import UsageError
 from relive.incidents.incidents import Incidents
-from relive.model.capsule import CapsuleSpec, LifePaths
+from relive.model.capsule import CapsuleSpec
+from relive.model.life_paths import LifePaths
 from relive.model.limits import parse_limit
 from relive.model.signals import parse_signal
 from relive.operations.foreground import Foreground

@@ -20,9 +20,9 @@ from relive.intervention.living import Bounds, Lab
 from relive.intervention.steps import steps_of
 from relive.intervention.telling import changeables, request_words
 from relive.kernel import procfs
-from relive.model.capsule import LifePaths
 from relive.model.incident import Incident, Occurrence
 from relive.model.intervention import ChangeDescription, Effect, Experiment, Tested
+from relive.model.life_paths import LifePaths
 from relive.model.token_scope import Scope
 from relive.operations.grammars import each_written_as
 from relive.operations.named import look_up_incident

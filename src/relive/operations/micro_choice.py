@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from relive.model.capsule import Policy
+from relive.model.commit_policy import Policy
 
 __all__ = ["choose_micro", "of_containers", "told_full"]
 

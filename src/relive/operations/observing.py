@@ -10,7 +10,8 @@ from pydantic import Field
 from relive.config import Settings
 from relive.errors import HostIncapable, UsageError
 from relive.model.budget import parse_budget
-from relive.model.capsule import CaptureWay, EgressWay, Policy, parse_every
+from relive.model.capsule import CaptureWay, EgressWay
+from relive.model.commit_policy import Policy, parse_every
 from relive.operations.micro_choice import choose_micro
 from relive.operations.operation import Params
 

@@ -12,7 +12,7 @@ from relive.config import Settings
 from relive.errors import NotFound
 from relive.incidents.report.masking import Mask, mask_for
 from relive.incidents.report.proxied import Proxied, masked_exchange
-from relive.model.capsule import LifePaths
+from relive.model.life_paths import LifePaths
 from relive.operations.operation import Params, Result
 from relive.recording.events import EventKind
 from relive.recording.exchanges import Exchange, ExchangeEnd, Exchanges

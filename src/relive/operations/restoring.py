@@ -9,9 +9,10 @@ from pydantic import Field
 from relive.agent.control.client import ask_agent
 from relive.config import Settings
 from relive.errors import ReliveError
+from relive.model.addresses import parse_publication
 from relive.model.branch import BranchFacts, Clients, Clock, unwritable_words
-from relive.model.capsule import LifePaths, parse_publication
 from relive.model.commit import CommitId, Manifest
+from relive.model.life_paths import LifePaths
 from relive.model.quantities import age, when
 from relive.operations.changing_state import (
     KEEP_TEXT,

@@ -17,17 +17,10 @@ from relive.agent.capsule.readiness import Ready, await_ready
 from relive.agent.capsule.sd_notify import INNER_SOCKET, NotifyAccess, NotifyRelay
 from relive.config import Settings, given_store_keys
 from relive.errors import UsageError
-from relive.model.capsule import (
-    CapsuleSpec,
-    CaptureWay,
-    EgressWay,
-    FilesWay,
-    LifePaths,
-    check_name,
-    parse_address,
-    parse_data,
-    parse_every,
-)
+from relive.model.addresses import parse_address
+from relive.model.capsule import CapsuleSpec, CaptureWay, EgressWay, FilesWay, check_name, parse_data
+from relive.model.commit_policy import parse_every
+from relive.model.life_paths import LifePaths
 from relive.model.limits import parse_limit
 from relive.model.signals import parse_signal
 from relive.model.text import is_number

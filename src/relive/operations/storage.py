@@ -15,8 +15,8 @@ from relive.kernel.disk_errors import disk_errors
 from relive.maintenance.garbage import Thing
 from relive.maintenance.gc import GRACE, Collected, collect, foresee
 from relive.maintenance.problems import Kind, Problem, Report
-from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId
+from relive.model.life_paths import LifePaths
 from relive.model.token_scope import Scope
 from relive.model.trial import TAG_PREFIX
 from relive.operations.operation import Effect, Faces, Operation, Params, Result, Route, Tool

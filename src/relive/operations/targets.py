@@ -11,7 +11,8 @@ from relive.agent.control.client import ask_agent
 from relive.config import Settings
 from relive.errors import AgentUnreachable, RecordingError, TargetUnknown
 from relive.kernel import procfs
-from relive.model.capsule import CaptureWay, EgressWay, LifePaths
+from relive.model.capsule import CaptureWay, EgressWay
+from relive.model.life_paths import LifePaths
 from relive.model.pace import PaceState
 from relive.model.protection import Trouble
 from relive.operations.operation import Result

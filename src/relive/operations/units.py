@@ -14,8 +14,10 @@ from pydantic import Field
 from relive.config import Settings
 from relive.errors import HostIncapable, PermissionMissing, UnitUnfit, UsageError
 from relive.kernel.atomic_write import Durability, replace_file
+from relive.model.addresses import parse_address
 from relive.model.budget import parse_budget
-from relive.model.capsule import CaptureWay, EgressWay, check_name, parse_address, parse_every
+from relive.model.capsule import CaptureWay, EgressWay, check_name
+from relive.model.commit_policy import parse_every
 from relive.model.limits import KINDS
 from relive.model.token_scope import Scope
 from relive.operations.observing import (

@@ -10,7 +10,8 @@ from pydantic import Field
 from relive.config import Settings
 from relive.errors import CapsuleExists, PermissionMissing, UsageError
 from relive.kernel import procfs
-from relive.model.capsule import CaptureWay, check_name, parse_address
+from relive.model.addresses import parse_address
+from relive.model.capsule import CaptureWay, check_name
 from relive.model.token_scope import Scope
 from relive.model.watched import WatchSpec, check_pattern
 from relive.operations.micro_choice import of_containers, told_full

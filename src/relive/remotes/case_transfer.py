@@ -22,9 +22,9 @@ from relive.errors import ArchiveInvalid, RecordingError, RefUnknown
 from relive.incidents.checksums import damaged_beside, decode_incident
 from relive.incidents.evidence import seal_evidence
 from relive.incidents.incidents import Incidents
-from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId
 from relive.model.incident import Incident, Origin
+from relive.model.life_paths import LifePaths
 from relive.model.text import is_number
 from relive.recording.exchanges import Exchanges
 from relive.recording.reader import Recording

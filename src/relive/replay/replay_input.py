@@ -13,10 +13,10 @@ from pathlib import Path
 from relive.config import Settings
 from relive.errors import RecordingError, RefUnknown, RequestUnknown, StoreError, UsageError
 from relive.images.registers import read_places
-from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId, Manifest, TargetKind
 from relive.model.dependency import Dependency
 from relive.model.incident import FailureKind, Incident, Occurrence, Sighting
+from relive.model.life_paths import LifePaths
 from relive.model.outcome import End, Fault, Outcome, ThreadPlace
 from relive.model.stack import find_stacks
 from relive.protocols.dependencies import unrecorded

@@ -21,8 +21,9 @@ from relive.checkpoint.file_layers import attributes_of, copy_file
 from relive.checkpoint.journal import JournalReader, JournalRecord, RecordKind, check_version
 from relive.config import Settings
 from relive.model.branch import MissingFile
-from relive.model.capsule import CapsuleFacts, LifePaths
+from relive.model.capsule import CapsuleFacts
 from relive.model.commit import EntryKind, LayerKind, Manifest, TargetKind
+from relive.model.life_paths import LifePaths
 
 __all__ = ["Change", "CommittedPaths", "LaterFiles", "lay_change", "lay_changes", "plan_changes"]
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relive.config import Settings
-from relive.model.capsule import CapsuleFacts, LifePaths
+from relive.model.capsule import CapsuleFacts
 from relive.model.commit import Manifest, TargetKind
+from relive.model.life_paths import LifePaths
 from relive.sandbox.cgroups import GroupLimits
 
 __all__ = ["OVERHEAD", "Room", "limits_for", "limits_of", "room_on"]

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 
 from relive.config import Settings
 from relive.errors import PatchUnfit, RecordingError, ReliveError
-from relive.model.capsule import LifePaths
 from relive.model.incident import Incident, Occurrence
+from relive.model.life_paths import LifePaths
 from relive.model.outcome import Outcome, Run, VerdictKind
 from relive.model.trial import FixRun, FixTried, NeighbourDifference, Swapped
 from relive.recording.exchanges import Exchange, Exchanges

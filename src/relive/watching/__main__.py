@@ -14,7 +14,7 @@ import relive.agent.control.lean  # noqa: F401 - before all others
 from relive.agent.control.process import log_to, note_pid, notify_starter
 from relive.config import Settings, load_settings
 from relive.errors import ReliveError
-from relive.model.capsule import LifePaths
+from relive.model.life_paths import LifePaths
 from relive.model.watched import WatchFacts
 from relive.store import Store
 from relive.watching.agent import ContainerAgent

@@ -11,7 +11,7 @@ from relive.config import Settings
 from relive.containers.docker.api import get, open_stream
 from relive.containers.docker.target import docker_target
 from relive.errors import TargetUnknown
-from relive.model.capsule import LifePaths
+from relive.model.life_paths import LifePaths
 from relive.watching.engine import Output, OutputTarget
 from relive.watching.output import OutputFollower
 from relive.watching.state import ContainerState, read_environment, read_state

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from relive.agent.commits.dumper import Dumper
 from relive.config import Settings
-from relive.model.capsule import LifePaths
+from relive.model.life_paths import LifePaths
 from relive.watching.state import ContainerState
 
 __all__ = ["Engine", "Output", "OutputTarget"]

@@ -14,7 +14,7 @@ from relive.errors import AgentUnreachable, CapsuleExists, UsageError
 from relive.incidents.report.masking import FileMask
 from relive.kernel.atomic_write import Durability, replace_file
 from relive.kernel.disk_errors import disk_errors
-from relive.model.capsule import LifePaths
+from relive.model.life_paths import LifePaths
 from relive.model.watched import WatchFacts, WatchSpec
 from relive.sandbox.rootfs import RINGS_DIRECTORY
 from relive.watching.life import Watch, life_paths

@@ -10,7 +10,8 @@ from relive.agent.capsule.lives import Capsule
 from relive.config import Settings
 from relive.errors import TargetUnknown
 from relive.kernel import procfs
-from relive.model.capsule import CapsuleFacts, CapsuleSpec, LifePaths
+from relive.model.capsule import CapsuleFacts, CapsuleSpec
+from relive.model.life_paths import LifePaths
 from relive.model.watched import WatchFacts
 from relive.watching.state import ContainerState
 

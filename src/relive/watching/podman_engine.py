@@ -14,7 +14,7 @@ from relive.containers.podman.command import CommandResult, ask
 from relive.containers.podman.container import find_container
 from relive.containers.podman.target import container_target
 from relive.errors import HostIncapable, TargetUnknown
-from relive.model.capsule import LifePaths
+from relive.model.life_paths import LifePaths
 from relive.watching.engine import Output, OutputTarget
 from relive.watching.output import OutputFollower
 from relive.watching.state import ContainerState, read_environment, read_state

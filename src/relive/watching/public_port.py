@@ -27,7 +27,8 @@ from relive.errors import CapsuleStartFailed
 from relive.kernel import procfs
 from relive.kernel.pidfds import copy_descriptor, open_process
 from relive.kernel.unixpath import near
-from relive.model.capsule import CapsuleSpec, LifePaths
+from relive.model.capsule import CapsuleSpec
+from relive.model.life_paths import LifePaths
 from relive.proxies.listeners import receive_listener
 
 __all__ = ["PublicPort"]

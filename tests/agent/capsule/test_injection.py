@@ -11,7 +11,7 @@ import pytest
 
 from relive.agent.capsule import injection
 from relive.errors import HostIncapable
-from relive.model.capsule import LifePaths
+from relive.model.life_paths import LifePaths
 
 
 @pytest.fixture

@@ -17,7 +17,9 @@ from relive.agent.capsule.injection import remove_rings
 from relive.agent.capsule.launch import launch
 from relive.config import Settings
 from relive.errors import CapsuleExists, CapsuleStartFailed, DiskFull, HostIncapable, PermissionMissing
-from relive.model.capsule import CapsuleFacts, CapsuleSpec, LifePaths, Policy
+from relive.model.capsule import CapsuleFacts, CapsuleSpec
+from relive.model.commit_policy import Policy
+from relive.model.life_paths import LifePaths
 
 SPEC = CapsuleSpec(
     name="pay", command=["serve"], directory="/", environment={}, policy=Policy(at_start=False)

@@ -12,7 +12,9 @@ from relive.agent.capsule.listener import open_front, written_address
 from relive.checkpoint.criu import CriuTools
 from relive.config import load_settings
 from relive.errors import CapsuleStartFailed
-from relive.model.capsule import CapsuleSpec, LifePaths, Policy
+from relive.model.capsule import CapsuleSpec
+from relive.model.commit_policy import Policy
+from relive.model.life_paths import LifePaths
 from relive.proxies.listeners import receive_listener
 from support.ports import free_port
 

@@ -11,7 +11,9 @@ from relive.agent.capsule.lives import Capsule, all_lives, find_capsule, living_
 from relive.config import Settings
 from relive.errors import TargetUnknown
 from relive.kernel import procfs
-from relive.model.capsule import CapsuleFacts, CapsuleSpec, LifePaths, Policy
+from relive.model.capsule import CapsuleFacts, CapsuleSpec
+from relive.model.commit_policy import Policy
+from relive.model.life_paths import LifePaths
 
 INIT, ROOT = 1_000_001, 1_000_002  # no process has such a number
 

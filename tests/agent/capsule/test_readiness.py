@@ -16,7 +16,9 @@ from relive.agent.capsule.lives import Capsule
 from relive.agent.capsule.readiness import Ready, await_ready, listens
 from relive.errors import CapsuleStartFailed, NotReady
 from relive.kernel import procfs
-from relive.model.capsule import CapsuleFacts, CapsuleSpec, LifePaths, Policy
+from relive.model.capsule import CapsuleFacts, CapsuleSpec
+from relive.model.commit_policy import Policy
+from relive.model.life_paths import LifePaths
 
 LONG = 60.0  # [s]
 Make = Callable[..., Capsule]

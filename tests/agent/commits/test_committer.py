@@ -12,8 +12,8 @@ import pytest
 
 from relive.agent.commits.committer import Committer
 from relive.errors import CapsuleError
-from relive.model.capsule import LifePaths
 from relive.model.commit import Trigger
+from relive.model.life_paths import LifePaths
 
 
 class Tracer:

@@ -9,7 +9,7 @@ import pytest
 
 from relive.agent.commits.pace import CommitPace, Footprint, footprint_of, recent_footprint
 from relive.agent.commits.service_cost import ServiceCost
-from relive.model.capsule import Policy, parse_every
+from relive.model.commit_policy import Policy, parse_every
 from relive.model.pace import Brake
 
 MB = 1_000_000

@@ -19,8 +19,9 @@ from relive.agent.commits.policy import PolicyCommits
 from relive.agent.commits.protection import Protection
 from relive.agent.commits.service_cost import ServiceCost
 from relive.errors import DiskFull, ProcessGone
-from relive.model.capsule import LifePaths, Policy
 from relive.model.commit import Trigger
+from relive.model.commit_policy import Policy
+from relive.model.life_paths import LifePaths
 from relive.model.pace import PaceState
 
 

@@ -19,9 +19,9 @@ from relive.checkpoint.target import StoppedBy
 from relive.config import Settings
 from relive.errors import CapsuleError
 from relive.kernel import procfs
-from relive.model.capsule import LifePaths
 from relive.model.commit import Trigger
 from relive.model.incident import Sighting
+from relive.model.life_paths import LifePaths
 
 LEAD, WORKER = 1_000_001, 1_000_002  # no process has such a number
 

@@ -8,8 +8,8 @@ import pytest
 
 from relive.incidents.report.masking import Mask
 from relive.incidents.report.printed import printed_during
-from relive.model.capsule import LifePaths
 from relive.model.incident import Incident
+from relive.model.life_paths import LifePaths
 from relive.recording.exchanges import Exchange
 
 from .builders import sighting

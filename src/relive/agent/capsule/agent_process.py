@@ -18,7 +18,7 @@ from relive.forkserver.starting import start_module
 from relive.kernel import procfs
 from relive.kernel.disk_errors import disk_errors
 from relive.kernel.heap import FEW_ARENAS
-from relive.model.capsule import LifePaths
+from relive.model.life_paths import LifePaths
 
 __all__ = [
     "CAPSULES",

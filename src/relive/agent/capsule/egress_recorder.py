@@ -19,7 +19,8 @@ from relive.checkpoint.criu import CriuTools
 from relive.config import Settings
 from relive.errors import CapsuleError, CapsuleStartFailed
 from relive.forkserver.starting import start_module
-from relive.model.capsule import BorderFacts, CapsuleSpec, EgressWay, LifePaths
+from relive.model.capsule import BorderFacts, CapsuleSpec, EgressWay
+from relive.model.life_paths import LifePaths
 from relive.proxies.ingress.options import RELAY
 from relive.recording.reader import Recording
 

@@ -10,7 +10,8 @@ from relive.checkpoint.journal import Control, read_journal
 from relive.config import Settings
 from relive.errors import CapsuleVersionUnknown
 from relive.kernel import libc
-from relive.model.capsule import CapsuleSpec, DataChoice, LifePaths
+from relive.model.capsule import CapsuleSpec, DataChoice
+from relive.model.life_paths import LifePaths
 from relive.store import Store
 
 __all__ = ["hold_listener", "prepare_following"]

@@ -13,7 +13,7 @@ from pathlib import Path
 from relive.agent.capsule.leftovers import IN_MEMORY
 from relive.config import Settings
 from relive.errors import HostIncapable
-from relive.model.capsule import LifePaths
+from relive.model.life_paths import LifePaths
 from relive.sandbox.rootfs import INPROCESS_DIRECTORY, RINGS_DIRECTORY
 
 __all__ = ["make_rings", "remove_rings", "with_recorder"]

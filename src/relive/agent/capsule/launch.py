@@ -15,7 +15,8 @@ from relive.agent.capsule.lives import Capsule, living_capsules
 from relive.config import Settings
 from relive.errors import CapsuleExists, PermissionMissing
 from relive.kernel.disk_errors import disk_errors
-from relive.model.capsule import CapsuleFacts, CapsuleSpec, LifePaths
+from relive.model.capsule import CapsuleFacts, CapsuleSpec
+from relive.model.life_paths import LifePaths
 
 __all__ = ["launch", "new_life"]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import socket
 
-from relive.model.capsule import CapsuleSpec, LifePaths
+from relive.model.capsule import CapsuleSpec
+from relive.model.life_paths import LifePaths
 from relive.proxies.listeners import bind_control, bind_listener, resolve
 from relive.sandbox.spawn import Front
 

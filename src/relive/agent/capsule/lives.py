@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from relive.config import Settings
 from relive.errors import TargetUnknown
 from relive.kernel import procfs
-from relive.model.capsule import CapsuleFacts, CapsuleSpec, LifePaths
+from relive.model.capsule import CapsuleFacts, CapsuleSpec
+from relive.model.life_paths import LifePaths
 
 __all__ = ["Capsule", "all_lives", "find_capsule", "living_capsules"]
 

@@ -44,15 +44,9 @@ from relive.kernel.disk_errors import disk_errors
 from relive.kernel.mounts import Mount, make_private, make_slave, pivot_root, read_mounts
 from relive.kernel.namespaces import Namespace
 from relive.kernel.seccomp import ask_supervisor
-from relive.model.capsule import (
-    BorderFacts,
-    CapsuleFacts,
-    CapsuleSpec,
-    EgressWay,
-    FilesWay,
-    LifePaths,
-)
+from relive.model.capsule import BorderFacts, CapsuleFacts, CapsuleSpec, EgressWay, FilesWay
 from relive.model.commit import LayerKind, TargetKind
+from relive.model.life_paths import LifePaths
 from relive.sandbox.border import remove_border
 from relive.sandbox.rootfs import (
     INPROCESS_DIRECTORY,

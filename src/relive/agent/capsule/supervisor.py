@@ -14,7 +14,7 @@ import structlog
 
 from relive.checkpoint.criu import CriuTools
 from relive.config import Settings, store_key_variable
-from relive.model.capsule import LifePaths
+from relive.model.life_paths import LifePaths
 
 __all__ = ["Supervisor"]
 

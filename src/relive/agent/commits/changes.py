@@ -8,7 +8,7 @@ from typing import Protocol
 
 from relive.agent.commits.activity import Activity, look
 from relive.agent.commits.deployment import Deployments, look_at_code
-from relive.model.capsule import Policy
+from relive.model.commit_policy import Policy
 
 __all__ = ["Changes", "changes_of"]
 

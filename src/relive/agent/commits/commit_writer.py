@@ -30,9 +30,9 @@ from relive.incidents.report.masking import FileMask
 from relive.kernel.heap import trim_memory
 from relive.maintenance.retention import Retention
 from relive.maintenance.thinning import Thinning
-from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId, Trigger
 from relive.model.incident import Incident, Occurrence, Sighting
+from relive.model.life_paths import LifePaths
 from relive.recording.patching import overwrite
 from relive.recording.reader import Recording
 from relive.recording.retention import pin

@@ -27,8 +27,8 @@ from relive.checkpoint.request_gate import RequestGate
 from relive.checkpoint.target import StoppedBy
 from relive.config import STORE_KEY, give_store_keys
 from relive.errors import ReliveError
-from relive.model.capsule import LifePaths
 from relive.model.commit import Trigger
+from relive.model.life_paths import LifePaths
 from relive.signals.client import TracerClient
 from relive.store import StoredCommit
 

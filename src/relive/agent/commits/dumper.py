@@ -16,8 +16,8 @@ from relive.checkpoint.watchdog import Watchdog
 from relive.config import Settings
 from relive.errors import CapsuleError
 from relive.model.advance import Advance
-from relive.model.capsule import Policy
 from relive.model.commit import CommitId, Cursor, Trigger
+from relive.model.commit_policy import Policy
 from relive.store import Store, StoredCommit
 
 __all__ = ["CriuDumper", "DumpedCommit", "Dumper", "dumper_settings"]

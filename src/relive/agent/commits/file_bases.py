@@ -8,7 +8,8 @@ from pathlib import Path
 from relive.checkpoint.journal import JournalRecord, RecordKind, read_journal
 from relive.config import Settings
 from relive.errors import CapsuleVersionUnknown
-from relive.model.capsule import CapsuleFacts, LifePaths
+from relive.model.capsule import CapsuleFacts
+from relive.model.life_paths import LifePaths
 from relive.store import Store, StoredCommit
 
 __all__ = ["free_bases", "unneeded_bases"]

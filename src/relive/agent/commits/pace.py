@@ -21,7 +21,7 @@ from relive.agent.commits.brakes import left_out, paid_until, rest, spent_until
 from relive.agent.commits.service_cost import ServiceCost
 from relive.check.estimate import copied_ahead, pause_range
 from relive.kernel import procfs
-from relive.model.capsule import Policy
+from relive.model.commit_policy import Policy
 from relive.model.pace import Brake, PaceState
 from relive.model.quantities import size
 

@@ -19,8 +19,8 @@ from relive.agent.commits.committer import Committer
 from relive.agent.commits.dumper import DumpedCommit
 from relive.agent.commits.pace import CommitPace
 from relive.kernel.atomic_write import Durability, replace_file
-from relive.model.capsule import Policy
 from relive.model.commit import Trigger
+from relive.model.commit_policy import Policy
 from relive.model.pace import PaceState
 
 __all__ = ["PolicyCommits"]

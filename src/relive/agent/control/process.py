@@ -14,7 +14,7 @@ from relive.config import Settings
 from relive.incidents.report.masking import FileMask
 from relive.kernel import procfs
 from relive.kernel.disk_errors import disk_errors
-from relive.model.capsule import LifePaths
+from relive.model.life_paths import LifePaths
 
 __all__ = ["log_to", "note_pid", "notify_starter"]
 

@@ -29,12 +29,13 @@ from relive.incidents.report.request_events import events_since, origins_of_valu
 from relive.incidents.report.timeline import Row, Timeline, make_timeline
 from relive.incidents.report.worst import worst_calls
 from relive.incidents.runs import Runs
-from relive.model.capsule import CapsuleFacts, CaptureWay, EgressWay, LifePaths
+from relive.model.capsule import CapsuleFacts, CaptureWay, EgressWay
 from relive.model.commit import CommitId, Connection
 from relive.model.dependency import Dependency
 from relive.model.failure import ErrorPackage, read_package
 from relive.model.failure_stack import stack_of_failure
 from relive.model.incident import FailureKind, Incident
+from relive.model.life_paths import LifePaths
 from relive.model.outcome import Stack
 from relive.model.value import Value
 from relive.protocols.dependencies import unrecorded

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from relive.incidents.report.masking import Mask
 from relive.kernel.plainfile import open_plain
-from relive.model.capsule import LifePaths
 from relive.model.incident import Incident
+from relive.model.life_paths import LifePaths
 from relive.model.value import Value
 from relive.recording.exchanges import Exchange
 

@@ -22,9 +22,10 @@ from relive.images.code_mappings import read_code_mappings
 from relive.images.registers import read_places
 from relive.incidents.evidence import read_events
 from relive.kernel import procfs
-from relive.model.capsule import CapsuleFacts, LifePaths
+from relive.model.capsule import CapsuleFacts
 from relive.model.incident import ENDS, FailureKind, Incident
 from relive.model.launch import launch_of
+from relive.model.life_paths import LifePaths
 from relive.model.outcome import Fault
 from relive.recording.events import Event, EventKind
 from relive.recording.exchanges import Exchange, Exchanges

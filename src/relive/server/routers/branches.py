@@ -8,7 +8,7 @@ from fastapi import APIRouter, Body, Depends, Path, Query, Request
 from pydantic import Field
 
 from relive.errors import UsageError
-from relive.model.capsule import parse_address
+from relive.model.addresses import parse_address
 from relive.operations.branch_states import BranchState, branch_state, branch_states
 from relive.operations.branches import EXEC, ExecParams, Executed, LogPart, LogStream, Stopped, log_part, stop
 from relive.operations.operation import Params

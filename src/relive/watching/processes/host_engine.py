@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from relive.agent.commits.dumper import Dumper
 from relive.config import Settings
 from relive.errors import TargetUnknown
-from relive.model.capsule import LifePaths
+from relive.model.life_paths import LifePaths
 from relive.model.watched import WatchSpec
 from relive.watching.processes.answering import answering_of
 from relive.watching.processes.process_dumper import ProcessDumper

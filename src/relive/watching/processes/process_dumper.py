@@ -17,8 +17,8 @@ from relive.config import Settings
 from relive.errors import ProcessGone
 from relive.kernel import procfs
 from relive.model.advance import Advance
-from relive.model.capsule import LifePaths
 from relive.model.commit import LayerKind, Trigger
+from relive.model.life_paths import LifePaths
 from relive.watching.processes.following import FileTracker
 from relive.watching.processes.journal import JournalWriter
 

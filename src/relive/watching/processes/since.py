@@ -7,8 +7,8 @@ import time
 from datetime import UTC, datetime
 
 from relive.config import Settings
-from relive.model.capsule import LifePaths
 from relive.model.commit import Manifest, TargetKind
+from relive.model.life_paths import LifePaths
 from relive.watching.processes.journal import CREATED, Journaled, read_journal
 
 __all__ = ["sentences_of", "unlike_then"]
