@@ -10,6 +10,7 @@ from relive.store.pages.compaction import (
     dictionaries_in,
     dictionaries_used,
     numbered_anew,
+    packs_in,
     packs_to_fold,
     packs_used,
 )
@@ -65,7 +66,7 @@ def test_few_packs_are_kept_whatever_the_commit_looks_like(packs):
 
 
 def test_both_versions_of_a_page_count_as_use():
-    assert packs_used([table(0, -1, 2), table(5, xor=7)]) == {0, 2, 5, 7}
+    assert packs_used([packs_in(table(0, -1, 2)), packs_in(table(5, xor=7))]) == {0, 2, 5, 7}
 
 
 def test_numbering_anew_moves_the_packs_up_and_leaves_slots_and_zeros():
@@ -89,7 +90,7 @@ def test_a_dictionary_is_needed_by_who_has_pages_of_that_sort():
         (5, FrameKind.WORDS): 4,
         (6, FrameKind.PAGES): 3,
     }
-    used = dictionaries_used([table(0, -1, 2), table(6, xor=5)], found)
+    used = dictionaries_used([packs_in(table(0, -1, 2)), packs_in(table(6, xor=5))], found)
     assert used == {(0, FrameKind.PAGES): 3, (6, FrameKind.PAGES): 3, (5, FrameKind.WORDS): 4}
     assert dictionaries_in(used, 3) == [FrameKind.PAGES]
     assert dictionaries_in(used, 4) == [FrameKind.WORDS]

@@ -65,6 +65,21 @@ def test_what_went_wrong_in_a_tree_does_not_stay(tmp_path: Path, monkeypatch: py
     assert is_right == [False, False, False, True, True]
 
 
+def test_two_commits_that_go_on_from_the_same_pages_have_the_right_hashes(tmp_path: Path):
+    """The tree of the pages before goes over to the first of them, which may never be stored."""
+    pool, path = PagePool(tmp_path), tmp_path / "record"
+    path.write_bytes(np.random.default_rng(3).integers(0, 256, (60, 4096), dtype=np.uint8).tobytes())
+    with path.open("rb") as file:
+        slots = pool.add(file.fileno(), np.arange(60) * 4096)
+    held = pool.hold(slots[:40])
+    held.hashed(40 * 4096, None)
+    for turn in range(2):
+        changed = held.slots.copy()
+        changed[30 + turn] = slots[40 + turn]
+        told = pool.hold(changed).hashed(40 * 4096, held)
+        assert told == blake3(pool.read(changed).tobytes()).hexdigest()
+
+
 def test_pages_that_did_not_change_stay_in_their_slots(tmp_path: Path):
     pool, path = PagePool(tmp_path), tmp_path / "record"
     pages = np.random.default_rng(3).integers(0, 256, (9, 4096), dtype=np.uint8)

@@ -9,7 +9,7 @@ from relive.model.commit import Manifest
 from relive.store.bundle import BUNDLE, checked_bundle
 from relive.store.contents import damaged_contents
 from relive.store.listing import check_listing
-from relive.store.pages.compaction import dictionaries_in, packs_used, used_slots
+from relive.store.pages.compaction import dictionaries_in, packs_in, packs_used, used_slots
 from relive.store.pages.materialize import PageSource
 from relive.store.pages.packcheck import read_frames
 from relive.store.pages.packfile import FRAME_PAGES, FrameKind
@@ -95,7 +95,7 @@ def check_index(manifest: Manifest, placement: Placement, packs: Packs) -> set[s
             else:
                 tables.append(source.table_of(image))
         dictionaries = source.index.dictionaries
-    for position in packs_used(tables) | set(dictionaries.values()):
+    for position in packs_used(map(packs_in, tables)) | set(dictionaries.values()):
         name = placement.packs[position] if position < len(placement.packs) else None
         if name is None:
             raise _unfit(f"it names pack {position}, which its placement does not list")

@@ -11,6 +11,7 @@ Invariant: an index lists every pack that its tables name, and each dictionary's
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,10 +20,12 @@ from relive.store.pages.page_diff import Numbers
 from relive.store.pages.table import NOWHERE, Dictionaries, PageTable, pack_of, slot_of
 
 __all__ = [
+    "TablePacks",
     "continued",
     "dictionaries_in",
     "dictionaries_used",
     "numbered_anew",
+    "packs_in",
     "packs_of",
     "packs_to_fold",
     "packs_used",
@@ -33,22 +36,34 @@ _LEAST_OF_COMMIT = 8  # a pack with less than this part of a commit's pages is f
 _LEAST_OF_PACK = 2  # and one less than this part of which is used
 
 
-def packs_used(tables: Iterable[PageTable]) -> set[int]:
-    """Positions of the packs that hold something of these pages."""
+class TablePacks(NamedTuple):
+    """Positions of the packs in which the pages of one table lie, -1 among them where one lies nowhere."""
+
+    full: Sequence[int]
+    xor: Sequence[int]
+
+
+def packs_in(table: PageTable) -> TablePacks:
+    """Those of a table: every place in it is looked at."""
+    return TablePacks(packs_of(table.full), packs_of(table.xor))
+
+
+def packs_used(tables: Iterable[TablePacks]) -> set[int]:
+    """Positions of the packs that hold something of the pages of these tables."""
     used: set[int] = set()
-    for table in tables:
-        used.update(packs_of(table.full), packs_of(table.xor))
+    for packs in tables:
+        used.update(packs.full, packs.xor)
     return used - {NOWHERE}
 
 
 def dictionaries_used(
-    tables: Iterable[PageTable], dictionaries: Dictionaries
+    tables: Iterable[TablePacks], dictionaries: Dictionaries
 ) -> dict[tuple[int, FrameKind], int]:
     """Those of ``dictionaries`` without which pages of these tables cannot be read, with what these continue."""
     used: set[tuple[int, FrameKind]] = set()
-    for table in tables:
-        for what, places in ((FrameKind.PAGES, table.full), (FrameKind.WORDS, table.xor)):
-            used.update((pack, what) for pack in packs_of(places))
+    for packs in tables:
+        used.update((pack, FrameKind.PAGES) for pack in packs.full)
+        used.update((pack, FrameKind.WORDS) for pack in packs.xor)
     return continued(used, dictionaries)
 
 

@@ -153,6 +153,8 @@ class ContentIntake:
             OSError: the disk is full.
         """
         names = _ordered(wanted, self._before, new)
+        if not (is_key or len(fold)) and names == list(self._before.names):
+            return self._before  # as in most commits; nobody changes it
         known = self._before.positions
         sizes = np.array(
             [self._before.sizes[known[name]] if name in known else new[name].size for name in names], np.int64

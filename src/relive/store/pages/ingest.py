@@ -29,6 +29,7 @@ from relive.store.pages.compaction import (
     continued,
     dictionaries_used,
     numbered_anew,
+    packs_in,
     packs_to_fold,
     packs_used,
 )
@@ -183,12 +184,15 @@ class CommitIntake:
         tables = {work.file.name: work.table for work in self._works} | {
             _CONTENTS: self._contents.contents.table
         }
-        dictionaries = dictionaries_used([work.table for work in self._works], self._dictionaries)
+        packs = {name: packs_in(table) for name, table in tables.items()}
+        of_memory = [packs[work.file.name] for work in self._works]
+        dictionaries = dictionaries_used(of_memory, self._dictionaries)
         dictionaries |= continued(self._going_on(), self._dictionaries)
         leaned_on = self._leaned_on(dictionaries)
         if onward is None:
-            keep = sorted(packs_used(tables.values()) | leaned_on | {len(names) - 1})
+            keep = sorted(packs_used(packs.values()) | leaned_on | {len(names) - 1})
             names, tables = [names[number] for number in keep], numbered_anew(tables, keep)
+            packs = {name: packs_in(table) for name, table in tables.items()}
             dictionaries = {
                 (keep.index(user), what): keep.index(pack) for (user, what), pack in dictionaries.items()
             }
@@ -214,7 +218,7 @@ class CommitIntake:
             work.file.key: KnownFile(work.file.runs, work.pages, tables[work.file.name], work.bases)
             for work in self._works
         }
-        used = packs_used([*tables.values(), contents.table]) | leaned_on
+        used = packs_used(packs.values()) | leaned_on
         used |= {index.pack, *(one.place.pack for one in bases)}
         known = KnownCommit(
             files=files_known,

@@ -20,7 +20,7 @@ import numpy as np
 
 from relive.model.commit import ImageFile
 from relive.store.pages.batch import PageBatch, untrue
-from relive.store.pages.compaction import dictionaries_used, packs_of
+from relive.store.pages.compaction import dictionaries_used, packs_in
 from relive.store.pages.dictionary import Dictionary
 from relive.store.pages.last_index import LastIndex
 from relive.store.pages.packfile import FRAME_PAGES, FrameKind
@@ -133,10 +133,10 @@ class OpenPacks:
             positions = pack_of(places)
             if not -1 <= positions.min(initial=-1) <= positions.max(initial=-1) < len(self._names):
                 raise untrue("it names a pack that its placement does not list")
-            for position in packs_of(places):
-                if position != NOWHERE:
-                    self._reader(position)
-        for position in dictionaries_used([table], self._dictionaries).values():
+        packs = packs_in(table)
+        for position in {*packs.full, *packs.xor} - {NOWHERE}:
+            self._reader(position)
+        for position in dictionaries_used([packs], self._dictionaries).values():
             self._reader(position)
 
     def read(self, table: PageTable, numbers: Numbers) -> Pages:

@@ -154,14 +154,17 @@ class PagePool:
         """Of the file of these pages.
 
         Args:
-            before: others of this pool whose tree is known.
+            before: others of this pool. Their tree, where it is known, is taken over: it is not needed again, unless these pages
+                are never stored.
         """
-        if before is None or before.tree is None or before.tree.age >= _WHOLE_EVERY:
+        tree = before.tree if before is not None else None
+        if before is None or tree is None or tree.age >= _WHOLE_EVERY:
             return PageTree.of(self._pages, held.slots)
+        before.tree = None
         both = min(len(before), len(held))
         changed = np.ones(len(held), np.bool_)
         np.not_equal(before.slots[:both], held.slots[:both], out=changed[:both])
-        return before.tree.after(self._pages, held.slots, np.flatnonzero(changed))
+        return tree.after(self._pages, held.slots, np.flatnonzero(changed))
 
     def release_memory(self) -> None:
         """Have the pages count as this process's memory no more, when it has become much, until they are used again."""

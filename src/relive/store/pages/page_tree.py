@@ -45,7 +45,7 @@ class PageTree:
         return cls(np.empty((0, _NODE), np.uint8), 0, "").after(pages, slots, np.empty(0, np.int64))
 
     def after(self, pages: Pages, slots: Numbers, changed: Numbers) -> PageTree:
-        """Of a file that is as this one but for some pages.
+        """Of a file that is as this one but for some pages. Afterwards this one is of no use: its nodes are taken over.
 
         Args:
             slots: the row of ``pages`` that holds each page of the other file.
@@ -58,7 +58,7 @@ class PageTree:
             return PageTree(np.empty((0, _NODE), np.uint8), 0, blake3(pages[slots].tobytes()).hexdigest())
         if not self._pages:
             changed = np.arange(count, dtype=np.int64)
-        nodes, known = self._copied(count)
+        nodes, known = self._moved(count)
         library = load_library()
         places, changed = np.ascontiguousarray(slots[changed]), np.ascontiguousarray(changed)
         library.relive_hash_pages(_at(pages), _at(places), _at(changed), len(changed), _at(nodes))
@@ -70,10 +70,10 @@ class PageTree:
         library.relive_join_tree(_at(nodes), count, _at(numbers), len(changed), known, _at(root))
         return PageTree(nodes, count, root.tobytes().hex(), self.age + 1 if self._pages else 0)
 
-    def _copied(self, count: int) -> tuple[Nodes, int]:
+    def _moved(self, count: int) -> tuple[Nodes, int]:
         """Its nodes, with room for a file of so many pages, and how many levels of these are known."""
         ours, theirs = _levels(self._pages), _levels(count)
-        nodes = self._nodes.copy() if ours == theirs else np.empty((sum(theirs), _NODE), np.uint8)
+        nodes = self._nodes if ours == theirs else np.empty((sum(theirs), _NODE), np.uint8)
         if ours != theirs:
             begin, their_begin = 0, 0
             for own, their_own in zip(ours, theirs, strict=False):
@@ -143,9 +143,9 @@ def changed_words(
     return counts, ChangedWords(maps[: len(kept)].copy(), kept, words[: int(kept.sum())].copy())
 
 
-def _at(array: npt.NDArray[np.generic]) -> ctypes.c_void_p:
-    """Where it lies, as an argument of a call, for whose time it keeps the array: other threads go on meanwhile."""
-    return array.ctypes.data_as(ctypes.c_void_p)
+def _at(array: npt.NDArray[np.generic]) -> int:
+    """Where it lies. A call does not keep it: whoever calls holds the array until it returns."""
+    return array.ctypes.data
 
 
 _PLACE, _COUNT = ctypes.c_void_p, ctypes.c_size_t

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from relive.images.pagemap import Run
 from relive.model.commit import CommitId, Layer
@@ -52,8 +53,9 @@ class KnownContents:
     places: FilePlaces
 
     @classmethod
+    @cache
     def none(cls) -> KnownContents:
-        """Of no files."""
+        """Of no files; nobody changes it."""
         return cls.of(ContentTable.none(), {}, ())
 
     @classmethod

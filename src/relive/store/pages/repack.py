@@ -13,7 +13,7 @@ import numpy as np
 
 from relive.model.commit import CommitId
 from relive.store.pages.blob_dictionary import BlobDictionary
-from relive.store.pages.compaction import dictionaries_in, packs_used, used_slots
+from relive.store.pages.compaction import dictionaries_in, packs_in, packs_used, used_slots
 from relive.store.pages.dictionary import Dictionary
 from relive.store.pages.materialize import PageSource
 from relive.store.pages.packfile import FRAME_PAGES, FrameKind
@@ -93,7 +93,7 @@ def _move(name: str, live: Numbers, users: Sequence[Placement], placements: Plac
             frame = writer.add_blob(data, None if first is None else first[1])
             bases = [] if first is None else [FramePlace(own, first[0].frame)]
             first = first or (FramePlace(own, frame), BlobDictionary(data))
-            used = packs_used(index.all_tables()) | {own, *index.dictionaries.values()}
+            used = packs_used(map(packs_in, index.all_tables())) | {own, *index.dictionaries.values()}
             moved.append((old, FramePlace(own, frame), bases, used))
         new = writer.finish()
     except BaseException:
