@@ -115,7 +115,7 @@ def capture(
     try:
         with copy_errors(staging.directory):
             dump.copy_ahead(aside)
-            with aside(), watchdog.watching(target.root, settings.commit_limit) as watch:
+            with aside(), watchdog.watching(target.root, settings.commit_limit, dump.tracker) as watch:
                 if not has_base:
                     _check(tools, target)
                 try:
@@ -259,12 +259,16 @@ class _Dump:
         if memory is not None:
             memory.discard()
 
+    @property
+    def tracker(self) -> int:
+        """The process by which the target is stopped where the commit may be taken on top of the one before; 0: it cannot be."""
+        return (self._micro.tracker_pid or 0) if self._micro is not None else 0
+
     def run_micro(self, watch: WatchdogPeriod) -> bool:
         """Take it on top of the one before; False where that cannot be: the target runs, and nothing was taken."""
         micro = self._micro
         if micro is None or micro.tracker_pid is None:
             return False
-        watch.tool_is(micro.tracker_pid)
         taken = files = None
         try:
             self._close_gate()

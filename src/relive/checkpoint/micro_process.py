@@ -134,6 +134,7 @@ class BaseProcess:
             self._held = _Pages(numbers, pool.hold(pool.add(file.fileno(), places * PAGE)))
         self._nameless = nameless_files(seen)
         self._layout: Layout | None = None
+        self._hidden: tuple[list[str], int] | None = None  # what was told last, and the break that it tells
         # Images, and what they were made of: of the same the same is made again.
         self._core_images: dict[int, tuple[RecordedThread, pb.TaskTimersEntry, bytes]] = {}
         self._memory_image: tuple[Layout, int, bytes] | None = None
@@ -176,7 +177,7 @@ class BaseProcess:
         layout = self._layout
         if layout is None or not layout.is_of(seen):
             layout = Layout.of(self.seen, seen, self._memory.vmas)
-        end_of_heap = check_hidden(seen, self._cores, self._memory)
+        end_of_heap = self._check_hidden(seen)
         if {one.tid for one in record.threads} != set(self._cores):
             raise FullCommitNeeded("its threads have changed")
         if any(struct.unpack_from("<Q", one.xstate, 512)[0] & _TILES for one in record.threads):
@@ -186,6 +187,12 @@ class BaseProcess:
         cores = {one.tid: self._core_of(one, record.xsave, timers) for one in record.threads}
         self._layout = layout
         return MicroProcess(record, pages, slots, offsets, layout, end_of_heap, cores)
+
+    def _check_hidden(self, seen: Seen) -> int:
+        """``check_hidden``; what was told in the commit before need not be checked once more, since the base stays the same."""
+        if self._hidden is None or self._hidden[0] != seen.hidden:
+            self._hidden = seen.hidden, check_hidden(seen, self._cores, self._memory)
+        return self._hidden[1]
 
     def _find_pages(self, record: MicroRecord, layout: Layout) -> tuple[Numbers, Numbers, Numbers]:
         """The pages of the commit, of each the slot and the offset (``MicroCommit``); the kernel's own are those of the base."""

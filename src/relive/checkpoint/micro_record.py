@@ -6,10 +6,11 @@ All numbers are this machine's, u64 unless said: a file is a sequence of (kind, 
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,6 +60,8 @@ _PAGE = 4096
 _KEPT = 128  # blocks of text that are parsed once: two for each process of a tree
 _O_CLOEXEC = 0o2000000
 _SHARED_MEMORY = "/dev/zero (deleted)"
+_MOVING = ("=position ", "=connection ", "=stream ", "=ghost ", "=asked ", "=believed ")
+"""Lines that are others in each commit."""
 _FIRST_THREAD = re.compile(r"thread (\d+) NSpid:.*?(\d+)$")
 _WATCHED = re.compile(
     r"tfd: *(\d+) events: *([0-9a-f]+) data: *([0-9a-f]+) +pos:(-?\d+) ino:([0-9a-f]+) sdev:([0-9a-f]+)\|"
@@ -266,18 +269,16 @@ class Seen:
         while flags:
             self.flags |= _flags(flags)
             before, flags, text = _cut(before + text, "=flags ")
-        for line in before.split("\n"):
-            kind = line[:1]
-            if kind == "=":
+        lines = before.split("\n")
+        for line in lines:
+            if line.startswith(_MOVING):
                 self._read_told(line)
-            elif kind == "?":
-                self.hidden.append(line[1:])
-            elif line.startswith("fd ") and "tfd:" in line:
-                self._read_watched(line)
-            elif line:
-                self.lines.append(line)
-                if not self.pid and (first := _FIRST_THREAD.match(line)):
-                    self.pid, self.inside = int(first[1]), int(first[2])
+        still = _still("\n".join([line for line in lines if not line.startswith(_MOVING)]))
+        self.lines += still.lines
+        self.hidden += still.hidden
+        self.watched |= still.watched
+        if not self.pid:
+            self.pid, self.inside = still.pid, still.inside
 
     def _read_told(self, line: str) -> None:
         if line.startswith("=position "):
@@ -300,18 +301,16 @@ class Seen:
             self.asked.append(line[7:])
         elif line.startswith("=believed "):
             self.believed.append(line[10:])
-        else:
-            self.lines.append(line)
 
-    def _read_watched(self, line: str) -> None:
-        found = [
-            WatchedDescriptor(
-                int(number), int(events, 16), int(data, 16), int(position), int(inode, 16), device
-            )
-            for number, events, data, position, inode, device in _WATCHED.findall(line)
-        ]
-        self.watched[int(line.split(maxsplit=2)[1])] = frozenset(found)
-        self.lines.append(_WATCHED.sub("", line))
+
+class _Still(NamedTuple):
+    """What lines say that are mostly the same from one commit to the next; attributes as of ``Seen``."""
+
+    lines: list[str]
+    hidden: list[str]
+    watched: dict[int, frozenset[WatchedDescriptor]]
+    pid: int
+    inside: int
 
 
 def _cut(text: str, prefix: str) -> tuple[str, str, str]:
@@ -326,7 +325,32 @@ def _cut(text: str, prefix: str) -> tuple[str, str, str]:
     return text[:begin], text[begin:end], text[end:]
 
 
-# From one commit to the next these blocks are mostly the same, and parsing them would take half of the time of all that is read.
+# From one commit to the next these blocks are mostly the same, and parsing them would take most of the time of all that is read.
+@lru_cache(maxsize=_KEPT)
+def _still(block: str) -> _Still:
+    """Nobody changes what it gives."""
+    found = [line for line in block.split("\n") if line]
+    hidden = [line[1:] for line in found if line.startswith("?")]
+    watched: dict[int, frozenset[WatchedDescriptor]] = {}
+    lines = []
+    for line in found:
+        if line.startswith("fd ") and "tfd:" in line:
+            watched[int(line.split(maxsplit=2)[1])] = _watched_by(line)
+            lines.append(_WATCHED.sub("", line))
+        elif not line.startswith("?"):
+            lines.append(line)
+    first = next((match for line in lines if (match := _FIRST_THREAD.match(line))), None)
+    pid, inside = (int(first[1]), int(first[2])) if first is not None else (0, 0)
+    return _Still(lines, hidden, watched, pid, inside)
+
+
+def _watched_by(line: str) -> frozenset[WatchedDescriptor]:
+    return frozenset(
+        WatchedDescriptor(int(number), int(events, 16), int(data, 16), int(position), int(inode, 16), device)
+        for number, events, data, position, inode, device in _WATCHED.findall(line)
+    )
+
+
 @lru_cache(maxsize=_KEPT)
 def _mappings(block: str) -> tuple[RecordedMapping, ...]:
     return tuple(RecordedMapping.parse(line.removeprefix("=map ")) for line in _lines(block))
@@ -421,12 +445,12 @@ def read_record(path: Path, *, is_look: bool = False) -> MicroRecord:
     shared: list[tuple[int, int, int]] = []
     kinds = set()
     try:
-        with path.open("rb") as file:
-            end = file.seek(0, 2)
+        with path.open("rb", buffering=0) as file:
+            read = partial(os.pread, file.fileno())  # most of it are pages, which are not read
+            end = os.fstat(file.fileno()).st_size
             at = 0
             while at < end:
-                file.seek(at)
-                kind, size = _HEAD.unpack(file.read(_HEAD.size))
+                kind, size = _HEAD.unpack(read(_HEAD.size, at))
                 at += _HEAD.size
                 if at + size > end:
                     raise _damaged(path, "it is cut off")
@@ -438,7 +462,9 @@ def read_record(path: Path, *, is_look: bool = False) -> MicroRecord:
                 elif kind == _SHARED_PAGES:
                     record.shared = _placed_shared(path, shared, at, size)
                 elif kind != _NOTHING:
-                    data = file.read(size)
+                    data = read(size, at)
+                    if len(data) < size:
+                        raise _damaged(path, "it is cut off")
                     if kind in (_AHEAD_RUNS, _RUNS):
                         runs[kind] = data
                     elif kind == _SHARED_RUNS:

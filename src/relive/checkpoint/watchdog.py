@@ -58,18 +58,22 @@ class Watchdog:
         return self._process.pid
 
     @contextlib.contextmanager
-    def watching(self, root: int, limit: float) -> Iterator[WatchdogPeriod]:
+    def watching(self, root: int, limit: float, tool: int = 0) -> Iterator[WatchdogPeriod]:
         """Be armed for a block in which the tree of ``root`` is stopped; ``limit`` in seconds, more than 0.
+
+        Args:
+            tool: the process that stops it, where that is known already (``WatchdogPeriod.tool_is``).
 
         Raises:
             CapsuleError: the watchdog is dead, and so is the one started in its place; nothing has been stopped yet.
         """
         watch = WatchdogPeriod(self, root, limit)
-        watch.tool_is(0)
         if root not in self._seen:
             # An earlier commit may have been killed together with its watchdog.
+            watch.tool_is(0)
             watch.mend()
             self._seen.add(root)
+        watch.tool_is(tool)
         try:
             yield watch
         except BaseException:
