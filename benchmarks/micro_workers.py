@@ -67,8 +67,8 @@ class Served:
     def full(self) -> int:
         """So many commits were no micro-commits."""
         lines = self.paths.agent_log.read_text().splitlines()
-        said = [json.loads(line)["event"] for line in lines if line.startswith("{") and line.endswith("}")]
-        return said.count("committed") - said.count("taken on top of the one before")
+        said = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+        return sum(one["event"] == "committed" and not one["micro"] for one in said)
 
     def stop(self) -> None:
         relive(self._place, "stop", self._name)

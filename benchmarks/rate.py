@@ -103,8 +103,7 @@ def pace(place: Lab) -> dict[str, Any]:
 
 
 def full(place: Lab) -> int:
-    taken = sum(one.get("event") == "committed" for one in said(place))
-    return taken - sum(one.get("event") == "taken on top of the one before" for one in said(place))
+    return sum(one.get("event") == "committed" and not one["micro"] for one in said(place))
 
 
 def seconds_of(pid: int) -> float:

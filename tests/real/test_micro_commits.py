@@ -37,7 +37,7 @@ from .harness import (
 )
 from .scenario import settled
 
-ON_TOP = "taken on top of the one before"
+ON_TOP = '"micro": true, "pages": '
 TRACKER = "relive-micro"
 TRIES = 200
 """Commits until enough are on top of others. On a loaded machine a thread may not stop in time; then there is a full one, and after

@@ -486,6 +486,7 @@ class _Dump:
             terminals=self._terminals,
             stopped=self._stopped_inside(),
             pause_us=pause_us,
+            is_micro=self._pause_us is not None,
             full_because=self._micro.reason if self._micro is not None and self._pause_us is None else None,
             written_pages=self._written_pages,
             advance=self._advance,

@@ -46,6 +46,7 @@ class Capture:
         name: random; the recording's commit-taken event and the manifest both hold it.
         command: the target's command line, without the secrets on it.
         pause_us: microseconds the target stood still.
+        is_micro: it was taken on top of the one before.
         full_because: why it is a full commit, though micro-commits are asked for; None: it is none, or they are not.
         written_pages: so many of its pages are write-protected since; 0 where it is not tracked.
         advance: is told how far storing it is.
@@ -71,6 +72,7 @@ class Capture:
     terminals: list[str] = field(default_factory=list)
     stopped: tuple[int | None, int, int] | None = None
     pause_us: int = 0
+    is_micro: bool = False
     full_because: str | None = None
     written_pages: int = 0
     advance: Advance = field(default_factory=Advance)

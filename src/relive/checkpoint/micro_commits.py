@@ -215,7 +215,6 @@ class MicroCommits:
         self._base = base
         self._refusals = 0
         self.reason = None
-        self._log.info("taken on top of the one before", pages=commit.copied_pages, waited=self.waits)
         return images
 
     def _note_uncompared(self, capture: str) -> None:

@@ -50,7 +50,7 @@ class Dumper:
             )
         if self._errors:
             raise self._errors.pop()
-        return SimpleNamespace(name="taken", pause_us=1, full_because=None)
+        return SimpleNamespace(name="taken", pause_us=1, is_micro=False, full_because=None, written_pages=0)
 
 
 def committer(tmp_path: Any, tracer: Tracer, *errors: CapsuleError) -> Committer:

@@ -164,7 +164,14 @@ class Committer:
         taken = await asyncio.to_thread(self._dumper.dump, trigger, gate, stopped, name, aside)
         if self.pace is not None and stopped is None:
             self.pace.note(taken.pause_us, taken.full_because, taken.written_pages)
-        self._log.info("committed", capture=taken.name, trigger=trigger.value, pause_us=taken.pause_us)
+        self._log.info(
+            "committed",
+            capture=taken.name,
+            trigger=trigger.value,
+            pause_us=taken.pause_us,
+            micro=taken.is_micro,
+            pages=taken.written_pages,
+        )
         return taken
 
     async def _recording_begun(self) -> None:

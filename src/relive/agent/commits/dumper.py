@@ -39,6 +39,10 @@ class DumpedCommit(Protocol):
         """Microseconds the target stood still."""
 
     @property
+    def is_micro(self) -> bool:
+        """It was taken on top of the one before (``checkpoint.micro_commits``)."""
+
+    @property
     def full_because(self) -> str | None:
         """Why it is a full commit, though micro-commits are asked for; None: it is none, or they are not."""
 
