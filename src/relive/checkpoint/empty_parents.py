@@ -15,6 +15,7 @@ from relive.images import criu_images_pb2 as pb
 __all__ = ["Heads", "lay_empty_parent", "read_heads"]
 
 _PARENT = "parent"  # CRIU's name for the images of the dump before
+_SHARED = "pagemap-shmem-"
 _HEAD = 12  # [bytes] before the first message of an image: two magic numbers, its length
 
 Heads = Mapping[
@@ -28,8 +29,8 @@ def read_heads(images: Path) -> Heads:
     Raises:
         OSError: it cannot be read.
     """
-    paths = (path for path in images.glob("pagemap-*.img") if not path.name.startswith("pagemap-shmem-"))
-    return {path.name: _head(path.read_bytes()) for path in paths}
+    names = (name for name in os.listdir(images) if name.startswith("pagemap-") and name.endswith(".img"))
+    return {name: _head((images / name).read_bytes()) for name in names if not name.startswith(_SHARED)}
 
 
 def lay_empty_parent(images: Path, heads: Heads) -> None:

@@ -126,7 +126,7 @@ def fit_images(images: Path, commit: CommitId, manifest: Manifest, *, keep: bool
     refuse_hostile_processes(processes)
     is_container = manifest.target.kind is TargetKind.CONTAINER
     networks: list[str] = []
-    if not is_container and any(images.glob("netns-*.img")):
+    if not is_container and any(name.startswith("netns-") for name in os.listdir(images)):
         forget_devices(images)
         networks = networks_from_outside(images)
     refuse_hostile_images(images, is_container=is_container)
