@@ -477,6 +477,34 @@ def test_kept_pages_are_given_out_by_what_the_manifest_says_of_them(store, home,
     assert not (second / "pages-1.img").exists()
 
 
+def test_page_files_take_the_place_of_what_is_there(store, tmp_path):
+    """GIVEN a directory with a file of that name, as a second attempt finds it or a bundle from elsewhere makes it."""
+    manifest = store.manifest(commit(store).id)
+    store.lay_out_images(manifest, tmp_path)
+    (tmp_path / "pages-1.img").unlink()
+    (tmp_path / "pages-1.img").write_bytes(b"else")
+    store.lay_out_page_files(manifest, tmp_path)
+    assert (tmp_path / "pages-1.img").read_bytes() == b"page" * 1024
+
+
+def test_pages_do_not_take_the_place_of_an_image_that_was_checked(store, tmp_path):
+    """GIVEN a manifest from elsewhere that calls a file of pages as a small image is called."""
+    manifest = store.manifest(commit(store).id)
+    store.lay_out_images(manifest, tmp_path)
+    hostile = manifest.model_copy(
+        update={
+            "images": [
+                one.model_copy(update={"name": one.name.replace("pages-1.img", "core-1.img")})
+                for one in manifest.images
+            ]
+        }
+    )
+    (tmp_path / "core-1.img").write_bytes(b"checked")
+    with pytest.raises(ObjectCorrupt, match=r"core-1\.img"):
+        store.lay_out_page_files(hostile, tmp_path)
+    assert (tmp_path / "core-1.img").read_bytes() == b"checked"
+
+
 def test_an_image_called_by_a_way_out_is_not_made(store, tmp_path):
     kept = store.manifest(commit(store).id)
     hostile = kept.model_copy(

@@ -31,8 +31,9 @@ class ImageCache:
         directory.mkdir(exist_ok=True)
 
     def link_page_file(self, image: ImageFile, path: Path) -> bool:
-        """Make ``path`` a link to the page file, if it is here and whole; returns whether it was."""
-        kept = self._directory / image.object
+        """Make ``path`` a link to the page file, if it is here and whole; returns whether it was. What was there before is gone."""
+        kept = self.path(image)
+        path.unlink(missing_ok=True)
         try:
             os.link(kept, path)
         except FileNotFoundError:
@@ -59,9 +60,13 @@ class ImageCache:
     def open(self, image: ImageFile) -> int | None:
         """A descriptor of the page file, if it is here, which the caller closes; its content is not checked."""
         try:
-            return os.open(self._directory / image.object, os.O_RDONLY | os.O_CLOEXEC)
+            return os.open(self.path(image), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
+
+    def path(self, image: ImageFile) -> Path:
+        """Where the page file is, if it is here; its content is not checked."""
+        return self._directory / image.object
 
     def replace(self, images: Iterable[ImageFile], directory: Path) -> None:
         """Keep these, which lie in ``directory`` under their names, instead of those that were kept before."""

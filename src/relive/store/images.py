@@ -6,6 +6,7 @@ Contents of its files go the same way in; they come back by ``contents``.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -48,6 +49,7 @@ from relive.store.scattered import ScatteredPages
 __all__ = ["Images"]
 
 _Read = TypeVar("_Read")
+_PAGE_FILE = re.compile(r"pages-[0-9]+\.img")
 
 
 class Images:
@@ -369,7 +371,16 @@ def _small(manifest: Manifest, source: PageSource) -> dict[str, bytes]:
 
 
 def _page_images(manifest: Manifest) -> list[ImageFile]:
-    return [image for image in manifest.images if image.name != BUNDLE]
+    """Raises ObjectCorrupt where one is called otherwise: it would take the place of a small image that has been checked."""
+    found = [image for image in manifest.images if image.name != BUNDLE]
+    for image in found:
+        if not _PAGE_FILE.fullmatch(image.name):
+            raise ObjectCorrupt(
+                f"the commit names a file of pages {image.name!r}",
+                cause="none is called so",
+                remedy="do not trust it",
+            )
+    return found
 
 
 def _bundle_image(manifest: Manifest) -> ImageFile:
