@@ -1,11 +1,11 @@
-"""What is to be read early is asked for whole, in pieces that the kernel takes, and nothing is wrong with what cannot be read."""
+"""What is read early is asked for whole, in pieces that the kernel takes; nothing is wrong with what cannot be read."""
 
 from __future__ import annotations
 
 import os
 
 from relive.kernel import read_early
-from relive.kernel.read_early import begin_reading
+from relive.kernel.read_early import EarlyReader, begin_reading, begin_reading_file
 
 
 def test_every_byte_is_asked_for_once_in_small_pieces(monkeypatch):
@@ -31,3 +31,37 @@ def test_what_cannot_be_read_ahead_is_left_to_who_reads_it():
     finally:
         os.close(reading)
         os.close(writing)
+
+
+def test_a_file_that_is_not_there_is_left_to_who_reads_it(tmp_path):
+    begin_reading_file(tmp_path / "none")
+
+
+def test_large_files_are_read_to_their_ends_and_what_is_not_there_is_left_out(tmp_path, monkeypatch):
+    """GIVEN two files, and one between them that is gone; THEN each byte of the two goes through the reader, in order."""
+    first, last = tmp_path / "first", tmp_path / "last"
+    first.write_bytes(b"1" * 3_000_000)
+    last.write_bytes(b"2" * 5)
+    read = []
+    really = os.sendfile
+
+    def send(out, file, offset, count):
+        sent = really(out, file, offset, count)
+        read.append(sent)
+        return sent
+
+    monkeypatch.setattr(read_early.os, "sendfile", send)
+    with EarlyReader() as reader:
+        reader.begin([first, tmp_path / "none", last])
+        reader._thread.join()
+    assert sum(read[: read.index(0)]) == 3_000_000
+    assert read[read.index(0) + 1 :] == [5, 0]
+
+
+def test_nobody_waits_for_the_end_of_a_file(tmp_path):
+    endless = tmp_path / "endless"
+    with endless.open("wb") as file:
+        file.truncate(1 << 42)  # to read it would take minutes, and all memory
+    with EarlyReader() as reader:
+        reader.begin([endless])
+    assert not reader._thread.is_alive()

@@ -20,11 +20,12 @@ from typing import Protocol, Self
 from google.protobuf.message import DecodeError
 
 from relive.checkpoint import criu_rpc_pb2 as rpc
-from relive.checkpoint.kernel_cache import place_kerndat
+from relive.checkpoint.kernel_cache import kerndat_files, place_kerndat
 from relive.errors import ToolMissing
 from relive.kernel import procfs
 from relive.kernel.namespaces import Namespace, namespace_id
 from relive.kernel.pidfds import open_process, send_signal
+from relive.kernel.read_early import begin_reading_file
 
 __all__ = [
     "Aside",
@@ -183,6 +184,12 @@ class CriuTools:
                     cause=f"set-up did not put the programs that Relive drives into {self.directory}",
                     remedy="with another RELIVE_HOME, set RELIVE_TOOLS to where they are; else run `make setup`",
                 )
+
+    def begin_reading(self) -> None:
+        """Have the disk begin to read what a restore needs of this, in the order in which it does; nothing is waited for."""
+        shims = (self.prlimit_shim, self.tcp_restore_shim, self.pages_shim)
+        for path in (self.init, *kerndat_files(self.directory), self.criu, *shims, *self.plugins.iterdir()):
+            begin_reading_file(path)
 
     def environment(
         self, left_out: int | None = None, *, restores: bool = False, of_branch: bool = False

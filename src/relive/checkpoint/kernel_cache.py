@@ -12,7 +12,12 @@ from pathlib import Path
 
 from relive.kernel.atomic_write import Durability, replace_file
 
-__all__ = ["kerndat_path", "place_kerndat"]
+__all__ = ["kerndat_files", "kerndat_path", "place_kerndat"]
+
+
+def kerndat_files(tools: Path) -> tuple[Path, ...]:
+    """All that ``place_kerndat`` reads."""
+    return tools / "criu.origin", tools / "criu.kdat.key", tools / "criu.kdat"
 
 
 @lru_cache

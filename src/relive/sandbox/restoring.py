@@ -26,6 +26,7 @@ from relive.images.image_file import read_entries
 from relive.images.sockets import read_files
 from relive.kernel import procfs
 from relive.kernel.disk_errors import disk_full
+from relive.kernel.read_early import EarlyReader
 from relive.kernel.userfault import check_userfault
 from relive.model.branch import BranchFacts, Clients, Clock
 from relive.model.commit import CommitId, Manifest, TargetKind
@@ -76,9 +77,11 @@ def restore(
         raise PermissionMissing(
             "restoring needs root", cause=f"this is uid {os.geteuid()}", remedy="run it with sudo"
         )
-    _refuse_suspect(SuspectCaptures(settings.home), store, commit)
+    tools = CriuTools(settings.tools_path)
     if request.template is None:  # else that was done for the branch of which the template was made
-        CriuTools(settings.tools_path).check()
+        tools.check()
+        tools.begin_reading()
+    _refuse_suspect(SuspectCaptures(settings.home), store, commit)
     if request.lazily:
         check_userfault()
     try:
@@ -125,7 +128,10 @@ def _restore_claimed(
     try:
         name_commit(ownership.directory, commit)  # which is not dropped from now on
         (ownership.directory / "images").mkdir()
-        return _restore_in(settings, store, commit, request, make_root, ownership, began), ownership
+        with EarlyReader() as early:
+            return _restore_in(
+                settings, store, commit, request, make_root, ownership, early, began
+            ), ownership
     except BaseException:
         ownership.close()
         raise
@@ -138,6 +144,7 @@ def _restore_in(
     request: RestoreRequest,
     make_root: MakeRoot,
     ownership: Ownership,
+    early: EarlyReader,
     began: float,
 ) -> Branch:
     """As ``restore``, in a directory that nobody else uses and that is gone when this fails; ``began``: monotonic [s]."""
@@ -149,41 +156,36 @@ def _restore_in(
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)
             raise
+    is_lazy = pager is not None
     groups = Groups.make(group_prefix(settings) + identifier)
     template = request.template
     remembered: Future[Sequence[Remembered]] = Future()
     builder = BranchBuilder(directory, tools, groups, asks=request.connects is not None, template=template)
     try:
         # With a page daemon the images are others: pages that come later are holes.
-        known = FittedImages.known(store, commit) if pager is None else None
+        known = FittedImages.known(store, commit) if not is_lazy else None
         manifest = known.manifest if known is not None else manifest or store.manifest(commit)
         groups.limit(limits_of(settings, manifest))
         for stream in ("stdout", "stderr"):
             (directory / "io" / f"{stream}.log").touch()
         branch_root = make_root(settings, store, commit, manifest, directory)
         builder.stand_on(branch_root)
+        if known is None and not is_lazy:
+            # Not sooner: what is small and read until here would wait behind them.
+            early.begin(store.kept_page_files(manifest))
         images = directory / "images"
-        if known is not None:
-            known.lay_out(store, images)
-        else:
-            store.lay_out_images(manifest, images, lazily=pager is not None)
-        opened = known.facts.files if known is not None else read_files(images)
-        make_rings(opened, directory / "rings", request.recorder)
-        if request.lay_beside is not None:
-            request.lay_beside(directory / "rings")
-        # Whatever has written here before: what is to be checked is checked last.
-        fitted = known or fit_images(images, commit, manifest, keep=pager is None)
+        fitted = _lay_out_fitted(store, commit, manifest, directory, request, known, is_lazy=is_lazy)
         is_container = manifest.target.kind is TargetKind.CONTAINER
-        _have_pages_read_early(images, template, by_threads=pager is None and not is_container)
+        _have_pages_read_early(images, template, by_threads=not is_lazy and not is_container)
         hostname = f"{manifest.host.name[:40]}-{identifier}"
         plan = branch_root.fit(commit, images, _plan(fitted, hostname, request, settings, ownership))
         plan = replace(
             _with_outside(plan, request),
-            remembered=remembered if pager is None and not is_container else None,
+            remembered=remembered if not is_lazy and not is_container else None,
             answered=request.answered,
             pager=pager,
             closes_clients=request.clients is Clients.CLOSE,
-            rewinds=request.rewinds and _may_rewind(directory, branch_root, is_lazy=pager is not None),
+            rewinds=request.rewinds and _may_rewind(directory, branch_root, is_lazy=is_lazy),
         )
         builder.follow(plan)
         # What nothing waits for is done while CRIU works.
@@ -237,6 +239,39 @@ def _restore_in(
             raise memory_lost(memory.failure) from error
         raise
     return branch
+
+
+def _lay_out_fitted(
+    store: Store,
+    commit: CommitId,
+    manifest: Manifest,
+    directory: Path,
+    request: RestoreRequest,
+    known: FittedImages | None,
+    *,
+    is_lazy: bool,
+) -> FittedImages:
+    """Make the images, checked and limited, and the rings that the processes have open.
+
+    Args:
+        is_lazy: pages come later, and are holes.
+    """
+    images = directory / "images"
+    if known is not None:
+        known.lay_out(store, images)
+    elif is_lazy:
+        store.lay_out_images(manifest, images, lazily=True)
+    else:
+        store.lay_out_small_images(manifest, images)
+    opened = known.facts.files if known is not None else read_files(images)
+    make_rings(opened, directory / "rings", request.recorder)
+    if request.lay_beside is not None:
+        request.lay_beside(directory / "rings")
+    # Whatever has written here before: what is to be checked is checked last. Page files take the place of nothing else.
+    fitted = known or fit_images(images, commit, manifest, keep=not is_lazy)
+    if known is None and not is_lazy:
+        store.lay_out_page_files(manifest, images)  # so late, since they are being read
+    return fitted
 
 
 def _with_outside(plan: BranchPlan, request: RestoreRequest) -> BranchPlan:

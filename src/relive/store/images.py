@@ -220,6 +220,10 @@ class Images:
         """
         self._laid_out_in(directory, self._lay_out_lazily if lazily else self._lay_out, manifest)
 
+    def kept_page_files(self, manifest: Manifest) -> list[Path]:
+        """Where its page files are, if they are kept; raises ObjectCorrupt where they are named as none are."""
+        return [self._image_cache.path(image) for image in _page_images(manifest)]
+
     def lay_out_small(self, manifest: Manifest, directory: Path) -> None:
         """Make all files but those of pages; raises as ``lay_out``."""
         self._laid_out_in(directory, self._lay_out_small, manifest)

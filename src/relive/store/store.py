@@ -372,6 +372,14 @@ class Store:
             if manifest.version > 1:
                 self._images.lay_out_pages(manifest, directory)
 
+    def kept_page_files(self, manifest: Manifest) -> list[Path]:
+        """What ``lay_out_page_files`` reads if it is there, kept of an earlier branch; it is not checked.
+
+        Raises:
+            ObjectCorrupt: the manifest names page files as none are named.
+        """
+        return self._images.kept_page_files(manifest) if manifest.version > 1 else []
+
     @staticmethod
     def keeps_pages(manifest: Manifest) -> bool:
         """The commit's pages can be had one by one: it is of version 2 or later, and holds a memory."""
