@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from relive.model.failure_stack import stack_at_end, stack_of_end, stack_of_failure
+from relive.model.failure_stack import lines_of_request, stack_at_end, stack_of_end, stack_of_failure
 from relive.model.incident import FailureKind, Sighting
 from relive.model.stack import find_stacks
 
@@ -66,3 +66,22 @@ def test_a_handler_of_the_signal_prints_the_stack_of_it() -> None:
     assert stack_of_end(signal.SIGSEGV, printed) == find_stacks(printed)[-1]
     assert stack_of_end(signal.SIGKILL, printed) is None
     assert stack_of_end(signal.SIGSEGV, LONG_AGO) is None
+
+
+OTHER = [line.replace("no plan", "of another") for line in NODE.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("lines", "answered", "kept"),
+    [
+        (["in", "behind"], 1, 2),
+        ([*OTHER, "behind", *OTHER], len(OTHER), len(OTHER)),
+        (["in", *OTHER, "behind", *OTHER], 1, 1 + len(OTHER)),
+        (["in", *OTHER, *OTHER], 5, 1 + len(OTHER)),
+    ],
+    ids=["no stack", "one before the answer", "one behind it", "one that begins before it"],
+)
+def test_what_other_requests_print_later_is_not_of_this_one(
+    lines: list[str], answered: int, kept: int
+) -> None:
+    assert lines_of_request(lines, answered) == lines[:kept]

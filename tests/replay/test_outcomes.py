@@ -15,6 +15,7 @@ from relive.recording.exchanges import Exchange, ExchangeEnd
 from relive.replay.outcomes import (
     died_outcome,
     read_log,
+    read_log_of,
     recorded_answer,
     recorded_outcome,
     replayed_answer,
@@ -181,3 +182,16 @@ def test_of_a_long_log_the_end_is_read(tmp_path):
     lines = read_log(log, 0)
     assert lines[-1] == "last"
     assert len(lines[0]) < 1 << 18
+
+
+def test_the_stack_of_an_answer_is_its_own_when_others_have_failed_since(tmp_path):
+    """GIVEN an incident that was written down late THEN a replay is compared with what its own request printed."""
+    log = tmp_path / "stderr.log"
+    own, other = ("\n".join([*TRACEBACK[:2], f"KeyError: {key}", ""]) for key in (1, 2))
+    log.write_text(own + other)
+    seen = Sighting(kind=FailureKind.ANSWER, fingerprint="f", summary="s", seen_wall_ns=1)
+    one = exchange(log_offsets_before={str(log): 0}, log_offsets_after={str(log): len(own)})
+    lines, after = read_log_of(log, seen, 0, log.stat().st_size, one)
+    assert (lines, after) == (TRACEBACK, [])
+    hung = seen.model_copy(update={"kind": FailureKind.HANG})
+    assert len(read_log_of(log, hung, 0, log.stat().st_size, one)[0]) == 6

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from relive.model.incident import FailureKind, Sighting
 from relive.model.outcome import Stack
-from relive.model.stack import find_stack, find_stacks, last_stack
+from relive.model.stack import find_stack, find_stacks, last_stack, placed_stacks
 from relive.model.stackforms import is_of_signal
 
-__all__ = ["stack_at_end", "stack_of_end", "stack_of_failure"]
+__all__ = ["lines_of_request", "stack_at_end", "stack_of_end", "stack_of_failure"]
 
 _LINES_AFTER = 2  # Node.js names its version
 
@@ -32,6 +32,23 @@ def stack_of_failure(sighting: Sighting, lines: Sequence[str]) -> Stack | None:
     if sighting.kind is FailureKind.EXIT and sighting.log_begin is None:
         return last_stack(list(lines)) if sighting.starting else stack_at_end(lines)
     return find_stack(list(lines))
+
+
+def lines_of_request(lines: Sequence[str], answered: int) -> list[str]:
+    """What of a log is of one request: the lines until its answer, and those behind it that are still of its failure.
+
+    A failure is often told after the answer, and then by the next stack. Where one stands before the answer, or begins there, what
+    follows is of other requests.
+
+    Args:
+        lines: from the request's begin on.
+        answered: how many of them stood there when it was answered.
+    """
+    stacks = placed_stacks(list(lines))
+    before = [end for begin, end, _ in stacks if begin < answered]
+    if before:
+        return list(lines[: max(answered, *before)])
+    return list(lines[: stacks[0][1]] if stacks else lines)
 
 
 def stack_of_end(number: int | None, lines: Sequence[str]) -> Stack | None:

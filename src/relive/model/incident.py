@@ -158,7 +158,7 @@ class Incident(IncidentFacts):
     """All that is kept of it in its file.
 
     Attributes:
-        log_tail: last lines of the service's standard error the first time.
+        log_tail: lines of the service's standard error the first time: the last, or the first of a request that was answered.
     """
 
     log_tail: list[str] = []

@@ -8,7 +8,7 @@ from relive.model.capsule import INPROCESS_DIRECTORY
 from relive.model.outcome import Stack
 from relive.model.stackforms import read_form
 
-__all__ = ["find_stack", "find_stacks", "last_stack"]
+__all__ = ["find_stack", "find_stacks", "last_stack", "placed_stacks"]
 
 _RECORDER = f"{INPROCESS_DIRECTORY}/"
 _HEAD = "Traceback (most recent call last):"
@@ -33,6 +33,11 @@ def find_stacks(lines: list[str]) -> list[Stack]:
 
     Margins of exception groups are taken off.
     """
+    return [stack for _, _, stack in placed_stacks(lines)]
+
+
+def placed_stacks(lines: list[str]) -> list[tuple[int, int, Stack]]:
+    """``find_stacks``, each with the place of its first line and that behind its last."""
     found = _find_tracebacks(lines)
     # A log is anybody's text, and patterns take their time over long lines.
     lines = [line[:_LONG] for line in lines]
@@ -47,7 +52,7 @@ def find_stacks(lines: list[str]) -> list[Stack]:
             place = end
         else:
             place = inside if inside is not None else place + 1
-    return [stack for _, _, stack in sorted(found, key=lambda one: one[0])]
+    return sorted(found, key=lambda one: one[0])
 
 
 def _find_tracebacks(lines: list[str]) -> list[tuple[int, int, Stack]]:

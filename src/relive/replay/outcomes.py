@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from relive.kernel.plainfile import open_plain
-from relive.model.failure_stack import stack_of_end
+from relive.model.failure_stack import lines_of_request, stack_of_end
 from relive.model.incident import FailureKind, Sighting
 from relive.model.outcome import End, Fault, Outcome
 from relive.model.stack import last_stack
@@ -30,6 +30,8 @@ __all__ = [
 ]
 
 _LOG_MOST = 1 << 18  # [bytes] of log that one outcome keeps
+_BEHIND_MOST = 1 << 16  # [bytes] of log behind an answer
+_ANSWERED = frozenset({FailureKind.ANSWER, FailureKind.EXCEPTION, FailureKind.LOG})
 _BODY_MOST = 1 << 20  # [bytes] of body that one outcome shows
 
 
@@ -84,11 +86,21 @@ def recorded_answer(exchange: Exchange, log: list[str]) -> Outcome:
     )
 
 
-def read_log_of(log: Path, sighting: Sighting, begin: int, end: int | None) -> tuple[list[str], list[str]]:
+def read_log_of(
+    log: Path, sighting: Sighting, begin: int, end: int | None, exchange: Exchange | None
+) -> tuple[list[str], list[str]]:
     """The lines of a failure, and what others wrote after a worker's exit."""
-    if sighting.log_held is None:
+    if sighting.log_held is not None:
+        return read_log(log, begin, sighting.log_held), read_log(log, sighting.log_held, end)
+    is_answered = (
+        exchange is not None and exchange.ended is ExchangeEnd.ANSWERED and sighting.kind in _ANSWERED
+    )
+    answered = exchange.log_offsets_after.get(str(log)) if exchange is not None and is_answered else None
+    if answered is None:
         return read_log(log, begin, end), []
-    return read_log(log, begin, sighting.log_held), read_log(log, sighting.log_held, end)
+    end = min(end, answered + _BEHIND_MOST) if end is not None else answered + _BEHIND_MOST
+    lines, behind = read_log(log, begin, max(end, answered)), read_log(log, answered, max(end, answered))
+    return lines_of_request(lines, len(lines) - len(behind)), []
 
 
 def recorded_outcome(

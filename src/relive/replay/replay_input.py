@@ -187,7 +187,7 @@ def case_of_incident(
         exchange = exchanges.by_number(sighting.request)
     seen_mono_ns = manifest.taken_monotonic_ns + sighting.seen_wall_ns - manifest.taken_wall_ns
     # Lines about a failure often follow its answer, so the end is where the log was when the incident was written down.
-    lines, after = read_log_of(log, sighting, sighting.log_begin or 0, occurrence.log_end)
+    lines, after = read_log_of(log, sighting, sighting.log_begin or 0, occurrence.log_end, exchange)
     if manifest.target.kind is TargetKind.CONTAINER and not lines and occurrence.log_end is not None:
         lines = _late_lines(log, occurrence.log_end)
     recorded = recorded_outcome(sighting, exchange, lines, after)

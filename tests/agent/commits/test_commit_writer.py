@@ -238,6 +238,15 @@ def test_an_incident_holds_the_end_of_the_log_since_its_request(keeping, logs):
     assert incident.log_end == logs[1].stat().st_size
 
 
+def test_an_incident_of_a_request_holds_what_it_printed_however_much_others_did_later(keeping, logs):
+    """GIVEN many failures at once, of which each is committed before it is written down."""
+    logs[1].write_text("before\nError: of this one\n" + "Error: of another\n" * 500)
+    incident = keeping(lambda keeper: keeper.report(sighting(log_begin=7), None))
+    assert incident.log_tail[0] == "Error: of this one"
+    at_end = keeping(lambda keeper: keeper.report(sighting(log_begin=7, kind=FailureKind.EXIT), None))
+    assert at_end.log_tail[0] == "Error: of another"
+
+
 def test_old_commits_are_dropped_but_not_those_of_incidents(keeping, settings):
     async def work(keeper: CommitWriter) -> tuple[list[StoredCommit], Incident]:
         commits = [await keeper.store(capture(1))]

@@ -10,7 +10,7 @@ from relive.incidents.report.masking import Mask
 from relive.incidents.report.printed import printed_during
 from relive.model.incident import Incident
 from relive.model.life_paths import LifePaths
-from relive.recording.exchanges import Exchange
+from relive.recording.exchanges import Exchange, ExchangeEnd
 
 from .builders import sighting
 
@@ -33,7 +33,7 @@ def incident(**parts: object) -> Incident:
 def exchange(before: dict[str, int], after: dict[str, int]) -> Exchange:
     return Exchange(
         number=7, connection=1, request_head=b"GET / HTTP/1.1\r\n\r\n", started_seq=1, started_mono_ns=1,
-        started_wall_ns=1, log_offsets_before=before, log_offsets_after=after,
+        started_wall_ns=1, ended=ExchangeEnd.ANSWERED, log_offsets_before=before, log_offsets_after=after,
     )  # fmt: skip
 
 
@@ -52,6 +52,19 @@ def test_only_lines_of_the_request_are_told_also_those_right_after_its_answer(pa
         ("stderr", ["Traceback", "KeyError: password=<secret>", "late"]),
         ("stdout", ["during"]),
     ]
+
+
+def test_a_stack_that_another_request_printed_later_is_not_told(paths):
+    """GIVEN an incident that is written down when others have failed by then."""
+    stacks = [f"Error: of {name}\n    at f (/srv/a.js:{line}:1)\n" for line, name in enumerate("abc", 1)]
+    paths.logs[1].write_text("".join(stacks))
+    size = len(stacks[0])
+    one = exchange({"stderr.log": 0}, {"stderr.log": size})
+    (found,) = printed_during(paths, one, incident(log_end=3 * size), Mask())
+    assert (found.lines, found.left_out) == (stacks[0].splitlines(), 0)
+    late = exchange({"stderr.log": size}, {"stderr.log": size})
+    (found,) = printed_during(paths, late, incident(log_end=3 * size), Mask())
+    assert found.lines == stacks[1].splitlines()
 
 
 def test_without_a_request_the_incident_says_where_it_begins(paths):

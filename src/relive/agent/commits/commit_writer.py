@@ -31,7 +31,7 @@ from relive.kernel.heap import trim_memory
 from relive.maintenance.retention import Retention
 from relive.maintenance.thinning import Thinning
 from relive.model.commit import CommitId, Trigger
-from relive.model.incident import Incident, Occurrence, Sighting
+from relive.model.incident import FailureKind, Incident, Occurrence, Sighting
 from relive.model.life_paths import LifePaths
 from relive.recording.patching import overwrite
 from relive.recording.reader import Recording
@@ -42,8 +42,9 @@ from relive.store import Store, StoredCommit
 __all__ = ["CommitWriter", "commit_before"]
 
 Result = TypeVar("Result")
-_TAIL_LINES = 120
-_TAIL_BYTES = 32768
+_LINES = 120  # of the log that an incident holds
+_LINES_BYTES = 32768
+_OF_LIVING = frozenset({FailureKind.ANSWER, FailureKind.EXCEPTION, FailureKind.LOG})
 _THIN_EVERY = 16  # commits
 _THIN_PAUSE = 5.0  # [s] at least between two times, since each reads all placements
 _LET_GO_EVERY = 1.0  # [s] more often memory would be given back only to be taken again
@@ -287,7 +288,7 @@ class CommitWriter:
         log_end = self._log_end()
         known = self._known.get(sighting.fingerprint)
         if known is None:
-            tail = self._log_tail(sighting.log_begin or 0)
+            tail = self._log_lines(sighting)
             incident = self._incidents.add(
                 self._service,
                 self._life,
@@ -377,16 +378,20 @@ class CommitWriter:
         """An incident of this life with that fingerprint has a commit taken at its moment."""
         return fingerprint in self._committed
 
-    def _log_tail(self, begin: int) -> list[str]:
-        log = self._logs[-1]
+    def _log_lines(self, sighting: Sighting) -> list[str]:
+        """The last lines since a failure began; the first ones of a request that the service outlived: it may have served many
+        others by now, of which the last ones are.
+        """
+        log, begin = self._logs[-1], sighting.log_begin or 0
+        is_first = sighting.log_begin is not None and sighting.kind in _OF_LIVING
         try:
             with log.open("rb") as file:
-                file.seek(max(begin, log.stat().st_size - _TAIL_BYTES))
-                text = file.read().lstrip(b"\0")  # of what was freed (``bounding``)
+                file.seek(begin if is_first else max(begin, log.stat().st_size - _LINES_BYTES))
+                text = file.read(_LINES_BYTES).lstrip(b"\0")  # of what was freed (``bounding``)
         except OSError:
             return []
-        lines = text.decode(errors="replace").splitlines()[-_TAIL_LINES:]
-        return [str(line) for line in self._mask.whole(lines)]
+        lines = text.decode(errors="replace").splitlines()
+        return [str(line) for line in self._mask.whole(lines[:_LINES] if is_first else lines[-_LINES:])]
 
     def learn(self) -> None:
         """Know the secrets in the environment of the service that runs now, for when it is gone; in any thread."""

@@ -127,7 +127,8 @@ def _with_outcome(settings: Settings, case: FreshInput, paths: LifePaths, exchan
         begin, end = exchange.log_offsets_before.get(str(log), 0), exchange.log_offsets_after.get(str(log))
         return replace(case, ended=recorded_answer(exchange, read_log(log, begin, end)))
     begin = sighting.log_begin or exchange.log_offsets_before.get(str(log), 0)
-    ended = recorded_outcome(sighting, exchange, *read_log_of(log, sighting, begin, incident.log_end))
+    lines = read_log_of(log, sighting, begin, incident.log_end, exchange)
+    ended = recorded_outcome(sighting, exchange, *lines)
     if sighting.kind is FailureKind.HANG:
         hung = max(0.0, (sighting.seen_wall_ns - exchange.started_wall_ns) / 1e9)
         return replace(case, ended=ended, hung_seconds=hung)
