@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import random
+import shutil
 import signal
 import socket
 import struct
@@ -431,3 +432,26 @@ def test_a_commit_is_placed_before_what_came_after_it(played: PlayedService, cap
 def test_what_it_does_not_understand_it_refuses(capture: RunningCapture, message: dict[str, object]) -> None:
     reply = capture.agent.ask(str(message.pop("op")), **message)
     assert reply["error"]["code"] in ("unknown-op", "bad-message")
+
+
+def test_it_ends_with_its_capsule_where_no_agent_ends_it(played: PlayedService, tmp_path: Path) -> None:
+    """GIVEN an agent that has ended, as when its directory is removed, WHEN the service ends, THEN so does the recorder."""
+    with subprocess.Popen(["sleep", "600"]) as service:
+        capture = RunningCapture(tmp_path, played.port, "--capsule", str(service.pid))
+        capture.agent.vanish()
+        shutil.rmtree(capture.directory)
+        capture.control.unlink()
+        assert capture.process.poll() is None
+        service.kill()
+    assert capture.process.wait(TIMEOUT_SECONDS) == 0
+    capture.stderr.close()
+
+
+def test_it_answers_an_agent_that_is_there_when_its_capsule_has_ended(
+    played: PlayedService, tmp_path: Path
+) -> None:
+    with subprocess.Popen(["sleep", "600"]) as service:
+        capture = RunningCapture(tmp_path, played.port, "--capsule", str(service.pid))
+        service.kill()
+    assert capture.exchanges() == []
+    capture.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -628,3 +629,15 @@ def test_kill_9_under_traffic_leaves_a_recording_that_goes_on(
         assert numbers == list(range(1, len(numbers) + 1))
         # Each answer that a client saw was recorded before; at most one a client was recorded and not seen.
         assert answered <= len(proxy.events(EventKind.ANSWER_ENDED)) <= answered + 8 * (turn + 1)
+
+
+def test_it_ends_with_its_capsule_where_no_agent_ends_it(
+    start_proxy: Callable[..., RunningProxy], service: PlayedService
+):
+    with subprocess.Popen(["sleep", "600"]) as capsule:
+        proxy = start_proxy(service.port, "--capsule", str(capsule.pid))
+        agent = proxy.agent()
+        capsule.kill()
+    assert agent.ask("status")["pid"] == proxy.process.pid
+    agent.vanish()
+    assert proxy.process.wait(TIMEOUT_SECONDS) == 0

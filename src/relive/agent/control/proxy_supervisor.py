@@ -50,6 +50,7 @@ class ProxySupervisor:
         self._settings = settings
         self._capsule = capsule
         self._has_front = capsule.paths.front_socket.exists() if has_front is None else has_front
+        self._has_starts = has_starts
         self._committer = committer
         self._tasks = tasks
         self._on_trouble = on_trouble
@@ -132,6 +133,8 @@ class ProxySupervisor:
             ),
             *("--keep-seconds", str(self._settings.ingress_days * _DAY)),
         ]
+        if not self._has_starts:
+            options += ["--capsule", str(self._capsule.facts.init)]
         for log in paths.logs:
             options += ["--log", str(log)]
         if spec.hang_after is not None:

@@ -1,8 +1,8 @@
 """The recorder beside the way: reads a service's requests off the packets of its port, and carries nothing.
 
     python -m relive.proxies.ingress.capture --listen ADDR:PORT --upstream ADDR:PORT --recording DIR --control UNIXSOCKET
-        --capture FILE --relay FILE [--network PID] [--hang-after SECONDS] [--body-limit BYTES] [--answer-limit BYTES]
-        [--keep-bytes BYTES] [--keep-seconds SECONDS]
+        --capture FILE --relay FILE [--network PID] [--capsule PID] [--hang-after SECONDS] [--body-limit BYTES]
+        [--answer-limit BYTES] [--keep-bytes BYTES] [--keep-seconds SECONDS]
 
 ``--capture`` is ``relive-capture``, which takes the packets, in the network namespace of the process ``--network``, by default in
 its own. ``--relay`` is the library that follows the connections of plain HTTP/1 (``_sights``); any other is followed by Python.
@@ -57,6 +57,7 @@ from typing import Any
 from relive.errors import CapsuleStartFailed, ReliveError
 from relive.kernel.namespaces import Namespace, namespace_id
 from relive.kernel.portprogram import BEGINNING, load_port_program
+from relive.proxies.capsule_end import nobody_left
 from relive.proxies.control import ControlHub, ControlLink, error_reply
 from relive.proxies.ingress._observed_traffic import ObservedTraffic
 from relive.proxies.ingress._segments import Segment
@@ -266,7 +267,7 @@ class PacketRecorder:
     # Life
 
     async def serve(self) -> None:
-        """Record until SIGTERM or SIGINT.
+        """Record until SIGTERM or SIGINT, or until nobody is left.
 
         Raises:
             CapsuleStartFailed: the control socket cannot be bound, or the packets cannot be taken.
@@ -289,6 +290,8 @@ class PacketRecorder:
         control = bind_control(self.options.control)
         server = await self.loop.create_unix_server(self.hub.link, sock=control)
         watching = asyncio.create_task(self._watch_for_hangs())
+        left = asyncio.create_task(nobody_left(self.options.capsule, self.hub))
+        left.add_done_callback(lambda _: self._stop.set())
         reading = asyncio.create_task(self._read())
         try:
             await self._stop.wait()
@@ -296,7 +299,7 @@ class PacketRecorder:
                 with contextlib.suppress(TimeoutError):
                     await self._recorded(time.time_ns(), _END_SECONDS)
         finally:
-            for task in (watching, reading, *self._tasks):
+            for task in (watching, reading, left, *self._tasks):
                 task.cancel()
             self.loop.remove_reader(self._spool.fileno())
             self._spool.close()

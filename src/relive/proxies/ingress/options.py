@@ -29,6 +29,7 @@ class ProxyOptions:
         logs: files whose sizes are recorded with requests; they need not exist yet.
         stand_in: the upstream's own port is taken; ``listen`` then says at which address, ``0.0.0.0``: at all of them.
         front: where the listener is given away (``native/init/front.h``); None: the proxy binds its own.
+        capsule: the process with which the recorder ends where no agent ends it; 0: with none.
         relay: ``relay_library.so``, by which plain HTTP/1 is carried; None: all of it is carried by Python.
         capture: ``relive-capture``, by which packets are taken; network: a process in whose network they are, 0: this one. Both of
             ``capture`` only.
@@ -48,6 +49,7 @@ class ProxyOptions:
     logs: tuple[str, ...] = ()
     stand_in: bool = False
     front: Path | None = None
+    capsule: int = 0
     relay: Path | None = None
     capture: Path | None = None
     network: int = 0
@@ -71,6 +73,7 @@ def parse_options(arguments: Sequence[str]) -> ProxyOptions:
     parser.add_argument("--keep-seconds", type=float, metavar="SECONDS")
     parser.add_argument("--stand-in", action="store_true")
     parser.add_argument("--front", type=Path, metavar="UNIXSOCKET")
+    parser.add_argument("--capsule", type=int, default=0, metavar="PID")
     parser.add_argument("--relay", type=Path, metavar="FILE")
     parser.add_argument("--capture", type=Path, metavar="FILE")
     parser.add_argument("--network", type=int, default=0, metavar="PID")

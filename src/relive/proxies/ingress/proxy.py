@@ -2,7 +2,7 @@
 
     python -m relive.proxies.ingress.proxy --listen ADDR:PORT --upstream HOST:PORT --recording DIR --control UNIXSOCKET
         [--ready-fd N] [--every-request] [--hang-after SECONDS] [--body-limit BYTES] [--keep-bytes BYTES]
-        [--keep-seconds SECONDS]
+        [--keep-seconds SECONDS] [--capsule PID]
         [--log FILE ...] [--stand-in | --front UNIXSOCKET] [--relay FILE]
 
 With ``--stand-in`` it takes the new connections of the upstream's own port (see ``takeover``) instead of listening anywhere.
@@ -14,7 +14,8 @@ With ``--relay`` plain HTTP/1 is carried by threads in C (``native/relay_library
 comes by this process's event loop, to which it is handed. With ``--every-request`` the event loop carries all.
 
 When it listens it writes one JSON line to descriptor N and closes it: ``{"listen": [ADDR, PORT], "pid": PID}``.
-On SIGTERM it takes no more connections, lets requests in flight end for up to ``DRAIN_SECONDS``, and exits 0.
+On SIGTERM it takes no more connections, lets requests in flight end for up to ``DRAIN_SECONDS``, and exits 0. It does
+the same when the process of ``--capsule`` has ended and no agent is there.
 
 The service comes first: no state of the recording, of the disk or of an agent keeps traffic from flowing for longer
 than the limits said here. The service's connection is opened at the client's first byte; while the service starts,
@@ -77,6 +78,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from relive.errors import ReliveError
+from relive.proxies.capsule_end import nobody_left
 from relive.proxies.control import ControlHub, ControlLink, error_reply, refuse_opening
 from relive.proxies.ingress._carriage import AT_THE_GATE, Carriage
 from relive.proxies.ingress._connection import ClientConnection
@@ -190,7 +192,7 @@ class Proxy:
     # Life
 
     async def serve(self) -> None:
-        """Listen until SIGTERM or SIGINT.
+        """Listen until SIGTERM or SIGINT, or until nobody is left.
 
         Raises:
             CapsuleStartFailed: one of the two sockets cannot be bound.
@@ -213,7 +215,13 @@ class Proxy:
         servers = [await self.loop.create_unix_server(self.hub.link, sock=control)]
         servers += await self._accept(listeners)
         self._say_ready(listeners[0])
-        watching = [asyncio.create_task(self._watch_for_hangs()), asyncio.create_task(self._stay_in_line())]
+        left = asyncio.create_task(nobody_left(self.options.capsule, self.hub))
+        left.add_done_callback(lambda _: stop.set())
+        watching = [
+            asyncio.create_task(self._watch_for_hangs()),
+            asyncio.create_task(self._stay_in_line()),
+            left,
+        ]
         gc.collect()
         gc.freeze()
         try:
