@@ -10,7 +10,7 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from relive.agent.capsule.leftovers import IN_MEMORY
+from relive.agent.capsule.leftovers import IN_MEMORY, LIFE
 from relive.config import Settings
 from relive.errors import HostIncapable
 from relive.model.life_paths import LifePaths
@@ -32,6 +32,7 @@ def make_rings(paths: LifePaths) -> None:
     rings = _place(paths)
     try:
         _make_ours(rings)
+        (rings / LIFE).symlink_to(paths.directory)
         rings.chmod(0o1777)
     except OSError as error:
         raise HostIncapable(

@@ -1,5 +1,6 @@
 """What of Relive lies on the host beside its home while something of it runs: ``/run/relive``, where capsules have their mount
-points and CRIU its cache, and ``/dev/shm/relive``, where rings lie. Whoever is the last to end removes it.
+points and CRIU its cache, and ``/dev/shm/relive``, where rings lie. Whoever is the last to end removes it, and whoever ends rings
+whose life was removed with its RELIVE_HOME.
 
 Removing a directory on which another mount namespace has mounted something takes that mount away there (since Linux 3.18).
 So who starts a capsule holds a shared lock until its mounts can be seen in /proc, and nothing is removed before all were looked
@@ -11,15 +12,18 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from relive.model.capsule import RUN_DIRECTORY
 
-__all__ = ["IN_MEMORY", "in_use", "remove_unused"]
+__all__ = ["IN_MEMORY", "LIFE", "in_use", "remove_unused"]
 
 IN_MEMORY = Path("/dev/shm/relive")
+LIFE = "life"
+"""In each directory there, a link to the directory of the life whose rings they are."""
 _OTHERS_LIMIT = 5.0  # [s] a start or a look takes less
 _OTHERS_POLL = 0.02  # [s]
 _CACHES = ("criu.kdat", "criu.kdat.tmp")
@@ -68,6 +72,7 @@ def _locked_alone() -> int:
 def remove_unused() -> None:
     """Remove what no capsule needs any more. What cannot be removed stays: it does no harm."""
     with contextlib.suppress(OSError):
+        _remove_orphans()
         IN_MEMORY.rmdir()
     if not RUN_DIRECTORY.exists():
         return
@@ -88,20 +93,43 @@ def _remove() -> None:
     RUN_DIRECTORY.rmdir()
 
 
+def _remove_orphans() -> None:
+    """Remove rings that nobody will ever read, and nobody writes: of their life nothing is left, nor a capsule that has them."""
+    orphans = [rings for rings in IN_MEMORY.iterdir() if _is_orphaned(rings)]
+    if not orphans:
+        return
+    facts = os.stat(IN_MEMORY)
+    device = f"{os.major(facts.st_dev)}:{os.minor(facts.st_dev)}"
+    roots = {
+        words[3] for text in _mounts() for line in text.splitlines() if (words := line.split())[2] == device
+    }
+    for rings in orphans:
+        if not any(root.endswith(f"/{IN_MEMORY.name}/{rings.name}") for root in roots):
+            shutil.rmtree(rings, ignore_errors=True)
+
+
+def _is_orphaned(rings: Path) -> bool:
+    """False also where the life is not told, as by an older Relive."""
+    link = rings / LIFE
+    return link.is_symlink() and not link.exists()
+
+
 def _is_mounted_on() -> bool:
     """A process sees a mount there."""
-    seen = set()
     wanted = f" {RUN_DIRECTORY}/"
+    return any(wanted in text for text in _mounts())
+
+
+def _mounts() -> Iterator[str]:
+    """``mountinfo`` of each mount namespace."""
+    seen = set()
     for directory in Path("/proc").iterdir():
         if not directory.name.isdecimal():
             continue
         try:
             namespace = (directory / "ns/mnt").readlink()
-            if namespace in seen:
-                continue
-            seen.add(namespace)
-            if wanted in (directory / "mountinfo").read_text(errors="surrogateescape"):
-                return True
+            if namespace not in seen:
+                seen.add(namespace)
+                yield (directory / "mountinfo").read_text(errors="surrogateescape")
         except OSError:  # it has ended
             continue
-    return False

@@ -1,0 +1,59 @@
+"""What lies on the host beside a home, of which nobody has anything any more."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from relive.agent.capsule import injection, leftovers
+from relive.agent.capsule.leftovers import remove_unused
+from relive.model.life_paths import LifePaths
+
+
+@pytest.fixture
+def in_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    found = tmp_path / "relive"
+    for module in (injection, leftovers):
+        monkeypatch.setattr(module, "IN_MEMORY", found)
+    monkeypatch.setattr(leftovers, "RUN_DIRECTORY", tmp_path / "run")
+    return found
+
+
+def life(directory: Path) -> LifePaths:
+    directory.mkdir(parents=True)
+    paths = LifePaths(directory)
+    injection.make_rings(paths)
+    (paths.rings / "2-a.ring").write_bytes(b"events")
+    return paths
+
+
+def test_rings_of_a_life_that_was_removed_are_removed(in_memory: Path, tmp_path: Path) -> None:
+    """GIVEN a home that was deleted, and another that is there THEN only the first one's rings go."""
+    gone, there = life(tmp_path / "gone/L1"), life(tmp_path / "there/L2")
+    shutil.rmtree(gone.directory.parent)
+    remove_unused()
+    assert [one.name for one in in_memory.iterdir()] == ["L2"]
+    assert (there.rings / "2-a.ring").read_bytes() == b"events"
+    injection.remove_rings(there)
+    remove_unused()
+    assert not in_memory.exists()
+
+
+def test_rings_that_a_capsule_still_has_stay(in_memory: Path, tmp_path: Path) -> None:
+    """GIVEN a service that runs on when its home was deleted."""
+    gone = life(tmp_path / "gone/L1")
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    script = f"mount --bind {in_memory}/L1 {inside} && echo mounted && exec sleep 600"
+    with subprocess.Popen(["unshare", "--mount", "sh", "-c", script], stdout=subprocess.PIPE) as capsule:
+        assert capsule.stdout is not None and capsule.stdout.readline() == b"mounted\n"
+        shutil.rmtree(gone.directory.parent)
+        remove_unused()
+        stayed = (in_memory / "L1/2-a.ring").exists()
+        capsule.kill()
+    assert stayed
+    remove_unused()
+    assert not in_memory.exists()
