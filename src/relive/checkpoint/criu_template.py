@@ -66,7 +66,11 @@ class ForkedCriu:
 
 
 class CriuTemplate:
-    """May be used by processes that were forked after it was made; ends when all of them have closed it."""
+    """May be used by processes that were forked after it was made; ends when all of them have closed it.
+
+    Attributes:
+        unshared: why each branch has the pages of mapped files for itself; None: it has not.
+    """
 
     def __init__(self, tools: CriuTools, images: Path, *, on_host: bool) -> None:
         """Start it, and read all pages.
@@ -79,13 +83,14 @@ class CriuTemplate:
             RestoreFailed: it did not begin; for want of memory, mostly.
             ObjectCorrupt, OSError: the images cannot be read.
         """
+        self.unshared: OSError | None = None
         self._heads = read_heads(images)
         place_kerndat(tools.directory)
         self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with contextlib.ExitStack() as stack:
             stack.enter_context(theirs)
             regions = read_regions(images)
-            mapped = _open_mapped_files(regions, stack) if on_host else {}
+            mapped = self._open_mapped_files(regions, stack) if on_host else {}
             regions = [one for one in regions if one.file is None or one.file.name in mapped]
             files = _open_page_files(images, regions, stack)
             table = os.memfd_create("regions", os.MFD_CLOEXEC)
@@ -138,6 +143,24 @@ class CriuTemplate:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+    def _open_mapped_files(self, regions: Iterable[Region], stack: contextlib.ExitStack) -> dict[str, int]:
+        """Descriptors by path, closed with the stack, of those files whose changed pages are most; none where they cannot be had.
+
+        Why not is in ``unshared`` then.
+        """
+        pages: Counter[str] = Counter()
+        for region in regions:
+            if region.file is not None:
+                pages[region.file.name] += sum(size for _, size, _ in region.runs)
+        try:
+            found = open_host_files(name for name, _ in pages.most_common(_MOST_FILES))
+        except OSError as error:
+            self.unshared = error
+            return {}
+        for descriptor in found.values():
+            stack.callback(os.close, descriptor)
+        return found
 
     def lay_beside(self, images: Path) -> None:
         """Have CRIU fill all private memory before the restorer runs."""
@@ -192,21 +215,6 @@ def _open_page_files(images: Path, regions: Iterable[Region], stack: contextlib.
         pages: _closed(stack, os.open(images / f"pages-{pages}.img", os.O_RDONLY | os.O_CLOEXEC))
         for pages in sorted({region.pages for region in regions})
     }
-
-
-def _open_mapped_files(regions: Iterable[Region], stack: contextlib.ExitStack) -> dict[str, int]:
-    """Descriptors by path, closed with the stack, of those files whose changed pages are most; none where they cannot be had."""
-    pages: Counter[str] = Counter()
-    for region in regions:
-        if region.file is not None:
-            pages[region.file.name] += sum(size for _, size, _ in region.runs)
-    try:
-        found = open_host_files(name for name, _ in pages.most_common(_MOST_FILES))
-    except OSError:
-        return {}
-    for descriptor in found.values():
-        stack.callback(os.close, descriptor)
-    return found
 
 
 def _table(regions: Iterable[Region], files: Mapping[int, int], mapped: Mapping[str, int]) -> str:

@@ -151,10 +151,13 @@ def _template(
     images = settings.branches / first.branch.id / "images"
     try:
         on_host = manifest.target.kind is not TargetKind.CONTAINER
-        return stack.enter_context(CriuTemplate(CriuTools(settings.tools_path), images, on_host=on_host))
+        template = CriuTemplate(CriuTools(settings.tools_path), images, on_host=on_host)
     except (ReliveError, OSError) as error:
         progress.status(f"Each branch has its memory for itself: {error}.")
         return None
+    if template.unshared is not None:
+        progress.status(f"Each branch has changed pages of mapped files for itself: {template.unshared}.")
+    return stack.enter_context(template)
 
 
 def _others(
