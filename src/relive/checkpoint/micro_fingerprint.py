@@ -86,7 +86,7 @@ def check_mappings(seen: Seen) -> None:
             continue
         is_of_a_file = mapping.name.startswith("/") and not mapping.name.endswith(" (deleted)")
         if mapping.name.startswith(_NOT_FOLLOWED) or ("s" in mapping.rights and not is_of_a_file):
-            raise FullCommitNeeded(f"it has shared or special memory: {mapping.line}")
+            raise FullCommitNeeded(f"it has shared or special memory: {mapping.name or mapping.line}")
 
 
 def _check_descriptor(line: str) -> None:

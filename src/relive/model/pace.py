@@ -10,6 +10,9 @@ from relive.model.value import Value
 __all__ = ["Brake", "PaceState"]
 
 
+_UNUSUAL = 1.5  # times the expected pause
+
+
 class Brake(StrEnum):
     """What keeps the clock from its next commit.
 
@@ -33,6 +36,7 @@ class PaceState(Value):
         share: of the time, 0 to 1, for which the service may stand still; None: no cap.
         expected_us: microseconds for which the next commit would stop the service; None: not known yet.
         basis: from what that is estimated.
+        last_us: for which the last commit stopped it; None: there was none.
         limit_us: expected pauses above it are not taken by the clock; None: all are.
         is_held: none is taken by the clock, since the next one's pause is expected above the limit.
         budget: bytes an hour by which the store may grow; None: no cap.
@@ -51,6 +55,7 @@ class PaceState(Value):
     basis: str
     limit_us: int | None
     is_held: bool
+    last_us: int | None = None
     slowed_by: Brake | None = None
     budget: int | None = None
     bytes: int | None = None
@@ -90,7 +95,7 @@ class PaceState(Value):
             case Brake.PAUSES:
                 share = f"{(self.share or 0) * 100:g} %"
                 shorter = " (--micro has commits that stop it for less)" if self.micro is False else ""
-                return f"each commit stops it for {duration(self.expected_us)}, and --pause-share is {share}{shorter}"
+                return f"{self._stopping()}, and --pause-share is {share}{shorter}"
             case Brake.BUDGET:
                 grown = "the last commit" if self.bytes is None else f"the last commit of {size(self.bytes)}"
                 return f"{grown} counts against --budget, which is {size(self.budget or 0)}/h"
@@ -99,6 +104,12 @@ class PaceState(Value):
                 return (
                     f"the last commit cost it {duration(self.cost_us)} of its time, and --budget is {share}"
                 )
+
+    def _stopping(self) -> str:
+        """The last pause is what the clock waits for, mostly as long as any."""
+        if self.last_us is not None and self.last_us > _UNUSUAL * (self.expected_us or 0):
+            return f"the last commit stopped it for {duration(self.last_us)}"
+        return f"each commit stops it for {duration(self.expected_us)}"
 
     def _counted(self) -> str:
         count = sum(self.left_out.values())

@@ -228,3 +228,24 @@ def test_the_reason_of_a_full_commit_is_said_until_one_is_none() -> None:
     assert note == "The last commit was a full one, not a micro-commit: its processes are others."
     pace.note(1000)
     assert pace.state().notes("shop") == []
+
+
+def test_one_pause_that_was_longer_than_usual_is_told_as_what_the_clock_waits_for():
+    """GIVEN micro-commits and one full one between them THEN nobody reads that each commit is waited for so long."""
+    world = World(50 * MB)
+    pace = world.pace(limited(every="10ms"))
+    for pause_us in (5_000, 5_000, 200_000):
+        world.now += 1
+        pace.begin()
+        pace.note(pause_us)
+        pace.written()
+    (note,) = pace.state().notes("web")
+    assert note.startswith(
+        "Committed every 20.0 s, not every 10.0 ms: the last commit stopped it for 200.0 ms,"
+    )
+    world.now += 20
+    pace.begin()
+    pace.note(5_000)
+    pace.written()
+    (note,) = pace.state().notes("web")
+    assert "each commit stops it for" in note

@@ -214,6 +214,7 @@ class CommitPace:
             share=policy.pause_share,
             expected_us=round(expected * 1e6),
             basis=basis,
+            last_us=round(self._pauses[-1].seconds * 1e6) if self._pauses else None,
             limit_us=round(policy.pause_limit * 1e6) if policy.pause_limit is not None else None,
             is_held=policy.pause_limit is not None and expected > policy.pause_limit,
             slowed_by=slowed_by,
