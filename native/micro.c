@@ -12,8 +12,8 @@
  *   look FILE       what can be seen of the process from outside, while somebody else holds it      -> "ok"
  *   expect FILE     what the caller has seen of files, for the next commit (micro/expected.h)       -> "ok"
  *   commit FILE     1. what has been written is copied while the process runs,
- *                   2. its threads are stopped; where what is seen is not as in the base, as a lock that is held or a byte in
- *                      a pipe may be for a moment, they run on for a millisecond or some, and it begins again,
+ *                   2. its threads are stopped; where what is seen is not as in the base, as a lock that is held, a byte in
+ *                      a pipe or a new connection may be for a moment, they run on for a millisecond or some, and it begins again,
  *                   3. what can be seen, and by a round trip through each thread what cannot, is taken,
  *                   4. what has been written since 1 is copied                                      -> "stopped"
  *                   "go" has it run on and write FILE                                  -> "done PAUSE_NS", or "failed REASON"
@@ -240,6 +240,8 @@ static bool commit(const char *path)
 		write_and_answer(clocks);
 	if (said == AS_BASE && was_as_base)
 		keep_facts();
+	if (said == AS_BASE)
+		keep_kinds();
 	forget_copies();
 	forget_expected();
 	return true;

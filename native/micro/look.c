@@ -13,12 +13,15 @@
 #include "unchanged.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+
+#define HASH_OF_NOTHING 14695981039346656037ULL
 
 struct text afterwards;
 
@@ -171,35 +174,100 @@ bool look(void)
 	return is_all_said();
 }
 
+static uint64_t hashed(uint64_t hash, const char *from, const char *end)
+{
+	for (; from < end; from++) /* FNV-1a */
+		hash = (hash ^ (unsigned char)*from) * 1099511628211ULL;
+	return hash;
+}
+
 /* The lines that are compared word for word; what an epoll instance watches is not, nor what begins with "=". */
 static uint64_t lines_hashed(void)
 {
 	const char *at = text.at, *const end = text.at + text.size;
-	uint64_t hash = 14695981039346656037ULL; /* FNV-1a */
+	uint64_t hash = HASH_OF_NOTHING;
 
 	while (at < end) {
 		const char *next = memchr(at, '\n', (size_t)(end - at));
-		const size_t size = next ? (size_t)(next - at) : (size_t)(end - at);
 
-		const bool counts = *at != '=' && !memmem(at, size, "tfd:", 4);
-
-		for (size_t i = 0; counts && i < size; i++)
-			hash = (hash ^ (unsigned char)at[i]) * 1099511628211ULL;
-		at += size + 1;
+		next = next ? next : end;
+		if (*at != '=' && !memmem(at, (size_t)(next - at), "tfd:", 4))
+			hash = hashed(hash, at, next);
+		at = next + 1;
 	}
 	return hash;
 }
 
 static uint64_t base_hash;
 
+/* Connections are not compared word for word, but one that is unlike all of the base's, or ends, leads to a full commit
+ * (`relive.checkpoint.micro_connections`). If it is closed with its answer, it is gone a moment later. */
+enum { KINDS_MOST = 64 };
+static uint64_t kinds[KINDS_MOST];
+static int kind_count; /* KINDS_MOST: none is looked for any more */
+
+/* The next line of a connection that the text has: what two that are alike have in common. Moves on behind it. */
+static bool next_kind(const char **at, uint64_t *kind)
+{
+	const char *const end = text.at + text.size;
+
+	while (*at < end) {
+		const char *line = *at, *next = memchr(line, '\n', (size_t)(end - line)), *words, *flags;
+
+		next = next ? next : end;
+		*at = next + 1;
+		if (next - line < 12 || memcmp(line, "=connection ", 12))
+			continue;
+		words = memmem(line, (size_t)(next - line), " state=", 7); /* and all behind it */
+		flags = memmem(line, (size_t)(next - line), " flags=", 7);
+		if (!words || !flags)
+			continue;
+		*kind = strtoull(flags + 7, NULL, 8) & ~(uint64_t)(O_NONBLOCK | O_CLOEXEC);
+		*kind = hashed(HASH_OF_NOTHING ^ *kind, words, next);
+		return true;
+	}
+	return false;
+}
+
+static bool is_known_kind(uint64_t kind)
+{
+	for (int i = 0; i < kind_count; i++)
+		if (kinds[i] == kind)
+			return true;
+	return kind_count == KINDS_MOST;
+}
+
+static bool are_kinds_known(void)
+{
+	const char *at = text.at;
+	uint64_t kind;
+
+	while (next_kind(&at, &kind))
+		if (!is_known_kind(kind))
+			return false;
+	return true;
+}
+
+void keep_kinds(void)
+{
+	const char *at = text.at;
+	uint64_t kind;
+
+	while (next_kind(&at, &kind))
+		if (!is_known_kind(kind))
+			kinds[kind_count++] = kind;
+}
+
 void keep_as_base(void)
 {
 	base_hash = lines_hashed();
+	kind_count = 0;
+	keep_kinds();
 }
 
 bool is_as_base(void)
 {
-	return !is_any_pending && (is_all_known() || lines_hashed() == base_hash);
+	return !is_any_pending && (is_all_known() || (lines_hashed() == base_hash && are_kinds_known()));
 }
 
 static void ask_advice(void)

@@ -16,6 +16,9 @@ void rehearse(void);
 void keep_as_base(void);
 bool is_as_base(void);
 
+/* Of the last look, which became a commit: its connections are followed, and others like them will be. */
+void keep_kinds(void);
+
 /* What seldom changes, or takes long to be seen: to be called when the process runs again. It goes to `afterwards`. False: refused. */
 bool look_afterwards(void);
 

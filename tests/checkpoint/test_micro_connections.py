@@ -327,6 +327,29 @@ def test_an_offset_for_peeking_is_not_moved(told: Told, taking: Taking, client: 
     assert told.ask("peek") == "asked"
 
 
+def test_a_connection_that_ends_with_its_answer_is_waited_for(
+    told: Told, taking: Taking, client: Client
+) -> None:
+    """The base has none like it, so a full commit would be needed, which would have none either: and so each time."""
+    told.ask("watch for clients")
+    told.ask("hang up when stopped")
+
+    def is_on_top() -> bool:
+        taking.micro.forget("a full commit is wanted")
+        taking.base(told.pid)
+        eventually(lambda: waits_for_events(told), "it waits")
+        client.connect()
+        return taking.commit(told.pid)
+
+    assert any(is_on_top() for _ in range(TRIES)), taking.reasons
+
+
+def waits_for_events(told: Told) -> bool:
+    """One of its threads is in epoll_wait or epoll_pwait."""
+    calls = [path.read_text().split()[0] for path in Path(f"/proc/{told.pid}/task").glob("*/syscall")]
+    return bool({"232", "281"} & {*calls})
+
+
 def test_many_connections_are_not_looked_at_again_and_again_in_vain(
     told: Told, taking: Taking, client: Client
 ) -> None:

@@ -96,6 +96,20 @@ def accept() -> None:
     accepted.append(taken)
 
 
+def hang_up_when_stopped() -> None:
+    """From now on connections are closed right after it was stopped: the C library's wait for events ends then (EINTR)."""
+    waits = select.epoll()
+    kept.append(waits)
+
+    def run() -> None:
+        room = ctypes.create_string_buffer(12)
+        while libc.epoll_wait(waits.fileno(), room, 1, -1) < 0:
+            while accepted:
+                accepted.pop().close()
+
+    threading.Thread(target=run, daemon=True).start()
+
+
 def take_5000() -> None:
     taken = 0
     while taken < 5000:
@@ -183,6 +197,8 @@ DOES = {
     "connect": connected,
     "accept": accept,
     "hang up": lambda: accepted.pop(0).close(),
+    "watch for clients": lambda: epoll.register(listener, select.EPOLLIN),
+    "hang up when stopped": hang_up_when_stopped,
     "answer": lambda: accepted[-1].send(b"answer"),
     "echo": lambda: accepted[-1].send(accepted[-1].recv(100)),
     "take 5000": take_5000,

@@ -191,7 +191,7 @@ def test_every_request_waits_for_the_agent_and_stays_concurrent(
 def test_no_call_of_the_service_waits_for_a_client_when_a_request_is_held(
     start_proxy: Callable[..., RunningProxy], service: PlayedService
 ):
-    """Kept connections are given up before the commit, and opened anew for the request; one with an answer under way stays."""
+    """Kept connections are given up before the commit, and opened anew for the request; one with an answer under way with that."""
     proxy = start_proxy(service.port, "--every-request")
     agent = proxy.agent()
     kept, busy = proxy.client(), proxy.client()
@@ -210,6 +210,7 @@ def test_no_call_of_the_service_waits_for_a_client_when_a_request_is_held(
     assert insides[1].is_silent()
     insides[1].send(OK)
     busy.expect(OK)
+    assert insides[1].rest() == b""
     agent.ask("go", requests=[3], commit="c2")
     answered(kept, service.accept())
     opened = proxy.events(EventKind.CONNECTION_OPENED)

@@ -233,6 +233,11 @@ class ClientConnection(asyncio.Protocol):
         self.requests = 0
         self._answers = AnswerSide(self.traffic, self)
 
+    def _leave_before_commit(self) -> None:
+        """The commit for which a request is held is to come: what has become idle since then is left, too."""
+        if self.traffic.holds and not self._stops & _GATE:
+            self.leave_if_idle()
+
     @property
     def _is_stream(self) -> bool:
         return self.upgraded is not None or self._intake.is_plain or self._http2 is not None
@@ -329,6 +334,8 @@ class ClientConnection(asyncio.Protocol):
         elif self._refusal is not None:
             # Not now: the bytes of the answer that just ended are still to go out.
             self.traffic.loop.call_soon(self._answer_ourselves, *self._refusal)
+        elif self.traffic.holds:
+            self.traffic.loop.call_soon(self._leave_before_commit)
 
     def upgrade_decided(self, flight: Flight, *, is_stream: bool) -> None:
         """The answer to a request for an upgrade has come: what the client sent after it has a meaning now."""
