@@ -18,6 +18,8 @@ pytestmark = pytest.mark.real
 
 Doctor = Callable[..., Said]
 
+WRITING = [probe.name for probe in CHECKLIST if probe.needs_directory]  # what a disk matters to
+
 # Imports as root, since what nobody may read depends on where the interpreter lies; then becomes nobody.
 AS_NOBODY = """
 import ctypes, os, sys
@@ -94,9 +96,10 @@ def test_a_home_that_does_not_exist_yet_is_not_made(doctor: Doctor, tmp_path: Pa
 
 
 def test_without_tools_the_remedy_is_set_up(doctor: Doctor, tmp_path: Path) -> None:
-    said = doctor(environment={"RELIVE_TOOLS": str(tmp_path / "none")})
+    need_them = ("tools", "CRIU dump and restore", "CRIU, other user's process")
+    said = doctor(environment={"RELIVE_TOOLS": str(tmp_path / "none")}, rows=[*need_them, "namespaces"])
     assert said.status == 4
-    for name in ("tools", "CRIU dump and restore", "CRIU, other user's process"):
+    for name in need_them:
         assert said.findings[name]["outcome"] == "fails"
         assert "make setup" in said.findings[name]["remedy"]
     assert said.findings["namespaces"]["outcome"] == "works"
@@ -139,7 +142,9 @@ def test_a_missing_capability_is_named_and_its_rows_fail(
 
 def test_a_disk_that_is_full_is_named_by_every_row_that_writes(doctor: Doctor, tmp_path: Path) -> None:
     # Room for the directories of the probes, but not for a megabyte.
-    said = doctor(before=in_own_mounts(f"mount -t tmpfs -o size=256k none {tmp_path}"))
+    said = doctor(
+        before=in_own_mounts(f"mount -t tmpfs -o size=256k none {tmp_path}"), rows=[*WRITING, "namespaces"]
+    )
     assert said.status == 4
     for name in ("disk", "CRIU dump and restore"):
         assert said.findings[name]["outcome"] == "fails"
@@ -161,7 +166,7 @@ def test_a_disk_with_little_room_is_told(doctor: Doctor, tmp_path: Path, room: s
 
 
 def test_a_disk_that_cannot_be_written_is_told(doctor: Doctor, tmp_path: Path) -> None:
-    said = doctor(before=in_own_mounts(f"mount -t tmpfs -o ro none {tmp_path}"))
+    said = doctor(before=in_own_mounts(f"mount -t tmpfs -o ro none {tmp_path}"), rows=WRITING)
     assert said.status == 4
     for name in ("disk", "overlayfs", "CRIU dump and restore"):
         assert said.findings[name]["found"] == "not tried"
