@@ -183,7 +183,7 @@ static bool stop_and_look(const char *path, int64_t *began, int64_t *paused)
 			return false;
 		begin_halves();
 		(void)read_facts();
-		vote = !look() ? REFUSED : is_as_base() ? AS_BASE : DIFFERS;
+		vote = !look() ? REFUSED : is_as_base() && have_all_room() ? AS_BASE : DIFFERS;
 		if (vote == DIFFERS && (tries == LOOKS_MORE || *paused + clock_ns(CLOCK_MONOTONIC) - *began > LOOKED_MOST_NS))
 			vote = DIFFERS_FOR_GOOD;
 		was_as_base = vote == AS_BASE;

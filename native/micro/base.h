@@ -22,7 +22,8 @@ struct thread {
 	struct context context;
 	uint64_t cushion, trip; /* addresses of two frames: the first sleeps for a while, and goes on to the second, where its round trip begins */
 	uint64_t results; /* address of what the calls of its round trip answer */
-	struct mapping stack;
+	struct unused unused; /* where its frames lie */
+	bool is_aside; /* that is its alternate stack, which gets back what was there */
 };
 
 extern struct process process;

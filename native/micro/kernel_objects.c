@@ -94,6 +94,8 @@ static const struct {
 	[TASK_PARENT] = { "task_struct", "real_parent", NEEDED },
 	[TASK_CHILDREN] = { "task_struct", "children.next", NEEDED },
 	[TASK_SIBLING] = { "task_struct", "sibling.next", NEEDED },
+	[TASK_ALTERNATE] = { "task_struct", "sas_ss_sp", NEEDED },
+	[TASK_ALTERNATE_SIZE] = { "task_struct", "sas_ss_size", NEEDED },
 	[SIGNAL_GROUP_IDS] = { "signal_struct", "pids", NEEDED },
 	[SIGNAL_TERMINAL] = { "signal_struct", "tty", NEEDED },
 	[SIGNAL_TIMERS] = { "signal_struct", "posix_timers", NEEDED },

@@ -7,6 +7,7 @@
 #include "base.h"
 #include "connections.h"
 #include "mappings.h"
+#include "regions.h"
 #include "text.h"
 #include "timers.h"
 #include "unchanged.h"
@@ -28,7 +29,10 @@ enum {
 	INTERVAL_WORDS = 12, /* of the three that setitimer(2) has: period and what is left, in seconds and microseconds */
 	FRAME = 8 + 304, /* return address, and as much of ucontext_t as the kernel reads */
 	CUSHION_S = 2, /* so long has whoever started us for what has to be put back when we are killed */
+	ASIDE_MOST = 64 << 10, /* [bytes] of an alternate stack */
+	NAP_US = 20,
 };
+_Static_assert(12 + 2 * POSIX_TIMERS_MOST + 64 < CALLS_MOST, "two calls for each timer, one for each signal, and all others");
 
 struct call {
 	long number, first, second;
@@ -36,10 +40,35 @@ struct call {
 	bool saved; /* its answer goes to where its third argument points */
 };
 
-static uint64_t keep_answer; /* address of "mov %rax,(%rdx); ret" */
-static int wake; /* the signal at which a round trip ends */
+/* Code that keeps what a call answers. All registers that may lead to where it is to be kept do; and the link in the frame that lies behind,
+ * which the kernel does not read, is as good. */
+static const struct keeping {
+	unsigned char code[6];
+	size_t size;
+	bool is_in_link;
+} keepings[] = {
+	{ { 0x48, 0x89, 0x02, 0xc3 }, 4, false }, /* mov %rax,(%rdx); ret */
+	{ { 0x48, 0x89, 0x03, 0xc3 }, 4, false }, /* (%rbx) */
+	{ { 0x49, 0x89, 0x00, 0xc3 }, 4, false }, /* (%r8) */
+	{ { 0x49, 0x89, 0x01, 0xc3 }, 4, false }, /* (%r9) */
+	{ { 0x48, 0x89, 0x44, 0x24, 0x10, 0xc3 }, 6, true }, /* 16(%rsp), as programs in Go have it */
+};
+static const struct keeping *keeping;
+static uint64_t keep_answer; /* its address */
+static int wake; /* the signal at which a round trip ends; 0: in a sleep, from which we take it */
 static bool has_timers; /* it told of some */
-static const unsigned char store_answer[] = { 0x48, 0x89, 0x02, 0xc3 };
+
+static void find_keeping(uint64_t start, size_t size)
+{
+	for (size_t i = 0; !keep_answer && i < sizeof keepings / sizeof *keepings; i++) {
+		const unsigned char *found = memmem(buffer, size, keepings[i].code, keepings[i].size);
+
+		if (!found)
+			continue;
+		keeping = &keepings[i];
+		keep_answer = start + (uint64_t)(found - buffer);
+	}
+}
 
 bool find_gadget(void)
 {
@@ -56,32 +85,88 @@ bool find_gadget(void)
 			continue;
 		for (; start < end && !keep_answer; start += (uint64_t)(WINDOW - 1) * PAGE) {
 			size_t room = (size_t)WINDOW * PAGE, size = end - start < room ? end - start : room;
-			unsigned char *found;
 
 			if (!peek(process.pid, start, buffer, size))
 				break;
-			found = memmem(buffer, size, store_answer, sizeof store_answer);
-			if (found)
-				keep_answer = start + (uint64_t)(found - buffer);
+			find_keeping(start, size);
 		}
 	}
 	fclose(f);
 	return keep_answer != 0;
 }
 
-static bool find_stack(struct thread *t)
+/* Whether a thread stands on the stack that its library made for it: below the library's account of the thread, in one mapping with that. The
+ * account begins with its own address (glibc, musl). */
+static bool is_on_own_stack(const struct user_regs_struct *r, struct unused *found)
 {
-	const struct user_regs_struct *r = &t->context.registers;
+	const struct mapping *at = mapping_of(r->rsp);
+	uint64_t account;
+
+	return at && !at->is_file && r->fs_base > r->rsp && r->fs_base < at->end && peek(process.pid, r->fs_base, &account, sizeof account) &&
+	       account == r->fs_base && is_unused_below(r->rsp, at->start, r->fs_base, found);
+}
+
+/* The alternate stack of a thread, as far as is of use: nobody stands on it, and it is no other thread's as well. */
+static bool is_aside_free(const struct thread *t, struct unused *found)
+{
+	static struct unused all[THREADS_MOST];
 	const struct mapping *at;
 
-	if (t->tid == process.pid) {
-		t->stack = (struct mapping){ process.stack, process.stack_end, false, false, false };
-	} else {
-		at = mapping_of(r->rsp);
-		if (!at || at->is_file || r->fs_base < at->start || r->fs_base >= at->end || r->rsp >= r->fs_base)
-			return refuse("thread %d is not on a stack that is known to be its own", (int)t->tid);
-		t->stack = (struct mapping){ at->start, r->fs_base, false, false, false };
+	if (!alternate_stacks_read(all))
+		return false;
+	*found = all[t - threads];
+	for (int i = 0; i < thread_count; i++) {
+		const uint64_t stands = threads[i].context.registers.rsp;
+
+		if ((stands > found->lowest && stands <= found->top) ||
+		    (&threads[i] != t && all[i].lowest < found->top && found->lowest < all[i].top))
+			return false;
 	}
+	at = mapping_of(found->lowest);
+	if (!at || at->is_file || at->is_special || found->top > at->end || found->top <= found->lowest)
+		return false;
+	if (found->top - found->lowest > ASIDE_MOST)
+		found->lowest = found->top - ASIDE_MOST;
+	return true;
+}
+
+static unsigned char *saved_of(const struct thread *t)
+{
+	static unsigned char *saved;
+
+	if (!saved)
+		saved = room_for((size_t)THREADS_MOST * ASIDE_MOST);
+	return saved + (size_t)(t - threads) * ASIDE_MOST;
+}
+
+static bool is_on_stack(struct thread *t)
+{
+	const struct user_regs_struct *r = &t->context.registers;
+
+	return t->tid == process.pid ? is_unused_below(r->rsp, process.stack, process.stack_end, &t->unused) : is_on_own_stack(r, &t->unused);
+}
+
+bool have_all_room(void)
+{
+	if (!is_any_asked() && is_hidden_known())
+		return true;
+	for (int i = 0; i < thread_count; i++)
+		if (!is_on_stack(&threads[i]) && !is_aside_free(&threads[i], &threads[i].unused))
+			return false;
+	return true;
+}
+
+static bool find_unused(struct thread *t)
+{
+	t->is_aside = false;
+	if (is_on_stack(t))
+		return true;
+	if (!is_aside_free(t, &t->unused))
+		return refuse("thread %d is not on a stack that is known to be its own, and has no other that is free", (int)t->tid);
+	if (!peek(process.pid, t->unused.lowest, saved_of(t), t->unused.top - t->unused.lowest))
+		return refuse("the alternate stack of thread %d cannot be read", (int)t->tid);
+	t->is_aside = true;
+	t->cushion = t->unused.lowest; /* all of it may be written to from here on */
 	return true;
 }
 
@@ -116,7 +201,11 @@ static int find_calls(const struct thread *t, struct call *calls, uint64_t resul
 			if (signal == SIGCHLD || caught >> (signal - 1) & 1)
 				ASK(32, SYS_rt_sigaction, signal, 0, at, 8, false);
 	}
-	ASK(0, SYS_tgkill, threads[0].inside, t->inside, (uint64_t)wake, 0, false);
+	if (wake)
+		ASK(0, SYS_tgkill, threads[0].inside, t->inside, (uint64_t)wake, 0, false);
+	else
+		ASK(0, SYS_nanosleep, (long)at, 0, 0, 0, false);
+	at += sizeof(struct timespec); /* of the cushion, and of that */
 #undef ASK
 	*room = at - results;
 	return count;
@@ -126,7 +215,7 @@ static void lay_call(unsigned char *to, const struct call *call, uint64_t stack,
 {
 	ucontext_t *u = (ucontext_t *)(void *)(to + 8);
 	greg_t *g = u->uc_mcontext.gregs;
-	uint64_t mask = ends ? ~(1ULL << (wake - 1)) : ~0ULL;
+	uint64_t mask = ends && wake ? ~(1ULL << (wake - 1)) : ~0ULL;
 	struct user_regs_struct *r = &threads[0].context.registers;
 
 	u->uc_flags = 6; /* ss as it was; without extended state, which the last frame brings */
@@ -136,6 +225,7 @@ static void lay_call(unsigned char *to, const struct call *call, uint64_t stack,
 	g[REG_RSI] = call->second;
 	g[REG_RDX] = (greg_t)call->third;
 	g[REG_R10] = (greg_t)call->fourth;
+	g[REG_RBX] = g[REG_R8] = g[REG_R9] = (greg_t)call->third;
 	g[REG_RSP] = (greg_t)stack;
 	g[REG_RIP] = (greg_t)process.call;
 	g[REG_EFL] = 0x202;
@@ -148,9 +238,9 @@ static bool has_code(void)
 {
 	static const unsigned char call[] = { 0x0f, 0x05, 0xc3 }, wide[] = { 0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05 },
 				   narrow[] = { 0xb8, 15, 0, 0, 0, 0x0f, 0x05 };
-	unsigned char found[3 + 4 + 9];
-	struct iovec here = { found, sizeof found },
-		     there[] = { { (void *)process.call, 3 }, { (void *)keep_answer, 4 }, { (void *)process.restore, 9 } };
+	unsigned char found[3 + 9 + sizeof keeping->code];
+	struct iovec here = { found, 3 + 9 + keeping->size },
+		     there[] = { { (void *)process.call, 3 }, { (void *)process.restore, 9 }, { (void *)keep_answer, keeping->size } };
 
 	for (int i = 0; i < 3; i++) {
 		const struct mapping *at = mapping_of((uint64_t)there[i].iov_base);
@@ -158,8 +248,8 @@ static bool has_code(void)
 		if (!at || !at->is_code)
 			return refuse("its code is not where it was");
 	}
-	if (process_vm_readv(process.pid, &here, 1, there, 3, 0) == sizeof found && !memcmp(found, call, 3) &&
-	    !memcmp(found + 3, store_answer, 4) && (!memcmp(found + 7, wide, 9) || !memcmp(found + 7, narrow, 7)))
+	if (process_vm_readv(process.pid, &here, 1, there, 3, 0) == (ssize_t)here.iov_len && !memcmp(found, call, 3) &&
+	    (!memcmp(found + 3, wide, 9) || !memcmp(found + 3, narrow, 7)) && !memcmp(found + 12, keeping->code, keeping->size))
 		return true;
 	return refuse("its code is not where it was");
 }
@@ -182,25 +272,21 @@ static bool lay_round_trip(struct thread *t)
 	static unsigned char image[CALLS_MOST * (FRAME + 16) + 4096];
 	struct call calls[CALLS_MOST];
 	static const struct timespec awhile = { .tv_sec = CUSHION_S };
-	struct process on = process;
 	uint64_t all = ~0ULL, room, first, at;
 	struct iovec here, there;
 	int count;
 
-	if (!find_stack(t))
+	if (!find_unused(t))
 		return false;
-	on.pid = process.pid;
-	on.stack = t->stack.start;
-	on.stack_end = t->stack.end;
-	if (!lay_frame(&on, &t->context))
-		return refuse("thread %d is not on its stack", (int)t->tid);
+	if (!lay_frame(&process, &t->unused, &t->context))
+		return refuse("the stack of thread %d is too small", (int)t->tid);
 	count = find_calls(t, calls, 0, &room);
 	t->results = (t->context.frame - 64 - room) & ~63ULL;
 	count = find_calls(t, calls, t->results, &room);
 	first = (t->results - (uint64_t)(count + 1) * (FRAME + 16) - 64) & ~63ULL;
-	if (first < t->stack.start + PAGE || first > t->context.frame)
+	if (first < t->unused.lowest || first > t->context.frame)
 		return refuse("the stack of thread %d is too small", (int)t->tid);
-	memset(image, 0, (size_t)(count + 1) * (FRAME + 16) + sizeof awhile);
+	memset(image, 0, (size_t)(count + 1) * (FRAME + 16));
 	t->cushion = first;
 	at = t->trip = first + FRAME;
 	memcpy(image, &process.restore, 8);
@@ -218,14 +304,13 @@ static bool lay_round_trip(struct thread *t)
 		}
 		at = behind;
 	}
-	lay_call(image, &(struct call){ SYS_nanosleep, (long)at, 0, 0, 0, false }, t->trip, false);
-	memcpy(image + (at - first), &awhile, sizeof awhile);
-	at += sizeof awhile;
+	lay_call(image, &(struct call){ SYS_nanosleep, (long)(t->results + room - sizeof awhile), 0, 0, 0, false }, t->trip, false);
 	here = (struct iovec){ image, at - first };
 	there = (struct iovec){ (void *)first, at - first };
 	if (process_vm_writev(process.pid, &here, 1, &there, 1, 0) != (ssize_t)(at - first))
 		return refuse("the stack of thread %d cannot be written", (int)t->tid);
 	memset(image, 0, room);
+	memcpy(image + room - sizeof awhile, &awhile, sizeof awhile);
 	here = (struct iovec){ image, room };
 	there = (struct iovec){ (void *)t->results, room };
 	if (process_vm_writev(process.pid, &here, 1, &there, 1, 0) != (ssize_t)room)
@@ -238,16 +323,35 @@ static bool lay_round_trip(struct thread *t)
 	return true;
 }
 
-static bool give_back_all(struct thread *t)
+/* The thread has to stand still. `was_on_way`: it has made calls since it was stopped. */
+static bool give_back_all(struct thread *t, bool was_on_way)
 {
 	struct user_regs_struct r = t->context.registers;
-	struct iovec x = { t->context.xstate, t->context.xsize };
+	struct iovec x = { t->context.xstate, t->context.xsize },
+		     here = { saved_of(t) + (t->cushion - t->unused.lowest), t->unused.top - t->cushion },
+		     there = { (void *)t->cushion, here.iov_len };
 
 	/* A call that only the kernel knew how to go on with is interrupted, as it is by CRIU. */
-	start_call_anew(&r, false);
+	if (was_on_way)
+		start_call_anew(&r, false);
+	/* The registers first: without them its frames have to be there still. */
 	return !ptrace(PTRACE_SETREGSET, t->tid, NT_X86_XSTATE, &x) &&
 	       !ptrace(PTRACE_SETSIGMASK, t->tid, sizeof t->context.mask, &t->context.mask) &&
-	       !ptrace(PTRACE_SETREGS, t->tid, 0, &r);
+	       !ptrace(PTRACE_SETREGS, t->tid, 0, &r) &&
+	       (!t->is_aside || process_vm_writev(process.pid, &here, 1, &there, 1, 0) == (ssize_t)here.iov_len);
+}
+
+/* What calls have answered that lies in links. */
+static bool read_links(const struct thread *t, const struct call *calls, int count, uint64_t *answers)
+{
+	uint64_t at = t->trip;
+
+	for (int i = 0; i < count; i++) {
+		at += FRAME + (calls[i].saved ? 8 : 0);
+		if (calls[i].saved && !peek(process.pid, at + 16, &answers[(calls[i].third - t->results) / 8], 8))
+			return false;
+	}
+	return true;
 }
 
 /* Returns what follows. */
@@ -273,8 +377,13 @@ static bool say_hidden(struct thread *t)
 	uint64_t room, end_of_heap, at[2048 / 8 * 2];
 	int count = find_calls(t, calls, t->results, &room), next = 8;
 
-	if (room > sizeof at || !peek(process.pid, t->results, at, room))
+	if (room > sizeof at || !peek(process.pid, t->results, at, room) || (keeping->is_in_link && !read_links(t, calls, count, at)))
 		return refuse("what thread %d answers cannot be read", (int)t->tid);
+	if (t->is_aside) {
+		at[1] &= ~(uint64_t)SS_ONSTACK; /* it was asked there */
+		if (at[0] + at[2] != t->unused.top)
+			return refuse("thread %d has another alternate stack than the kernel's objects say", (int)t->tid);
+	}
 	say("?altstack %d %" PRIx64 " %" PRIx64 " %" PRIx64 "\n", (int)t->inside, at[0], at[1] & 0xffffffff, at[2]);
 	say("?tid_address %d %" PRIx64 "\n?pdeath_sig %d %" PRIu64 "\n", (int)t->inside, at[3], (int)t->inside, at[4] & 0xffffffff);
 	say("?securebits %d %" PRIx64 "\n", (int)t->inside, at[5]);
@@ -317,13 +426,95 @@ bool were_trips_made(void)
 	return were_made;
 }
 
+/* A signal that the process does not catch, and that has no effect then; 0: there is none. */
+static int harmless_signal(void)
+{
+	static const int harmless[] = { SIGWINCH, SIGURG, SIGCHLD }; /* the first is the least likely to be waited for */
+
+	for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
+		if (!(caught >> (harmless[i] - 1) & 1))
+			return harmless[i];
+	return 0;
+}
+
+static bool is_at_rest(const struct thread *t)
+{
+	struct user_regs_struct r;
+
+	return !ptrace(PTRACE_GETREGS, t->tid, 0, &r) && r.rip == process.call + 2 && r.rsp == t->context.frame &&
+	       r.orig_rax == SYS_nanosleep;
+}
+
+/* Waits until a thread has come to where its trip ends, and stands still. False: refused; it may have been let go with a signal. */
+static bool take_from_sleep(struct thread *t)
+{
+	const uint64_t until = now_ms() + GIVE_UP_MS;
+	int status;
+
+	do {
+		if (ptrace(PTRACE_INTERRUPT, t->tid, 0, 0) || !stopped(t->tid, &status, GIVE_UP_MS))
+			return refuse("thread %d does not come back", (int)t->tid);
+		t->held = true;
+		if (!is_asked_for(status) || WSTOPSIG(status) != SIGTRAP) {
+			t->owed = signal_of(status);
+			return refuse("thread %d was sent signal %d", (int)t->tid, WSTOPSIG(status));
+		}
+		if (is_at_rest(t))
+			return true;
+		if (ptrace(PTRACE_CONT, t->tid, 0, 0))
+			return refuse("thread %d has ended", (int)t->tid);
+		t->held = false;
+		nap_us(NAP_US);
+	} while (now_ms() < until);
+	return refuse("thread %d does not come back", (int)t->tid);
+}
+
+static bool take_at_signal(struct thread *t)
+{
+	siginfo_t sent;
+	int status;
+
+	if (!stopped(t->tid, &status, GIVE_UP_MS))
+		return refuse("thread %d does not come back", (int)t->tid);
+	t->held = true;
+	if (signal_of(status) != wake) {
+		t->owed = signal_of(status);
+		return refuse("thread %d was sent signal %d", (int)t->tid, WSTOPSIG(status));
+	}
+	/* One of that number that waited for it, blocked, for signalfd(2) or sigwait(3), came before ours. */
+	if (ptrace(PTRACE_GETSIGINFO, t->tid, 0, &sent) || sent.si_code != SI_TKILL || sent.si_pid != threads[0].inside) {
+		t->owed = wake;
+		return refuse("thread %d was sent signal %d", (int)t->tid, wake);
+	}
+	return true;
+}
+
+static bool give_back_laid(int count)
+{
+	for (int i = 0; i < count; i++)
+		(void)give_back_all(&threads[i], false); /* else its frames do, when it is let go */
+	return false;
+}
+
+static bool set_out(void)
+{
+	for (int i = 0; i < thread_count; i++)
+		if (!lay_round_trip(&threads[i]))
+			return give_back_laid(i + 1);
+	if (connection_count && !read_streams_safely())
+		return give_back_laid(thread_count);
+	for (int i = 0; i < thread_count; i++) {
+		if (ptrace(PTRACE_CONT, threads[i].tid, 0, 0))
+			return refuse("thread %d has ended", (int)threads[i].tid);
+		threads[i].held = false;
+	}
+	return true;
+}
+
 bool make_round_trips(void)
 {
-	static const int harmless[] = { SIGCHLD, SIGURG, SIGWINCH }; /* the last is the least likely to be waited for */
-	siginfo_t sent;
 	bool well = true;
 	size_t from;
-	int status;
 
 	were_made = false;
 	if ((!is_any_asked() || is_audit()) && say_known_hidden()) {
@@ -331,49 +522,19 @@ bool make_round_trips(void)
 		return true;
 	}
 	were_made = true;
-	wake = 0;
-	for (int i = 0; i < 3; i++)
-		if (!(caught >> (harmless[i] - 1) & 1))
-			wake = harmless[i];
-	if (!wake)
-		return refuse("it catches every signal that could be used");
 	if (posix_timer_count > POSIX_TIMERS_MOST)
 		return refuse("it has more than %d timers (timer_create)", POSIX_TIMERS_MOST);
-	if (__builtin_popcountll(caught) > 64 - 20)
-		return refuse("it catches too many signals");
-	if (!has_code())
-		return false;
-	for (int i = 0; i < thread_count; i++)
-		if (!lay_round_trip(&threads[i]))
-			return false; /* those that are laid run through their frames when they are let go */
-	if (connection_count && !read_streams_safely())
+	wake = harmless_signal();
+	if (!has_code() || !set_out())
 		return false;
 	from = text.size;
 	for (int i = 0; i < thread_count; i++) {
-		if (ptrace(PTRACE_CONT, threads[i].tid, 0, 0))
-			return refuse("thread %d has ended", (int)threads[i].tid);
-		threads[i].held = false;
-	}
-	for (int i = 0; i < thread_count; i++) {
-		if (!stopped(threads[i].tid, &status, GIVE_UP_MS))
-			return refuse("thread %d does not come back", (int)threads[i].tid);
-		threads[i].held = true;
-		if (signal_of(status) != wake) {
-			/* Somebody else's signal: it goes to it, and the frames bring it back. */
-			ptrace(PTRACE_DETACH, threads[i].tid, 0, (void *)(long)signal_of(status));
-			threads[i].seized = false;
-			well = refuse("thread %d was sent signal %d", (int)threads[i].tid, WSTOPSIG(status));
-			continue;
-		}
-		if (!say_hidden(&threads[i]))
-			well = false;
-		/* One of that number that waited for it, blocked, for signalfd(2) or sigwait(3), came before ours. */
-		if (ptrace(PTRACE_GETSIGINFO, threads[i].tid, 0, &sent) || sent.si_code != SI_TKILL || sent.si_pid != threads[0].inside) {
-			threads[i].owed = wake;
-			well = refuse("thread %d was sent signal %d", (int)threads[i].tid, wake);
-		}
-		if (!give_back_all(&threads[i]))
-			well = refuse("the registers of thread %d cannot be given back", (int)threads[i].tid);
+		struct thread *t = &threads[i];
+
+		/* Who has not come back goes through its frames when it is let go. */
+		well = (wake ? take_at_signal(t) : take_from_sleep(t)) && say_hidden(t) && well;
+		if (t->held && !give_back_all(t, true))
+			well = refuse("the registers of thread %d cannot be given back", (int)t->tid);
 	}
 	note_told(HIDDEN, from);
 	/* It would be neither in what is left nor among the signals that were seen to wait. */

@@ -144,12 +144,40 @@ bool break_read(uint64_t *end_of_heap)
 	return true;
 }
 
+bool alternate_stacks_read(struct unused *found)
+{
+	int thread = thread_count; /* the last was planned first */
+
+	for (int i = 0; has_read && i < plan->object_count && thread > 0; i++) {
+		const unsigned char *task = object_read(i);
+
+		if (plan->objects[i].kind != TASK)
+			continue;
+		thread--;
+		if (number_in(task, TASK_PID) != (uint64_t)threads[thread].tid)
+			return false;
+		found[thread].lowest = number_in(task, TASK_ALTERNATE);
+		found[thread].top = found[thread].lowest + number_in(task, TASK_ALTERNATE_SIZE);
+	}
+	return thread == 0;
+}
+
+static bool is_hidden_as_known(const struct segment *s)
+{
+	return s && s->is_told && s->known.hidden.size && is_as_known(s);
+}
+
+bool is_hidden_known(void)
+{
+	return has_read && !is_audit() && is_hidden_as_known(process_segment());
+}
+
 /* All but the break, of which nothing else is made: brk(2) may move it. */
 bool say_known_hidden(void)
 {
 	struct segment *s = has_read ? process_segment() : NULL;
 
-	if (!s || !s->is_told || !s->known.hidden.size || !is_as_known(s))
+	if (!is_hidden_as_known(s))
 		return false;
 	s->now.hidden.at = text.size;
 	for (const char *at = known_text + s->known.hidden.at, *const end = at + s->known.hidden.size, *next; at < end; at = next) {

@@ -7,6 +7,7 @@
  * break, and where a connection stands that is still (standing.h): where one thing differs, or is of a kind that is not followed here, it is
  * asked. Now and then all is asked for all the same, and compared (audit.h). */
 #pragma once
+#include "../tracker/frame.h"
 #include "connections.h"
 #include "plan.h"
 
@@ -31,9 +32,13 @@ bool are_facts_read(void); /* it was said true for the look under way */
 /* After `read_facts`: tells what is known of the process or of a descriptor; false: it is to be asked. */
 bool say_known_process(void);
 bool say_known_hidden(void);
+bool is_hidden_known(void); /* whether that will say true */
 bool break_read(uint64_t *end_of_heap); /* brk(2); NULL: only whether it is known */
 bool say_known_descriptor(int number, int same);
 void say_known_streams(void); /* where no connection was to be asked about */
+
+/* The alternate stack of each thread (sigaltstack(2)), after `read_facts`; empty: it has none. False: they are not known. */
+bool alternate_stacks_read(struct unused *found);
 
 /* Which descriptors there are, by number, after `read_facts`. */
 int descriptors_read(int *numbers);

@@ -60,11 +60,17 @@ bool get_context(pid_t tid, struct context *c)
 	return c->registers.cs == 0x33 && c->xsize >= 576 && c->xsize <= sizeof c->xstate;
 }
 
-bool lay_frame(const struct process *p, struct context *c)
+bool is_unused_below(uint64_t stack_pointer, uint64_t start, uint64_t end, struct unused *found)
+{
+	*found = (struct unused){ start + PAGE, stack_pointer - RED_ZONE };
+	return stack_pointer > start && stack_pointer <= end;
+}
+
+bool lay_frame(const struct process *p, const struct unused *where, struct context *c)
 {
 	static unsigned char image[8 + sizeof(ucontext_t) + 64 + XSTATE_ROOM + 64];
 	struct user_regs_struct r = c->registers;
-	uint64_t features, top, fpu, frame;
+	uint64_t features, fpu, frame;
 	size_t xsize = c->xsize;
 	uint32_t word;
 	ucontext_t *u = (ucontext_t *)(image + 8);
@@ -76,12 +82,9 @@ bool lay_frame(const struct process *p, struct context *c)
 		features &= ~(3ULL << 17);
 		xsize = NO_TILES;
 	}
-	if (r.rsp <= p->stack || r.rsp > p->stack_end)
-		return false;
-	top = r.rsp - RED_ZONE;
-	fpu = (top - xsize - 4) & ~63ULL;
+	fpu = (where->top - xsize - 4) & ~63ULL;
 	frame = (fpu - 8 - sizeof(ucontext_t)) & ~63ULL;
-	if (frame >= r.rsp || frame < p->stack + PAGE)
+	if (frame >= where->top || frame < where->lowest)
 		return false;
 	memset(image, 0, sizeof image);
 	start_call_anew(&r, false);

@@ -1,4 +1,4 @@
-/* A signal frame on the unused part of a thread's stack, which holds all its registers: whoever borrows these may be killed at any moment,
+/* A signal frame in memory of which a thread has no use, as below its stack pointer, which holds all its registers: whoever borrows these may be killed at any moment,
  * since the address to which the borrowed system call returns is the process's own rt_sigreturn(2), and that takes everything back.
  *
  * What the kernel takes from such a frame: arch/x86/kernel/signal_64.c and fpu/signal.c. */
@@ -34,6 +34,14 @@ bool in_rseq(pid_t tid, const struct user_regs_struct *r);
 /* Once other calls were made in between, the kernel no longer starts an interrupted one anew: it is done here; arch/x86/kernel/signal.c. */
 void start_call_anew(struct user_regs_struct *r, bool in_kernel_still);
 
-/* Lays the frame from which rt_sigreturn takes everything back but for the tiles of AMX; its address is in c->frame. False: the thread is
- * not on p's stack, or too little of that is left. */
-bool lay_frame(const struct process *p, struct context *c);
+/* Where nothing is kept. */
+struct unused {
+	uint64_t lowest, top;
+};
+
+/* What a thread has not used yet of a stack on which it stands; false: it does not stand on that. */
+bool is_unused_below(uint64_t stack_pointer, uint64_t start, uint64_t end, struct unused *found);
+
+/* Lays the frame from which rt_sigreturn takes everything back but for the tiles of AMX, at the top of what is unused; its address is in
+ * c->frame. False: there is too little room. */
+bool lay_frame(const struct process *p, const struct unused *where, struct context *c);

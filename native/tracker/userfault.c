@@ -253,6 +253,13 @@ const char *find_what_is_borrowed(struct process *p)
 	return reason ? reason : look_at_mappings(p);
 }
 
+static bool lay_frame_on_stack(const struct process *p)
+{
+	struct unused below;
+
+	return is_unused_below(context.registers.rsp, p->stack, p->stack_end, &below) && lay_frame(p, &below, &context);
+}
+
 static const char *borrow(struct process *p, int unused)
 {
 	const char *reason = NULL;
@@ -264,10 +271,10 @@ static const char *borrow(struct process *p, int unused)
 		if (!get_context(p->pid, &context))
 			return "its registers could not be read";
 		/* At the call itself it may yet have to make it, for a tracker that was killed. */
-		if (!in_rseq(p->pid, &context.registers) && !(mending && context.registers.rip == p->call))
+		if (!in_rseq(p->pid, &context.registers) && !(mending && context.registers.rip == p->call) && lay_frame_on_stack(p))
 			break;
 		if (i == TRIES)
-			return "its first thread is never where registers can be borrowed";
+			return "its first thread is never on its main stack, and where registers can be borrowed";
 		held = false;
 		ptrace(PTRACE_CONT, p->pid, 0, 0);
 		nap_us(mending ? 2000 : 50);
@@ -278,8 +285,6 @@ static const char *borrow(struct process *p, int unused)
 			return reason ? reason : "nothing was left in it";
 		fd = unused;
 	}
-	if (!lay_frame(p, &context))
-		return "its first thread is not on its main stack";
 	if (fd < 0)
 		fd = borrowed_call(p, SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | USER_MODE_ONLY);
 	if (fd < 0) {

@@ -321,9 +321,25 @@ RUNTIMES: dict[str, tuple[Callable[..., dict[str, Any]], list[str | Path]]] = {
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_a_branch_of_another_runtime_holds_what_the_service_had_told(relive: Relive, runtime: str) -> None:
+    told, words = RUNTIMES[runtime]
+    hold_what_was_told(relive, told, runtime, *words)
+
+
+@pytest.mark.soak  # 300 MB of compiler: threads like these are in tests/checkpoint/test_micro_stacks.py
+@pytest.mark.timeout(600)
+def test_a_branch_of_a_go_service_holds_what_the_service_had_told(relive: Relive, tmp_path: Path) -> None:
+    """``apt-get install golang-go; pytest -n0 -m soak tests/real/test_micro_commits.py -k go_service``."""
+    built = {**os.environ, "CGO_ENABLED": "0", "GOCACHE": str(tmp_path / "cache")}
+    program = tmp_path / "growing"
+    subprocess.run(["go", "build", "-o", program, SERVICES / "growing.go"], env=built, check=True)
+    hold_what_was_told(relive, asked_by_http, program)
+
+
+def hold_what_was_told(
+    relive: Relive, told: Callable[..., dict[str, Any]], runtime: str | Path, *words: str | Path
+) -> None:
     """Of a commit on top of one on top of another: what is wrong in one only shows in those after it."""
     port = free_port()
-    told, words = RUNTIMES[runtime]
     service = relive.run(runtime, *words, str(port), RELIVE_MICRO="1")
     eventually(lambda: told(port, grows=True), f"{runtime} answers")
     in_a_row = 0
