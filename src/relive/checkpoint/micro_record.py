@@ -60,7 +60,16 @@ _PAGE = 4096
 _KEPT = 128  # blocks of text that are parsed once: two for each process of a tree
 _O_CLOEXEC = 0o2000000
 _SHARED_MEMORY = "/dev/zero (deleted)"
-_MOVING = ("=position ", "=connection ", "=stream ", "=ghost ", "=asked ", "=believed ")
+_MOVING = (
+    "=position ",
+    "=connection ",
+    "=stream ",
+    "=ghost ",
+    "=timerfd ",
+    "=pending ",
+    "=asked ",
+    "=believed ",
+)
 """Lines that are others in each commit."""
 _FIRST_THREAD = re.compile(r"thread (\d+) NSpid:.*?(\d+)$")
 _WATCHED = re.compile(
