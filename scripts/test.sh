@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The whole test suite, or the part that the arguments name (they go to pytest). Set-up must have run.
-# It runs file by file in three processes for each processor, at most six: a test of a live service, alone on a machine, waits for
-# more than half of its time.
+# It runs file by file in two processes more than there are processors, at most four: a test of a live service waits for a third of
+# its time.
 # `.venv/bin/pytest FILE` runs in one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,5 +14,5 @@ processors=$(nproc)
 # A worker that ended in a test is not replaced: pytest-xdist 3.8 would give the new one that test again, and wait for ever if it
 # was the last of its file. After an hour the run is interrupted, and says what it knows.
 exec timeout --signal=INT --kill-after=60 3600 \
-    .venv/bin/pytest -n "$((processors < 2 ? 3 : 6))" --dist loadfile --no-loadscope-reorder \
+    .venv/bin/pytest -n "$((processors < 2 ? processors + 2 : 4))" --dist loadfile --no-loadscope-reorder \
     --max-worker-restart 0 "$@"
