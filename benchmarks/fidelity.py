@@ -17,8 +17,8 @@ matters.
 
 Then what must never be called reproduced, at the last rate:
 
-- ``twin``: before its bug the service asks a server of rates that is not recorded. In the branch that server is missing, and the
-  service gives the same answer (status, exit, signal, silence) for that reason.
+- ``twin``: before its bug the service asks a server of rates that is not recorded (``--no-record-egress``). In the branch that
+  server is missing, and the service gives the same answer (status, exit, signal, silence) for that reason.
 - ``other cause``: nothing poisons the service; the server of rates says something that is no rate.
 - ``outside``: nothing poisons the service; it is stopped (SIGSTOP) under a request, or sent the signal that its bug would raise.
 
@@ -238,8 +238,8 @@ def own(bench: Bench, declared: Declared, every: str, replays: int) -> dict[str,
 
 
 def twin(bench: Bench, declared: Declared, every: str) -> dict[str, Any]:
-    """The same with a server that is missing in the branch."""
-    with bench.life(declared, every, declared.twin) as life:
+    """The same with a server that is missing in the branch, since what it said is not recorded."""
+    with bench.life(declared, every, declared.twin, "--no-record-egress") as life:
         ask(life.port, declared.healthy, declared.connection)
         false = len(bench.incidents(life))
         ask(life.port, declared.poison, declared.connection)
