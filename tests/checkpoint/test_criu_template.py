@@ -68,7 +68,8 @@ def test_who_restores_many_is_told_why_mapped_files_are_not_shared(
         raise OSError(errno.ENODEV, "no overlay here")
 
     monkeypatch.setattr(criu_template, "open_host_files", refused)
-    settings = load_settings().model_copy(update={"home": tmp_path})
+    settings = load_settings()
+    settings = settings.model_copy(update={"home": tmp_path, "tools": settings.tools_path})
     images = settings.branches / "b1" / "images"
     images.mkdir(parents=True)
     _lay_images(images)
@@ -83,3 +84,15 @@ def test_who_restores_many_is_told_why_mapped_files_are_not_shared(
         assert made is not None
     (line,) = told
     assert "no overlay here" in line
+
+
+def test_one_that_does_not_start_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    images = tmp_path / "images"
+    images.mkdir()
+    _lay_images(images)
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(FileNotFoundError):
+        CriuTemplate(CriuTools(tools), images, on_host=False)
+    assert os.listdir("/proc/self/fd") == before

@@ -87,7 +87,8 @@ class CriuTemplate:
         self._heads = read_heads(images)
         place_kerndat(tools.directory)
         self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with contextlib.ExitStack() as stack:
+        with contextlib.ExitStack() as stack, contextlib.ExitStack() as failed:
+            failed.callback(self._orders.close)
             stack.enter_context(theirs)
             regions = read_regions(images)
             mapped = self._open_mapped_files(regions, stack) if on_host else {}
@@ -113,6 +114,7 @@ class CriuTemplate:
                 cwd="/",
                 start_new_session=True,
             )
+            failed.pop_all()
         self._orders.settimeout(_READY_WITHIN)
         with contextlib.suppress(OSError):
             if self._orders.recv(1) == b"r":
