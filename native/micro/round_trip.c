@@ -56,7 +56,6 @@ static const struct keeping {
 static const struct keeping *keeping;
 static uint64_t keep_answer; /* its address */
 static int wake; /* the signal at which a round trip ends; 0: in a sleep, from which we take it */
-static bool has_timers; /* it told of some */
 
 static void find_keeping(uint64_t start, size_t size)
 {
@@ -357,12 +356,9 @@ static bool read_links(const struct thread *t, const struct call *calls, int cou
 /* Returns what follows. */
 static const uint64_t *say_timers(const uint64_t *at)
 {
-	has_timers = posix_timer_count;
 	say("?interval_timers");
-	for (int i = 0; i < INTERVAL_WORDS; i++) {
-		has_timers |= at[i] != 0;
+	for (int i = 0; i < INTERVAL_WORDS; i++)
 		say(" %" PRIu64, at[i]);
-	}
 	say("\n");
 	at += INTERVAL_WORDS;
 	for (int i = 0; i < posix_timer_count; i++, at += 5)
@@ -445,18 +441,27 @@ static bool is_at_rest(const struct thread *t)
 	       r.orig_rax == SYS_nanosleep;
 }
 
-/* Waits until a thread has come to where its trip ends, and stands still. False: refused; it may have been let go with a signal. */
-static bool take_from_sleep(struct thread *t)
+static uint64_t left_of(uint64_t until)
 {
-	const uint64_t until = now_ms() + GIVE_UP_MS;
+	const uint64_t now = now_ms();
+
+	return now < until ? until - now : 0;
+}
+
+/* Waits until a thread has come to where its trip ends, and stands still; until that moment [ms]. False: refused; it may have been let go with
+ * a signal. */
+static bool take_from_sleep(struct thread *t, uint64_t until)
+{
 	int status;
 
 	do {
-		if (ptrace(PTRACE_INTERRUPT, t->tid, 0, 0) || !stopped(t->tid, &status, GIVE_UP_MS))
+		if (ptrace(PTRACE_INTERRUPT, t->tid, 0, 0) || !stopped(t->tid, &status, left_of(until)))
 			return refuse("thread %d does not come back", (int)t->tid);
 		t->held = true;
 		if (!is_asked_for(status) || WSTOPSIG(status) != SIGTRAP) {
-			t->owed = signal_of(status);
+			/* Its sleep may be over, and it elsewhere, with all that its frames gave back: it must not be given that again. */
+			ptrace(PTRACE_DETACH, t->tid, 0, (void *)(long)signal_of(status));
+			t->seized = t->held = false;
 			return refuse("thread %d was sent signal %d", (int)t->tid, WSTOPSIG(status));
 		}
 		if (is_at_rest(t))
@@ -469,12 +474,12 @@ static bool take_from_sleep(struct thread *t)
 	return refuse("thread %d does not come back", (int)t->tid);
 }
 
-static bool take_at_signal(struct thread *t)
+static bool take_at_signal(struct thread *t, uint64_t until)
 {
 	siginfo_t sent;
 	int status;
 
-	if (!stopped(t->tid, &status, GIVE_UP_MS))
+	if (!stopped(t->tid, &status, left_of(until)))
 		return refuse("thread %d does not come back", (int)t->tid);
 	t->held = true;
 	if (signal_of(status) != wake) {
@@ -515,6 +520,7 @@ bool make_round_trips(void)
 {
 	bool well = true;
 	size_t from;
+	uint64_t until;
 
 	were_made = false;
 	if ((!is_any_asked() || is_audit()) && say_known_hidden()) {
@@ -528,17 +534,18 @@ bool make_round_trips(void)
 	if (!has_code() || !set_out())
 		return false;
 	from = text.size;
+	until = now_ms() + GIVE_UP_MS; /* for all of them: whoever is here stands still meanwhile */
 	for (int i = 0; i < thread_count; i++) {
 		struct thread *t = &threads[i];
 
 		/* Who has not come back goes through its frames when it is let go. */
-		well = (wake ? take_at_signal(t) : take_from_sleep(t)) && say_hidden(t) && well;
+		well = (wake ? take_at_signal(t, until) : take_from_sleep(t, until)) && say_hidden(t) && well;
 		if (t->held && !give_back_all(t, true))
 			well = refuse("the registers of thread %d cannot be given back", (int)t->tid);
 	}
 	note_told(HIDDEN, from);
-	/* It would be neither in what is left nor among the signals that were seen to wait. */
-	if (well && has_timers && does_signal_wait())
+	/* It would be neither in what is left nor among the signals that were seen to wait. One without a period tells nothing of itself then. */
+	if (well && does_timer_signal_wait())
 		return refuse("a timer has expired right now");
 	return well;
 }

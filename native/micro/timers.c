@@ -12,6 +12,7 @@
 #include "text.h"
 #include "unchanged.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,6 +106,8 @@ void say_posix_timers(void)
 	forget_posix_timers();
 	say_file("timers", of_process("timers"));
 	append("", 1); /* its end, for strstr() */
+	if (is_cut_off)
+		return;
 	for (const char *at = text.at + from; (at = strstr(at, "ID: ")); at += 4) {
 		const bool is_first_word = at[-1] == ' ' || at[-1] == '|'; /* not that of "ClockID: " */
 
@@ -114,16 +117,20 @@ void say_posix_timers(void)
 	text.size--;
 }
 
-bool does_signal_wait(void)
+bool does_timer_signal_wait(void)
 {
 	static char status[8192];
+	const unsigned long long alarms = 1ULL << (SIGALRM - 1) | 1ULL << (SIGVTALRM - 1) | 1ULL << (SIGPROF - 1);
+	const int looked_at = posix_timer_count ? thread_count : 1;
 
-	for (int i = 0; i < thread_count; i++) {
+	for (int i = 0; i < looked_at; i++) {
 		unsigned long long own = 1, shared = 1;
 		const bool is_read = slurp_again(of_process("task/%d/status", (int)threads[i].tid), status, sizeof status) > 0;
 		const char *at = is_read ? strstr(status, "\nSigPnd:") : NULL;
 
-		if (!at || sscanf(at, " SigPnd: %llx ShdPnd: %llx", &own, &shared) != 2 || own || shared)
+		if (!at || sscanf(at, " SigPnd: %llx ShdPnd: %llx", &own, &shared) != 2)
+			return true;
+		if (posix_timer_count ? own | shared : shared & alarms)
 			return true;
 	}
 	return false;

@@ -15,8 +15,9 @@ void forget_posix_timers(void);
 /* Says "timers ...", of which nothing moves, and notes their ids. */
 void say_posix_timers(void);
 
-/* Whether a thread has a signal to get. All are blocked in a round trip, so that the signal of a timer which expires then waits. */
-bool does_signal_wait(void);
+/* Whether a signal waits that a timer may have sent: all are blocked in a round trip, so that of one which expires then waits. Those of setitimer(2)
+ * are sent to the process, and are three; those of timer_create(2) may be any, of any thread. True, too, where it cannot be read. */
+bool does_timer_signal_wait(void);
 
 /* Says "=timerfd NUMBER TICKS FLAGS SECONDS NANOSECONDS SECONDS NANOSECONDS RESTS" of a descriptor of a timerfd, from its fdinfo: expiries that
  * were not read, flags of timerfd_settime(2), what is left, period; RESTS: it is known not to expire, where it has none of the first two.

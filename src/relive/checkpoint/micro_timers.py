@@ -26,14 +26,10 @@ def set_timerfd(entry: pb.TimerfdEntry, now: TimerSetting) -> None:
         NotNow: it may be about to expire, and the branch would not have that.
     """
     is_over = not now.ticks and now.left == _NONE
-    if is_over and not now.rests and not _rested(entry):
+    if is_over and not now.rests:
         raise NotNow("a timer may be about to expire, which cannot be told from one that is stopped")
     entry.ticks, entry.settime_flags = now.ticks, now.flags
     (entry.vsec, entry.vnsec), (entry.isec, entry.insec) = now.left, now.period
-
-
-def _rested(entry: pb.TimerfdEntry) -> bool:
-    return not (entry.ticks or entry.vsec or entry.vnsec)
 
 
 def set_task_timers(entry: pb.TaskTimersEntry, hidden: Iterable[str]) -> None:
