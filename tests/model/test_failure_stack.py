@@ -4,7 +4,13 @@ import signal
 
 import pytest
 
-from relive.model.failure_stack import lines_of_request, stack_at_end, stack_of_end, stack_of_failure
+from relive.model.failure_stack import (
+    lines_of_request,
+    lines_to_first_stack,
+    stack_at_end,
+    stack_of_end,
+    stack_of_failure,
+)
 from relive.model.incident import FailureKind, Sighting
 from relive.model.stack import find_stacks
 
@@ -85,3 +91,25 @@ def test_what_other_requests_print_later_is_not_of_this_one(
     lines: list[str], answered: int, kept: int
 ) -> None:
     assert lines_of_request(lines, answered) == lines[:kept]
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "first", "last"),
+    [
+        (0, 0, "/srv/shop.js:3", "    at process.emit (node:events:517:28)"),
+        (0, 50, "/srv/shop.js:3", "other 32"),
+        (200, 0, "own 167", "    at process.emit (node:events:517:28)"),
+        (200, 50, "own 167", "    at process.emit (node:events:517:28)"),
+    ],
+)
+def test_of_many_lines_those_until_the_first_stack_are_told(
+    before: int, behind: int, first: str, last: str
+) -> None:
+    stack = NODE.splitlines()
+    lines = [f"own {n}" for n in range(before)] + stack + [f"other {n}" for n in range(behind)]
+    told = lines_to_first_stack(lines, 40)
+    assert (told[0], told[-1]) == (first, last)
+
+
+def test_without_a_stack_the_first_lines_are_told() -> None:
+    assert lines_to_first_stack([str(n) for n in range(90)], 40) == [str(n) for n in range(40)]

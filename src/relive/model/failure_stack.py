@@ -10,7 +10,13 @@ from relive.model.outcome import Stack
 from relive.model.stack import find_stack, find_stacks, last_stack, placed_stacks
 from relive.model.stackforms import is_of_signal
 
-__all__ = ["lines_of_request", "stack_at_end", "stack_of_end", "stack_of_failure"]
+__all__ = [
+    "lines_of_request",
+    "lines_to_first_stack",
+    "stack_at_end",
+    "stack_of_end",
+    "stack_of_failure",
+]
 
 _LINES_AFTER = 2  # Node.js names its version
 
@@ -49,6 +55,17 @@ def lines_of_request(lines: Sequence[str], answered: int) -> list[str]:
     if before:
         return list(lines[: max(answered, *before)])
     return list(lines[: stacks[0][1]] if stacks else lines)
+
+
+def lines_to_first_stack(lines: Sequence[str], most: int) -> list[str]:
+    """The first lines, at most ``most``; where the first stack ends behind them, the last of those until its end.
+
+    Args:
+        lines: from the request's begin on; those behind its stack may be of others.
+    """
+    stacks = placed_stacks(list(lines))
+    end = max(most, stacks[0][1] if stacks else 0)
+    return list(lines[:end])[-most:]
 
 
 def stack_of_end(number: int | None, lines: Sequence[str]) -> Stack | None:

@@ -247,6 +247,13 @@ def test_an_incident_of_a_request_holds_what_it_printed_however_much_others_did_
     assert at_end.log_tail[0] == "Error: of another"
 
 
+def test_an_incident_of_a_request_that_printed_much_holds_its_stack(keeping, logs):
+    stack = ["Traceback (most recent call last):", '  File "pay.py", line 3, in pay', "KeyError: 7"]
+    logs[1].write_text("".join(f"{line}\n" for line in [*("debug " * 30,) * 300, *stack, *("other",) * 500]))
+    incident = keeping(lambda keeper: keeper.report(sighting(log_begin=0), None))
+    assert incident.log_tail[-3:] == stack
+
+
 def test_old_commits_are_dropped_but_not_those_of_incidents(keeping, settings):
     async def work(keeper: CommitWriter) -> tuple[list[StoredCommit], Incident]:
         commits = [await keeper.store(capture(1))]

@@ -31,6 +31,7 @@ from relive.kernel.heap import trim_memory
 from relive.maintenance.retention import Retention
 from relive.maintenance.thinning import Thinning
 from relive.model.commit import CommitId, Trigger
+from relive.model.failure_stack import lines_to_first_stack
 from relive.model.incident import FailureKind, Incident, Occurrence, Sighting
 from relive.model.life_paths import LifePaths
 from relive.recording.patching import overwrite
@@ -44,6 +45,7 @@ __all__ = ["CommitWriter", "commit_before"]
 Result = TypeVar("Result")
 _LINES = 120  # of the log that an incident holds
 _LINES_BYTES = 32768
+_REQUEST_BYTES = 128 << 10  # from the begin of a request on, in which its stack is looked for
 _OF_LIVING = frozenset({FailureKind.ANSWER, FailureKind.EXCEPTION, FailureKind.LOG})
 _THIN_EVERY = 16  # commits
 _THIN_PAUSE = 5.0  # [s] at least between two times, since each reads all placements
@@ -379,19 +381,22 @@ class CommitWriter:
         return fingerprint in self._committed
 
     def _log_lines(self, sighting: Sighting) -> list[str]:
-        """The last lines since a failure began; the first ones of a request that the service outlived: it may have served many
-        others by now, of which the last ones are.
+        """The last lines since a failure began; of a request that the service outlived those until its stack, or its first ones: it
+        may have served many others by now, of which the last ones are.
         """
         log, begin = self._logs[-1], sighting.log_begin or 0
         is_first = sighting.log_begin is not None and sighting.kind in _OF_LIVING
         try:
             with log.open("rb") as file:
                 file.seek(begin if is_first else max(begin, log.stat().st_size - _LINES_BYTES))
-                text = file.read(_LINES_BYTES).lstrip(b"\0")  # of what was freed (``bounding``)
+                text = file.read(_REQUEST_BYTES if is_first else _LINES_BYTES).lstrip(
+                    b"\0"
+                )  # of what was freed (``bounding``)
         except OSError:
             return []
         lines = text.decode(errors="replace").splitlines()
-        return [str(line) for line in self._mask.whole(lines[:_LINES] if is_first else lines[-_LINES:])]
+        kept = lines_to_first_stack(lines, _LINES) if is_first else lines[-_LINES:]
+        return [str(line) for line in self._mask.whole(kept)]
 
     def learn(self) -> None:
         """Know the secrets in the environment of the service that runs now, for when it is gone; in any thread."""
