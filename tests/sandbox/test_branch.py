@@ -14,6 +14,7 @@ from relive.config import Settings
 from relive.kernel import procfs
 from relive.model.branch import BranchFacts, Clock, Publication
 from relive.model.commit import CommitId
+from relive.sandbox import branch as branch_room
 from relive.sandbox import restoring
 from relive.sandbox.branch import Branch, branched_commits, name_commit
 from relive.sandbox.limits import OVERHEAD
@@ -81,6 +82,25 @@ def test_a_commit_that_is_being_restored_is_known_before_its_branch_has_a_state(
         stopped = _facts(CommitId("3" * 64), init=os.getpid(), init_started=1, root=1)
         (directory / "state.json").write_text(stopped.model_dump_json())
         assert branched_commits(settings) == set()
+
+
+def test_a_branch_that_gets_its_state_while_retention_looks_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, commit, stat = Settings(home=tmp_path), CommitId("3" * 64), procfs.read_stat(os.getpid())
+    assert stat is not None
+    with new_place(settings.branches) as directory:
+        name_commit(directory, commit)
+        listed = branch_room.list_branches
+
+        def list_as_it_gets_one(settings: Settings) -> list[Branch]:
+            found = listed(settings)
+            facts = _facts(commit, init=os.getpid(), init_started=stat.start_ticks, root=os.getpid())
+            (directory / "state.json").write_text(facts.model_dump_json())
+            return found
+
+        monkeypatch.setattr(branch_room, "list_branches", list_as_it_gets_one)
+        assert branched_commits(settings) == {commit}
 
 
 def test_who_restores_says_of_which_commit_before_he_reads_it(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from concurrent.futures import Future, wait
 from pathlib import Path
 
@@ -62,6 +63,23 @@ class DoneAsTimeIsUp(Future[object]):
             self.set_result(self._made)
             raise TimeoutError
         return super().result(timeout)
+
+
+class DoneInAMoment(Future[object]):
+    """Done by who waits for it at all."""
+
+    def result(self, timeout: float | None = None) -> object:
+        if timeout:
+            self.set_result("made")
+        return super().result(0)
+
+
+def test_what_a_caller_does_before_it_waits_is_not_of_the_time_that_is_given() -> None:
+    """CRIU waits meanwhile for what it is to be told."""
+    made = builder.BranchBuilder.__new__(builder.BranchBuilder)
+    made._moved_at, made._limit = time.monotonic() - 1000, 20.0
+    made._built = DoneInAMoment()  # type: ignore[assignment]
+    assert made.finish() == "made"
 
 
 def test_a_branch_that_is_there_as_time_is_up_is_given() -> None:

@@ -273,8 +273,10 @@ def branched_commits(settings: Settings) -> set[CommitId]:
 
     One that was being made when its maker died counts until it is swept.
     """
-    living = {branch.facts.commit for branch in list_branches(settings) if branch.is_alive}
-    return living | set(_commits_of_unfinished(settings.branches))
+    unfinished = set(
+        _commits_of_unfinished(settings.branches)
+    )  # first: who gets its state meanwhile is among the living
+    return unfinished | {branch.facts.commit for branch in list_branches(settings) if branch.is_alive}
 
 
 def _commits_of_unfinished(branches: Path) -> Iterator[CommitId]:

@@ -151,6 +151,7 @@ class BranchBuilder:
             ReliveError: the branch cannot live; nothing is left of it.
             RestoreTimedOut: for ``plan.limit`` nothing of it moved.
         """
+        self._moved_at = time.monotonic()  # CRIU may have waited for what the caller did since
         while True:
             until = self._moved_at + self._limit + _SPARE
             try:
