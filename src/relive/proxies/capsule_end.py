@@ -8,15 +8,18 @@ import os
 
 from relive.proxies.control import ControlHub
 
-__all__ = ["nobody_left"]
+__all__ = ["stop_when_left"]
 
 _LOOK_AGAIN = 1.0  # [s] an agent that has heard of the capsule's end asks for what came last, and then ends the recorder
 
 
-async def nobody_left(capsule: int, hub: ControlHub) -> None:
-    """Return when process ``capsule`` has ended and no agent is connected; never for 0.
+async def stop_when_left(capsule: int, hub: ControlHub, stop: asyncio.Event) -> None:
+    """Set ``stop`` when process ``capsule`` has ended and no agent is connected; never for 0.
 
     An agent ends its recorder itself, unless it was killed, or its capsule's directory was removed.
+
+    Raises:
+        OSError: that process cannot be watched; ``stop`` is not set.
     """
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     if not capsule:
@@ -32,3 +35,4 @@ async def nobody_left(capsule: int, hub: ControlHub) -> None:
     await asyncio.sleep(_LOOK_AGAIN)
     while hub.links:
         await asyncio.sleep(_LOOK_AGAIN)
+    stop.set()

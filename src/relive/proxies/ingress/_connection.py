@@ -235,7 +235,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _leave_before_commit(self) -> None:
         """The commit for which a request is held is to come: what has become idle since then is left, too."""
-        if self.traffic.holds and not self._stops & _GATE:
+        if self.traffic.holds and not self._stops & _GATE and not self._ended:
             self.leave_if_idle()
 
     @property

@@ -57,7 +57,7 @@ from typing import Any
 from relive.errors import CapsuleStartFailed, ReliveError
 from relive.kernel.namespaces import Namespace, namespace_id
 from relive.kernel.portprogram import BEGINNING, load_port_program
-from relive.proxies.capsule_end import nobody_left
+from relive.proxies.capsule_end import stop_when_left
 from relive.proxies.control import ControlHub, ControlLink, error_reply
 from relive.proxies.ingress._observed_traffic import ObservedTraffic
 from relive.proxies.ingress._segments import Segment
@@ -290,8 +290,7 @@ class PacketRecorder:
         control = bind_control(self.options.control)
         server = await self.loop.create_unix_server(self.hub.link, sock=control)
         watching = asyncio.create_task(self._watch_for_hangs())
-        left = asyncio.create_task(nobody_left(self.options.capsule, self.hub))
-        left.add_done_callback(lambda _: self._stop.set())
+        left = asyncio.create_task(stop_when_left(self.options.capsule, self.hub, self._stop))
         reading = asyncio.create_task(self._read())
         try:
             await self._stop.wait()

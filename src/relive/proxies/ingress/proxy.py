@@ -78,7 +78,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from relive.errors import ReliveError
-from relive.proxies.capsule_end import nobody_left
+from relive.proxies.capsule_end import stop_when_left
 from relive.proxies.control import ControlHub, ControlLink, error_reply, refuse_opening
 from relive.proxies.ingress._carriage import AT_THE_GATE, Carriage
 from relive.proxies.ingress._connection import ClientConnection
@@ -215,12 +215,10 @@ class Proxy:
         servers = [await self.loop.create_unix_server(self.hub.link, sock=control)]
         servers += await self._accept(listeners)
         self._say_ready(listeners[0])
-        left = asyncio.create_task(nobody_left(self.options.capsule, self.hub))
-        left.add_done_callback(lambda _: stop.set())
         watching = [
             asyncio.create_task(self._watch_for_hangs()),
             asyncio.create_task(self._stay_in_line()),
-            left,
+            asyncio.create_task(stop_when_left(self.options.capsule, self.hub, stop)),
         ]
         gc.collect()
         gc.freeze()
