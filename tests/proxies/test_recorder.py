@@ -12,7 +12,7 @@ import socket
 import struct
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -517,9 +517,9 @@ def test_a_keeper_without_descriptors_left_keeps_what_it_can_and_the_next_record
         assert not answers(second)  # it has ended, and does not hang
 
 
-def held_by(keeper: int) -> int:
-    """How many sockets it has open."""
-    links = (os.readlink(path) for path in Path(f"/proc/{keeper}/fd").iterdir())
+def held_by(keepers: Iterable[int]) -> int:
+    """How many sockets they have open."""
+    links = (os.readlink(path) for keeper in keepers for path in Path(f"/proc/{keeper}/fd").iterdir())
     return sum(link.startswith("socket:") for link in links)
 
 
@@ -530,14 +530,15 @@ def test_a_recorder_with_few_descriptors_left_tells_the_next_keeper_everything(b
         assert border.recorder is not None
         (keeper,) = first = border.keepers()
         # Of those that were not asked anything some may be on their way; they would take of the twelve.
-        eventually(lambda: len(server.peers) == 20 and held_by(keeper) >= 2 * 20, "all are taken and kept")
+        eventually(lambda: len(server.peers) == 20 and held_by([keeper]) >= 2 * 20, "all are taken and kept")
         leave_descriptors(border.recorder.pid, 12)
         os.kill(keeper, signal.SIGKILL)
         eventually(lambda: border.keepers() and border.keepers() != first, "there is another keeper")
         later = stack.enter_context(border.connect(server.name))
         assert answers(later)
         # Those from before are told when there is room for their descriptors, which may be after the later one.
-        eventually(lambda: held_by(*border.keepers()) >= 2 * 21, "the keeper has all connections")
+        # The first that was started may lack a descriptor itself: it ends, and the next one comes later.
+        eventually(lambda: held_by(border.keepers()) >= 2 * 21, "the keeper has all connections")
         border.kill()
         border.start()
         assert all(answers(sock) for sock in [*socks, later])
