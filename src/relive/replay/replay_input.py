@@ -312,22 +312,20 @@ def case_of_request(settings: Settings, store: Store, commit: CommitId, number: 
     """Prepare the replay of one recorded request from a given commit.
 
     Raises:
-        UsageError: the commit is of a target that was not recorded, or was taken after the request.
-        RequestUnknown, RequestTruncated: the request cannot be sent again.
+        UsageError: nothing was recorded of the commit's target.
+        RequestUnknown, RequestTruncated: the request cannot be sent again, or began before the commit.
     """
     began = time.monotonic()
     manifest = store.facts(commit)
-    if manifest.cursor is None or manifest.target.life is None:
-        raise UsageError(
-            f"commit {commit[:10]} has no recording",
-            cause="its target ran without --listen",
-            remedy="replay an incident instead",
-        )
+    if manifest.target.life is None:
+        raise _not_recorded_at_all(manifest, commit)
     paths = _paths_of(settings, manifest.target.name, manifest.target.life)
     log = paths.logs[1]
     exchanges = Exchanges(Recording(paths.recording))
+    if not exchanges.recording.segments():
+        raise _not_recorded_at_all(manifest, commit)
     exchange = exchanges.by_number(number)
-    if exchange.started_seq <= manifest.cursor.sequence:
+    if not _began_after(exchange, manifest):
         raise RequestUnknown(
             f"request {number} began before commit {commit[:10]}",
             remedy="name an earlier commit (`relive log`)",
@@ -337,6 +335,21 @@ def case_of_request(settings: Settings, store: Store, commit: CommitId, number: 
     failed = exchange.ended_mono_ns or exchange.started_mono_ns
     case = _case(store, exchanges, commit, None, exchange, number, failed, recorded)
     return _with_recordings(case, paths, exchange, _usual(paths, exchange), failed, began)
+
+
+def _not_recorded_at_all(manifest: Manifest, commit: CommitId) -> UsageError:
+    return UsageError(
+        f"the requests of commit {commit[:10]} cannot be replayed",
+        cause=f"this host has no recording of requests of {manifest.target.name!r} for it",
+        remedy="replay on the host that recorded it, or start the service with `relive run --listen PORT`",
+    )
+
+
+def _began_after(exchange: Exchange, manifest: Manifest) -> bool:
+    """By the commit's place in the recording; by the clock where what records was dead or absent when it was taken."""
+    if manifest.cursor is not None:
+        return exchange.started_seq > manifest.cursor.sequence
+    return exchange.started_mono_ns > manifest.taken_monotonic_ns
 
 
 def _with_recordings(
@@ -424,7 +437,7 @@ def _case(
         else _END_OF_TIME  # a hang may be of two requests: those that came while it was open belong to it
     )
     cursor = manifest.cursor.sequence if manifest.cursor is not None else 0
-    # Without a cursor (nobody recorded yet when the commit was taken) the clock has to tell what came after it.
+    # Without a cursor (what records was dead, or not there yet, at the commit) the clock has to tell what came after it.
     since = 0 if manifest.cursor is not None else manifest.taken_monotonic_ns
     if alone is not None:
         begun = [alone.exchange] if alone.exchange.started_seq > cursor else []
