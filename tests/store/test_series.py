@@ -158,6 +158,32 @@ def test_no_thread_and_no_open_file_is_left_behind(store, restored):
     assert len(os.listdir("/proc/self/fd")) <= before + 3  # mapped page files and bases of the last commit
 
 
+def test_the_space_of_unnamed_files_is_given_back_and_the_next_commit_is_as_small(store):
+    """The pages of the last commit lie in files without a name, which ``df`` shows and nobody could have back."""
+
+    def unnamed() -> list[os.DirEntry[str]]:
+        return [one for one in os.scandir("/proc/self/fd") if _is_unnamed(one)]
+
+    def _is_unnamed(one: os.DirEntry[str]) -> bool:
+        try:
+            return os.readlink(one.path).endswith(" (deleted)")
+        except OSError:
+            return False
+
+    service = Service(pages=300)
+    before = len(unnamed())
+    parent = take(store, service, None).id
+    service.live()
+    parent = take(store, service, parent).id
+    assert len(unnamed()) > before
+    store.release_disk()
+    assert len(unnamed()) == before
+    service.live()
+    third = take(store, service, parent)
+    assert third.new_bytes < 12 * 4096
+    assert contents(store, third.id)[0] == service.images()
+
+
 def test_a_pack_that_is_mostly_dead_is_repacked_and_its_commits_stay_whole(store, monkeypatch):
     """GIVEN a series of which nearly all was written anew, WHEN the first commits go, THEN so does what only they used."""
     monkeypatch.setattr(sweep, "_REPACK_FROM", 1 << 16)

@@ -178,6 +178,11 @@ class Images:
         self._known.release_memory()
         self._known.release_dictionaries()
 
+    def release_disk(self) -> None:
+        """Forget what the next commits would be compared with: it is in unnamed files, and is made again from packs."""
+        self._known = ParentCache()
+        self._read_back = None
+
     def known(self, commit_id: CommitId) -> KnownCommit | None:
         """The commit to compare with; None, so that all is kept anew, if it cannot be given back (any more)."""
         known = self._known.get(commit_id)

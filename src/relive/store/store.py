@@ -300,6 +300,11 @@ class Store:
         with disk_errors("removing what was laid out", self._directory):
             self._drop_plain_trees()
 
+    def release_disk(self) -> None:
+        """Give back the space of unnamed files, which hold the pages that the next commit is compared with; it reads them back."""
+        if "_images" in self.__dict__:
+            self._images.release_disk()
+
     def _drop_plain_trees(self) -> None:
         """What is sealed does not lie about plain for longer than its branch."""
         if self._format.noted_key is not None and takes_writes(self._directory):

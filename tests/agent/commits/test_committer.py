@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from relive.agent.commits.committer import Committer
-from relive.errors import CapsuleError
+from relive.errors import CapsuleError, DiskFull, ReliveError
 from relive.model.commit import Trigger
 from relive.model.life_paths import LifePaths
 
@@ -37,7 +37,7 @@ class Tracer:
 class Dumper:
     """Fails once with what it is given."""
 
-    def __init__(self, tracer: Tracer, *errors: CapsuleError) -> None:
+    def __init__(self, tracer: Tracer, *errors: ReliveError) -> None:
         self.advance = None
         self._tracer, self._errors = tracer, list(errors)
 
@@ -53,7 +53,7 @@ class Dumper:
         return SimpleNamespace(name="taken", pause_us=1, is_micro=False, full_because=None, written_pages=0)
 
 
-def committer(tmp_path: Any, tracer: Tracer, *errors: CapsuleError) -> Committer:
+def committer(tmp_path: Any, tracer: Tracer, *errors: ReliveError) -> Committer:
     keeper: Any = SimpleNamespace(pending=0)
     made = Committer(Dumper(tracer, *errors), LifePaths(tmp_path), "s", keeper, SimpleNamespace())  # type: ignore[arg-type]
     made.tracer = tracer  # type: ignore[assignment]
@@ -71,6 +71,29 @@ def test_a_watchdog_that_does_not_answer_is_no_tracer_that_was_killed(tmp_path):
         assert made.tracer is tracer
         assert (await made.capture(Trigger.TIMER)).name == "taken"
         assert tracer.attached
+
+    asyncio.run(take())
+
+
+def test_where_the_disk_is_full_the_space_of_unnamed_files_is_given_back(tmp_path):
+    """The pages of the last commit, as large as the service, were held on the full disk until a commit succeeded."""
+    released = []
+
+    async def release_disk() -> None:
+        released.append("space")
+
+    async def store(_taken: Any, _written: Any) -> Any:
+        raise DiskFull("no space left")
+
+    async def take() -> None:
+        made = committer(tmp_path, Tracer(lives=True), DiskFull("no space left"))
+        made._keeper.release_disk, made._keeper.store = release_disk, store  # type: ignore[method-assign]
+        with pytest.raises(DiskFull):
+            await made.capture(Trigger.TIMER)
+        assert released == ["space"]
+        with pytest.raises(DiskFull):
+            await made.store(await made.capture(Trigger.TIMER))
+        assert released == ["space", "space"]
 
     asyncio.run(take())
 

@@ -202,6 +202,10 @@ class CommitWriter:
             self._store.release_memory()
         trim_memory()
 
+    async def release_disk(self) -> None:
+        """Give back the space of unnamed files: the next commit reads the one before it back from packs."""
+        await self._run(Store.release_disk)
+
     async def report(
         self,
         sighting: Sighting,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 import structlog
@@ -26,7 +26,7 @@ from relive.checkpoint.dump import Aside
 from relive.checkpoint.request_gate import RequestGate
 from relive.checkpoint.target import StoppedBy
 from relive.config import STORE_KEY, give_store_keys
-from relive.errors import ReliveError
+from relive.errors import DiskFull, ReliveError
 from relive.model.commit import Trigger
 from relive.model.life_paths import LifePaths
 from relive.signals.client import TracerClient
@@ -113,12 +113,22 @@ class Committer:
         Raises:
             DiskFull, StoreError: it could not be stored.
         """
-        stored = await self._keeper.store(taken, written)
+        async with self._disk_given_back():
+            stored = await self._keeper.store(taken, written)
         if self.pace is not None:
             self.pace.stored(stored.new_bytes)
         self._protection.works(_PART)
         self._log.info("durable", commit=stored.id, durable_us=stored.durable_us, bytes=stored.new_bytes)
         return stored
+
+    @contextlib.asynccontextmanager
+    async def _disk_given_back(self) -> AsyncIterator[None]:
+        """Where the disk is full nothing is held on it until there is room again: what else writes there needs it more."""
+        try:
+            yield
+        except DiskFull:
+            await self._keeper.release_disk()
+            raise
 
     def failed(self, error: Exception, longest: float = 0.0) -> float:
         """A commit that nobody waits for was not taken or not stored, for whatever reason; returns seconds until the next try.
@@ -161,7 +171,8 @@ class Committer:
             self._inward_gate(loop),
             ProxyGate(self._link(self.border), loop, self._paths.egress),
         )
-        taken = await asyncio.to_thread(self._dumper.dump, trigger, gate, stopped, name, aside)
+        async with self._disk_given_back():
+            taken = await asyncio.to_thread(self._dumper.dump, trigger, gate, stopped, name, aside)
         if self.pace is not None and stopped is None:
             self.pace.note(taken.pause_us, taken.full_because, taken.written_pages)
         self._log.info(
