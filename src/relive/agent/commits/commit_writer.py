@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -379,6 +379,11 @@ class CommitWriter:
     def is_known(self, sighting: Sighting) -> bool:
         """An incident of this life has the same fingerprint."""
         return sighting.fingerprint in self._known
+
+    @property
+    def known(self) -> Collection[str]:
+        """The fingerprints of this life's incidents."""
+        return self._known.keys()
 
     def has_commit(self, fingerprint: str) -> bool:
         """An incident of this life with that fingerprint has a commit taken at its moment."""

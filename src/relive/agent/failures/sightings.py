@@ -41,8 +41,10 @@ def _request_words(message: dict[str, Any]) -> str:
     return f"request {message['request']}" + (f" ({method} {target})" if method and target else "")
 
 
-def _path(message: dict[str, Any]) -> str:
-    return f"{message.get('method', '')} {str(message.get('target', '')).partition('?')[0]}".strip()
+def _route(message: dict[str, Any]) -> str:
+    """``route`` of the message, or else its method and path."""
+    path = f"{message.get('method', '')} {str(message.get('target', '')).partition('?')[0]}"
+    return str(message.get("route", path.strip()))
 
 
 def answer_sighting(message: dict[str, Any], now_ns: int) -> Sighting:
@@ -52,7 +54,7 @@ def answer_sighting(message: dict[str, Any], now_ns: int) -> Sighting:
     which = f"gRPC {grpc.code}" if grpc is not None else status
     return Sighting(
         kind=FailureKind.ANSWER,
-        fingerprint=f"answer {which} {_path(message)}".strip(),
+        fingerprint=f"answer {which} {_route(message)}".strip(),
         summary=f"{_request_words(message)} was answered with {grpc or f'status {status}'}",
         seen_wall_ns=now_ns,
         request=message["request"],
@@ -75,7 +77,7 @@ def broken_sighting(message: dict[str, Any], now_ns: int) -> Sighting:
             summary = f"the service {'reset' if how == 'reset' else 'closed'} the connection before {what} was answered"
     return Sighting(
         kind=FailureKind.BROKEN,
-        fingerprint=f"broken {_path(message)}".strip(),
+        fingerprint=f"broken {_route(message)}".strip(),
         summary=summary,
         seen_wall_ns=now_ns,
         request=message["request"],
@@ -89,7 +91,7 @@ def hang_sighting(message: dict[str, Any], now_ns: int) -> Sighting:
     """A request got no answer within the limit."""
     return Sighting(
         kind=FailureKind.HANG,
-        fingerprint=f"hang {_path(message)}".strip(),
+        fingerprint=f"hang {_route(message)}".strip(),
         summary=f"{_request_words(message)} had no answer after {message['seconds']:.0f} s",
         seen_wall_ns=now_ns,
         request=message["request"],

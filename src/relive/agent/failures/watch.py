@@ -21,6 +21,7 @@ from relive.agent.control.background import BackgroundTasks
 from relive.agent.failures.exceptions import ExceptionWatch
 from relive.agent.failures.exits import ExitWatch
 from relive.agent.failures.failed_requests import FailedRequests
+from relive.agent.failures.grouping import Cause, CauseTable, RouteTable
 from relive.agent.failures.last_death import LastDeath
 from relive.agent.failures.memory_kills import MemoryKills
 from relive.agent.failures.request_matching import served_at
@@ -112,6 +113,7 @@ class FailureWatch:
         self._death = LastDeath()  # of a caught signal
         self._ends = LastDeath()  # of a process that nobody had stopped before
         self._failed = FailedRequests()
+        self._routes, self._causes = RouteTable(), CauseTable()
         self._stall: Sighting | None = None  # the first hang of those that are of one failure
         self._lead = capsule.facts.root
         self._lead_status: int | None = None  # raw, of the last one at the head whose end was seen
@@ -302,14 +304,14 @@ class FailureWatch:
         now = int(message.get("wall_ns", time.time_ns()))
         match message.get("op"):
             case "answered":
-                self._failed.note(message["request"], broke=False)
+                self._failed.note(message["request"], now, broke=False)
                 self._tasks.begin(self._see_request(answer_sighting, message, now))
             case "unanswered":
                 self._tasks.begin(self._see_request(hang_sighting, message, now))
             case "broken":
                 # A connection that had served before may just have been closed for idleness as the request came.
                 may_be_idle = bool(message.get("reused"))
-                self._failed.note(message["request"], broke=True, may_be_idle=may_be_idle)
+                self._failed.note(message["request"], now, broke=True, may_be_idle=may_be_idle)
                 if not may_be_idle:
                     self._tasks.begin(self._see_broken(message, now))
 
@@ -331,12 +333,31 @@ class FailureWatch:
         # One after the other, so that what was seen first is written down first.
         async with self._seeing:
             about = await self._about_request(message["request"])
+            if "method" in about:
+                about["route"] = self._routes.route(about["method"], about["target"])
             sighting = make(message | about, now_ns)
             if sighting.kind is FailureKind.HANG:
                 sighting = await self._of_one_stall(sighting)
+            else:
+                sighting = await self._of_one_cause(sighting)
             incident = await self._commit_and_report(sighting)
             if exceptions is not None:
                 exceptions.note_answer(message["request"], incident.number)
+
+    async def _of_one_cause(self, failed: Sighting) -> Sighting:
+        if failed.request is None or failed.began_wall_ns is None:
+            return failed
+        is_alone = self._failed.is_alone(failed.request, failed.began_wall_ns)
+        cause = await asyncio.to_thread(self._look_up_cause, failed.request, is_alone)
+        fingerprint = self._causes.fingerprint(failed.fingerprint, cause, self._keeper.known)
+        return failed.model_copy(update={"fingerprint": fingerprint})
+
+    def _look_up_cause(self, request: int, is_alone: bool) -> Cause:
+        try:
+            exchange = Exchanges(Recording(self._capsule.paths.recording)).by_number(request)
+            return Cause.of(exchange, self._capsule.paths.logs[-1], is_alone=is_alone)
+        except RecordingError:
+            return Cause(is_alone=is_alone)
 
     async def _of_one_stall(self, hang: Sighting) -> Sighting:
         """What waits beside another request is of the failure of that one: a deadlock is often of two, and a stuck loop of all."""

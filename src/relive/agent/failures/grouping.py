@@ -1,0 +1,174 @@
+"""Which failures of requests count as one where nobody inside the service tells: by route, by the answer, by a printed stack.
+
+Terms: the *route* is the method and the path, with ``*`` for parts that are values. A part is one if it looks so (a number, an id
+with digits, hexadecimal, an escape), or if many words were seen in its place. The *cause* is what the answer's text says without
+its values, and the stack that the service printed. All of it is bounded, so a service makes no more incidents than it has routes
+and causes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+from relive.kernel.plainfile import open_plain
+from relive.model.outcome import Stack
+from relive.model.stack import find_stack, find_stacks
+from relive.recording.exchanges import Exchange
+
+__all__ = ["Cause", "CauseTable", "RouteTable", "answer_shape", "stack_key"]
+
+_VALUE = "*"
+_FIRST_WORDS = 32  # words of the first part of a path that are kept apart
+_WORDS = 4  # of another part
+_PARTS = 12  # of a path that are looked at
+_LONG_PART = 32  # [characters] a longer one is no name
+_NAMED = re.compile(r"[A-Za-z][A-Za-z_.-]*\d{0,2}")  # may have a digit or two in its name: v1, oauth2, s3
+_VERSION = re.compile(r"v\d+(?:\.\d+)*")
+_HEX = re.compile(r"[0-9a-fA-F]{8,}")
+
+_BODY_MOST = 16 << 10  # [bytes] of an answer that tells a cause; a longer one is a page
+_BODIES = 8  # causes by answers alone that are kept apart, for each status and route
+_WORD = re.compile(r"\w[\w.-]*")
+_WORDS_MOST = 200  # of a body
+_LONG_WORD = 24  # [characters] a longer one is a token
+_LOG_MOST = 128 << 10  # [bytes] of log since a request began
+_FRAMES = 5  # innermost ones that tell a stack
+
+
+class RouteTable:
+    """The routes of one service, learned from requests that failed."""
+
+    def __init__(self) -> None:
+        self._words: dict[tuple[str, tuple[str, ...], tuple[str, ...]], set[str]] = {}
+
+    def route(self, method: str, target: str) -> str:
+        """As ``GET /orders/*/items``; equal for the same request ever after, unless it was told by a word that others took."""
+        parts = target.partition("?")[0].split("/")
+        if len(parts) > _PARTS:
+            parts = [*parts[:_PARTS], _VALUE]
+        begin = 1 if parts[0] == "" else 0
+        for at in range(begin, len(parts)):
+            if _is_value(parts[at], is_first=at == begin and at + 1 < len(parts)):
+                parts[at] = _VALUE
+        for at in range(begin, len(parts)):
+            if parts[at] == _VALUE:
+                continue
+            known = self._words.setdefault((method, tuple(parts[:at]), tuple(parts[at + 1 :])), set())
+            if parts[at] in known:
+                continue
+            if len(known) < (_FIRST_WORDS if at == begin else _WORDS):
+                known.add(parts[at])
+            else:
+                parts[at] = _VALUE
+        return f"{method} {'/'.join(parts)}".strip()
+
+
+def _is_value(part: str, *, is_first: bool) -> bool:
+    if "%" in part or "@" in part or len(part) > _LONG_PART or _HEX.fullmatch(part):
+        return True
+    if not any(one.isdigit() for one in part) or _VERSION.fullmatch(part):
+        return False
+    return not (is_first and _NAMED.fullmatch(part))
+
+
+def answer_shape(body: bytes, request: bytes) -> str:
+    """What an answer says without its values, as a short hash; empty where it says nothing that can be told so.
+
+    Args:
+        body: of the answer, whole.
+        request: what the client had sent: its words in the answer are values.
+    """
+    if not body or len(body) > _BODY_MOST:
+        return ""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return ""
+    stack = find_stack(text.splitlines())
+    if stack is not None:
+        return stack_key(stack)
+    sent = set(_words_of(unquote(request.decode(errors="replace"))))
+    words = [one for one in _words_of(text) if one not in sent and len(one) < _LONG_WORD]
+    named = [one for one in words if not any(char.isdigit() for char in one)]
+    return _hashed(named[:_WORDS_MOST]) if named else ""
+
+
+def _words_of(text: str) -> Iterator[str]:
+    return (one.group().lower() for one in _WORD.finditer(text))
+
+
+def stack_key(stack: Stack) -> str:
+    """Equal for stacks of the same kind of error at the same place."""
+    kind = stack.exception.partition(":")[0].strip()
+    kind = kind if stack.frames else " ".join(_WORD.findall(kind))
+    return _hashed([kind, *(f"{file}:{line}:{function}" for file, line, function in stack.frames[-_FRAMES:])])
+
+
+def _hashed(words: Sequence[str]) -> str:
+    return hashlib.blake2b("\n".join(words).encode(errors="replace"), digest_size=4).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What is seen of one from outside.
+
+    Attributes:
+        shape: as ``answer_shape`` gives it.
+        stacks: keys of those in the log since the request began.
+        is_alone: no other request was seen to fail meanwhile: the stacks are its own.
+    """
+
+    shape: str = ""
+    stacks: Sequence[str] = ()
+    is_alone: bool = True
+
+    @classmethod
+    def of(cls, exchange: Exchange, log: Path, *, is_alone: bool) -> Cause:
+        """Raises RecordingError."""
+        shape = ""
+        if not exchange.answer_cut:
+            shape = answer_shape(exchange.answer_body(), exchange.target.encode() + exchange.request_body())
+        begin = exchange.log_offsets_before.get(str(log))
+        stacks = find_stacks(_read(log, begin)) if begin is not None else []
+        return cls(shape, [stack_key(one) for one in stacks], is_alone)
+
+
+def _read(log: Path, begin: int) -> list[str]:
+    try:
+        with open_plain(log) as file:
+            file.seek(begin)
+            return file.read(_LOG_MOST).lstrip(b"\0").decode(errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+class CauseTable:
+    """Tells the causes apart of failures that are alike by status and route."""
+
+    def __init__(self) -> None:
+        self._bodies: dict[str, set[str]] = {}
+
+    def fingerprint(self, base: str, cause: Cause, known: Collection[str]) -> str:
+        """What stands for failures of this cause.
+
+        A stack in the log may be of another request that fails meanwhile: then it counts only if it is known of this route.
+
+        Args:
+            base: kind, status and route.
+            known: fingerprints that there are incidents of.
+        """
+        if cause.shape:
+            shapes = self._bodies.setdefault(base, set())
+            if cause.shape in shapes or len(shapes) < _BODIES:
+                shapes.add(cause.shape)
+                base = f"{base} answer {cause.shape}"
+        stacks = [f"{base} stack {one}" for one in cause.stacks]
+        found = next((one for one in stacks if one in known), None)
+        if found is not None:
+            return found
+        return stacks[0] if stacks and cause.is_alone else base

@@ -1,0 +1,155 @@
+"""Which failures of requests count as one where nobody inside the service tells: routes, answers and stacks, all bounded."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relive.agent.failures.grouping import Cause, CauseTable, RouteTable, answer_shape, stack_key
+from relive.model.outcome import Stack
+from relive.recording.events import EventKind
+from relive.recording.exchanges import Exchanges
+from relive.recording.reader import Recording
+from relive.recording.writer import RecordingWriter
+
+BASE = "answer 500 GET /pay"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "route"),
+    [
+        ("/orders/17", "/orders/18?full=1", "GET /orders/*"),
+        ("/orders/f1-10/items", "/orders/f2-7/items", "GET /orders/*/items"),
+        ("/u/0b0d3a6e-6c1f-4f6e-8e55-1f2a3b4c5d6e", "/u/9f7e", "GET /u/*"),
+        ("/blob/deadbeef", "/blob/cafebabe", "GET /blob/*"),
+        ("/mail/a%40b", "/mail/c@d", "GET /mail/*"),
+        ("/17", "/18", "GET /*"),
+        ("/ab12", "/cd34", "GET /*"),
+    ],
+)
+def test_values_in_a_path_are_one_route(one, other, route):
+    table = RouteTable()
+    assert table.route("GET", one) == table.route("GET", other) == route
+
+
+def test_names_in_a_path_are_routes_of_their_own():
+    table = RouteTable()
+    targets = ["/", "/v1/pay", "/v2/pay", "/oauth2/token", "/s3/token", "/pay/refund", "/pay/settle", "pay"]
+    routes = [table.route("GET", target) for target in targets]
+    assert routes == [f"GET {target}" for target in targets]
+    assert table.route("POST", "/pay/refund") == "POST /pay/refund"
+
+
+def test_slugs_become_one_route_when_there_are_many():
+    """GIVEN titles in a path, which look like names, THEN few are told apart, the others are one, and all stay what they were."""
+    table = RouteTable()
+    slugs = [f"/shelf/{one}-{other}/read" for one, other in itertools.product("abcdef", "uvwxyz")]
+    routes = [table.route("GET", slug) for slug in slugs]
+    assert routes[0] == "GET /shelf/a-u/read"
+    assert routes[-1] == "GET /shelf/*/read"
+    assert len(set(routes)) == 5
+    assert [table.route("GET", slug) for slug in slugs] == routes
+
+
+@given(st.lists(st.lists(st.text("abc/-%1", max_size=6), max_size=14).map("/".join), max_size=300))
+def test_routes_are_bounded_and_stay(targets):
+    table = RouteTable()
+    routes = [table.route("GET", target) for target in targets]
+    assert [table.route("GET", target) for target in targets] == routes
+
+
+def test_many_paths_are_few_routes():
+    table = RouteTable()
+    words = ["".join(one) for one in itertools.product("abcdefgh", repeat=2)]
+    assert len({table.route("GET", f"/{one}") for one in words}) == 33
+    assert len({table.route("GET", f"/shop/{one}/{other}") for one in words for other in words}) <= 25
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (b'{"error": "no price for tea", "id": 17}', b'{"error": "no price for milk", "id": 18}'),
+        (b"at 2026-11-29T16:00:01.5Z: no price", b"at 2026-11-30T17:10:02.5Z: no price"),
+        (b"request req_8fK2jLmN: no price", b"request req_1aB4cDeF: no price"),
+    ],
+)
+def test_values_in_an_answer_make_no_other_cause(one, other):
+    shape = answer_shape(one, b"/price/tea")
+    assert shape == answer_shape(other, b"/price/milk") != ""
+
+
+def test_an_answer_that_says_something_else_is_another_cause():
+    assert answer_shape(b'{"error": "no price"}', b"") != answer_shape(b'{"error": "no stock"}', b"")
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff\xfe", b"17 4711", b"x " * 9000])
+def test_what_tells_nothing_is_no_cause(body):
+    assert answer_shape(body, b"") == ""
+
+
+def test_a_stack_in_an_answer_is_what_counts_of_it():
+    text = "TypeError: {} is no price\n    at cost (/app/a.js:{}:1)\n    at /app/b.js:2:3\n"
+    one, other = (answer_shape(text.format(*values).encode(), b"") for values in (("tea", 7), ("milk", 7)))
+    assert one == other != answer_shape(text.format("tea", 8).encode(), b"")
+
+
+def stacks(*lines: int) -> list[str]:
+    return [
+        stack_key(Stack(exception="TypeError: x", frames=[("/app/a.js", one, "cost")], text=[]))
+        for one in lines
+    ]
+
+
+def test_two_stacks_behind_one_answer_are_two_causes():
+    table = CauseTable()
+    found = [table.fingerprint(BASE, Cause(stacks=stacks(line)), ()) for line in (1, 2, 1)]
+    assert found[0] == found[2] != found[1]
+
+
+def test_where_others_fail_meanwhile_only_a_stack_that_is_known_of_the_route_counts():
+    """GIVEN stacks in the log that may be of other requests, THEN no cause of theirs is made up for this route."""
+    table = CauseTable()
+    mine = table.fingerprint(BASE, Cause(stacks=stacks(1)), ())
+    assert table.fingerprint(BASE, Cause(stacks=stacks(2, 1), is_alone=False), {mine}) == mine
+    assert table.fingerprint(BASE, Cause(stacks=stacks(2), is_alone=False), {mine}) == BASE
+    assert table.fingerprint(BASE, Cause(stacks=stacks(2)), {mine, BASE}) not in (BASE, mine)
+
+
+def test_answers_that_never_say_the_same_are_few_causes():
+    table = CauseTable()
+    found = {
+        table.fingerprint(BASE, Cause(shape=answer_shape(f"no {one * 3}".encode(), b"")), ())
+        for one in map(chr, range(ord("a"), ord("z")))
+    }
+    assert len(found) == 9 and BASE in found
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[RecordingWriter]:
+    with closing(RecordingWriter(tmp_path / "recording", keep_bytes=1 << 20)) as made:
+        yield made
+
+
+def test_a_cause_is_read_from_the_recording_and_the_log(writer: RecordingWriter, tmp_path: Path):
+    log = tmp_path / "stderr.log"
+    log.write_text("before\nTypeError: tea\n    at cost (/app/a.js:7:1)\n")
+    fields = {"log_offsets": {str(log): 7}}
+    writer.append(EventKind.REQUEST_STARTED, 1, 1, b"GET /price/tea HTTP/1.1\r\n\r\n", fields)
+    writer.append(EventKind.REQUEST_ENDED, 1, 1, b"", {"bytes": 0})
+    head = b"HTTP/1.1 500 No\r\nContent-Length: 16\r\n\r\n"
+    writer.append(EventKind.ANSWER_STARTED, 1, 1, head, {"status": 500})
+    writer.append(EventKind.ANSWER_BODY, 1, 1, b"no price for tea", {})
+    writer.append(EventKind.ANSWER_ENDED, 1, 1, b"", {"bytes": 16})
+    writer.flush()
+    exchange = Exchanges(Recording(tmp_path / "recording")).by_number(1)
+    cause = Cause.of(exchange, log, is_alone=True)
+    assert cause.shape == answer_shape(b"no price for milk", b"/price/milk")
+    assert len(cause.stacks) == 1
+    log.unlink()
+    assert Cause.of(exchange, log, is_alone=True).stacks == []
