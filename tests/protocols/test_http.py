@@ -561,3 +561,38 @@ def test_a_first_line_that_never_ends_is_not_held_without_bound():
     session = HTTP.open(Pool([]), 1)
     acts = [act for _ in range(400) for act in session.feed(b"G" * 1000)]
     assert [type(act) for act in acts] == [Reset]
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "again"),
+    [
+        ("X-Request-Id", ("a", "b"), ("a", "b")),
+        (
+            "traceparent",
+            (f"00-{'a' * 32}-{'1' * 16}-01", f"00-{'b' * 32}-{'1' * 16}-01"),
+            (f"00-{'a' * 32}-{'2' * 16}-01", f"00-{'b' * 32}-{'3' * 16}-01"),
+        ),
+    ],
+)
+def test_of_two_requests_that_ask_the_same_each_gets_its_own_answer_in_any_order(name, values, again):
+    """GIVEN two requests of a service that were served at a time, and asked the same of another server
+    WHEN their calls come in the other order, THEN each is answered as it was: by the id that both calls of a request carry.
+    """
+
+    def asked(value: str) -> bytes:
+        return f"GET /ticket HTTP/1.1\r\nHost: h\r\n{name}: {value}\r\n\r\n".encode()
+
+    def given(answer: bytes) -> bytes:
+        return b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n" + answer
+
+    recorded = dialogue(
+        [
+            (Way.UP, asked(values[0])),
+            (Way.DOWN, given(b"1")),
+            (Way.UP, asked(values[1])),
+            (Way.DOWN, given(b"2")),
+        ]
+    )
+    session = HTTP.open(Pool(HTTP.calls(recorded)), 9, to=recorded.to)
+    answers = [bytes_of(session.feed(asked(value)))[-1:] for value in (again[1], again[0])]
+    assert answers == [b"2", b"1"]

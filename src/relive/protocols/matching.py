@@ -35,6 +35,7 @@ __all__ = [
     "boundary_of",
     "compared",
     "differences",
+    "origin",
     "path_step",
     "path_steps",
     "takes_any_answer",
@@ -59,6 +60,10 @@ _UNLIKE: tuple[tuple[EventKind, dict[str, Any], dict[str, Any]], ...] = (
 )
 _LARGEST = 16 << 20  # [bytes] of a body that is compressed
 _DEEPEST = 200  # JSON that is nested deeper is compared as text
+
+# Ids that services take over from the request that they serve, the one that is the likeliest to be the client's first.
+_ORIGINS = ("x-request-id", "x-correlation-id", "traceparent", "x-b3-traceid", "x-amzn-trace-id")
+_TRACE = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-")
 
 PathStep = str | int | None  # a name, an index, or any index
 
@@ -101,6 +106,19 @@ def differences(
         if len(found) >= most:
             return tuple(found[:most])
     return tuple(found)
+
+
+def origin(volatile: Mapping[str, str]) -> str | None:
+    """What the headers of an HTTP call say of the request that it was made for; None where they say nothing.
+
+    Of a trace its number: those of its parts are made up for each call.
+    """
+    for name in _ORIGINS:
+        value = volatile.get(name)
+        if value:
+            trace = _TRACE.match(value) if name == "traceparent" else None
+            return f"{name} {trace[1] if trace is not None else value}"
+    return None
 
 
 def takes_any_answer(name: str) -> bool:

@@ -1,7 +1,8 @@
 """The recorded calls of a replay: each is found by what is asked, and used once.
 
-Rules, in this order: a call of the same connection, in its order; one of another connection, in the order of time. Calls are
-the same when kind and ``asked`` are equal, but for what is declared to differ by nature: ``matching.py`` says what is compared.
+Rules, in this order: a call that names the same request of the service (``matching.origin``); a call of the same connection, in
+its order; one of another connection, in the order of time. Calls are the same when kind and ``asked`` are equal, but for what is
+declared to differ by nature: ``matching.py`` says what is compared.
 What was read only may be given once more when it is asked once more, if the protocol says so (``again``).
 
 Idea: calls lie in queues by the text of what is compared of them (``_key``), so a question is one look-up. Only a miss is
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relive.protocols.call import Call
-from relive.protocols.matching import compared, differences
+from relive.protocols.matching import compared, differences, origin
 from relive.recording.events import EventKind
 
 __all__ = ["Pool", "PoolMatch"]
@@ -112,6 +113,7 @@ class Pool:
         *,
         connection: int,
         dialogue: int | None = None,
+        origin: str | None = None,
         again: bool = False,
         simulated: bool = False,
     ) -> PoolMatch:
@@ -119,10 +121,11 @@ class Pool:
 
         Args:
             dialogue: number of the recorded connection that this one continues, if it does.
+            origin: what the question says of the request that it is asked for (``matching.origin``).
             again: a call that was used may be given once more.
             simulated: should it not be found, there is another answer to it.
         """
-        found = self.find(kind, asked, connection=connection, dialogue=dialogue, again=again)
+        found = self.find(kind, asked, connection=connection, dialogue=dialogue, origin=origin, again=again)
         if found is not None:
             return found
         if simulated:
@@ -140,11 +143,12 @@ class Pool:
         *,
         connection: int,
         dialogue: int | None = None,
+        origin: str | None = None,
         again: bool = False,
     ) -> PoolMatch | None:
         """As ``claim``, but a miss is None and is not told of."""
         key = _key(kind, compared(kind, asked, self.ignore))
-        own = self._next(key, dialogue)
+        own = self._next(key, dialogue, origin)
         if own is not None:
             self._use(key, own)
             found = PoolMatch(connection, kind, asked, own)
@@ -190,12 +194,14 @@ class Pool:
         left = [call for waiting in self._waiting.values() for call in waiting.values()]
         return sorted(left, key=lambda call: (call.asked_mono_ns, call.dialogue, call.index))
 
-    def _next(self, key: str, dialogue: int | None) -> Call | None:
-        """The first unused call of that connection, else of any."""
-        waiting = self._unused.get(key)
+    def _next(self, key: str, dialogue: int | None, origin: str | None = None) -> Call | None:
+        """The first unused call for that request, else of that connection, else of any."""
+        waiting: Collection[Call] | None = self._unused.get(key)
         if not waiting:
             return None
-        return next((call for call in waiting if call.dialogue == dialogue), waiting[0])
+        if origin is not None:
+            waiting = [call for call in waiting if _origin_of(call) == origin] or waiting
+        return next((call for call in waiting if call.dialogue == dialogue), next(iter(waiting)))
 
     def _use(self, key: str, call: Call) -> None:
         self._unused[key].remove(call)
@@ -214,6 +220,10 @@ class Pool:
             if best is None or len(differs) < len(fewest):
                 best, fewest = call, differs
         return best, fewest
+
+
+def _origin_of(call: Call) -> str | None:
+    return origin(call.extra.get("volatile", {}))
 
 
 def _key(kind: EventKind, parts: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from relive.protocols.call import Call, CallEnd, Timed
 from relive.protocols.http.asking import HttpQuestion, asked_of
 from relive.protocols.http.misses import miss_answer
+from relive.protocols.matching import origin
 from relive.protocols.opaque import PlainSession
 from relive.protocols.pool import Pool, PoolMatch
 from relive.protocols.resuming import standing
@@ -78,7 +79,7 @@ class HttpSession(Session):
         if self._head is not None and not self._is_answered and not self._is_over:
             asked = self._asked(self._head, b"".join(self._body))
             if self._pool.has(asked.kind, asked.asked):
-                self._pool.claim(asked.kind, asked.asked, connection=self._number, dialogue=self._dialogue)
+                self._claim(asked)
         return []
 
     def carry_on(self, calls: list[Call], where: Resume) -> list[Act]:
@@ -112,9 +113,7 @@ class HttpSession(Session):
         asked = self._asked(head, None)
         if self._pool.has(asked.kind, asked.asked):
             self._is_answered = True
-            found = self._pool.claim(
-                asked.kind, asked.asked, connection=self._number, dialogue=self._dialogue
-            )
+            found = self._claim(asked)
             assert found.call is not None
             half, self._half = self._half, None
             is_half = (
@@ -138,7 +137,7 @@ class HttpSession(Session):
         if half is not None and self._is_same(half, asked):
             call: Call | None = self._pool.give(half, connection=self._number).call
         else:
-            found = self._find(asked, head)
+            found = self._claim(asked, again=head.method in _SAFE)
             call = found.call
             if half is not None and self._given > half.extra["interim"]:
                 call = half  # its answer has begun: there is no other one any more
@@ -153,13 +152,14 @@ class HttpSession(Session):
             asked.asked, kind
         )
 
-    def _find(self, asked: HttpQuestion, head: RequestHead) -> PoolMatch:
+    def _claim(self, asked: HttpQuestion, *, again: bool = False) -> PoolMatch:
         return self._pool.claim(
             asked.kind,
             asked.asked,
             connection=self._number,
             dialogue=self._dialogue,
-            again=head.method in _SAFE,
+            origin=origin(asked.volatile),
+            again=again,
         )
 
     def _miss(self, found: PoolMatch, head: RequestHead) -> list[Act]:
