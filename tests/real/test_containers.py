@@ -151,3 +151,46 @@ def test_volumes_are_copied_shared_or_refused(relive: Relive, pods: Pods) -> Non
         pods.run("exec", name, "/bin/sh", "-c", f"cat /data/one; echo {name} > /data/{name}")
     assert pods.run("exec", "web", "/bin/ls", "/data").split() == ["one", "shared"]
     assert pods.run("exec", "own", "/bin/ls", "/data").split() == ["one", "own"]
+
+
+_APPENDING = """
+import os, time
+os.makedirs("/data/deep", exist_ok=True)
+held, n = open("/data/deep/held", "w"), 0
+while True:
+    n += 1
+    held.write(f"{n}\\n")
+    held.flush()
+    time.sleep(0.02)
+"""
+
+
+def test_an_open_file_of_a_volume_is_as_it_was_in_a_branch(relive: Relive, pods: Pods) -> None:
+    """GIVEN a service that keeps a file of a volume open and writes on, WHEN its commit without volumes is restored, THEN the
+    branch goes on from the file as it was, the host's is not touched, and the commit says what else of the volume it lacks.
+    """
+    pods.start("web", PYTHON, "-c", _APPENDING, options=("--volume=appended:/data",))
+    volume = Path(pods.run("volume", "inspect", "--format={{.Mountpoint}}", "appended").strip())
+
+    def numbers(text: str) -> list[int]:
+        found = [int(line) for line in text.splitlines()]
+        assert found == list(range(1, len(found) + 1))
+        return found
+
+    held = volume / "deep" / "held"
+    eventually(lambda: held.exists() and len(numbers(held.read_text())) > 3, "it writes")
+    commit = relive.commit("podman:web")
+    layer = next(layer for layer in commit.manifest.layers if layer.point == "/data")
+    assert [entry.path for entry in layer.entries] == ["deep", "deep/held"]
+    assert layer.left_out == ["data\tof the files in it only those that were open are held"]
+    later = len(numbers(held.read_text())) + 20
+    eventually(lambda: len(numbers(held.read_text())) > later, "the original goes on")
+
+    branch = relive.restore(commit)
+    first = len(numbers(branch.exec("/bin/cat", "/data/deep/held")))
+    assert 3 < first < later
+    eventually(
+        lambda: len(numbers(branch.exec("/bin/cat", "/data/deep/held"))) > first + 3, "it goes on from there"
+    )
+    assert branch.inner.facts.missing_files[0].path == "/data"
+    numbers(held.read_text())

@@ -12,6 +12,7 @@ from relive.checkpoint.target import Contained, Target
 from relive.containers.podman.container import PodmanContainer, network_status
 from relive.containers.podman.database import read_configuration
 from relive.containers.podman.runtime import externals, outer_descriptors
+from relive.containers.podman.volumes import open_files_of_volumes, whole_volumes
 from relive.errors import ProcessGone
 from relive.model.commit import ContainerFacts, ContainerMount, LayerKind, TargetKind
 
@@ -21,11 +22,14 @@ _SHORT_ID = 12  # [digits]
 _SHM = "/dev/shm"
 
 
-def container_target(container: PodmanContainer, *, with_volumes: bool = False) -> Target:
+def container_target(
+    container: PodmanContainer, *, open_file_limit: int, with_volumes: bool = False
+) -> Target:
     """All that is needed to commit it; good for as long as it runs.
 
     Args:
-        with_volumes: volumes and writable directories of the host that are mounted into it belong to the commit.
+        open_file_limit: bytes of open files of volumes that are copied at most.
+        with_volumes: all of the volumes and writable directories of the host that are mounted into it belong to the commit.
 
     Raises:
         ProcessGone: it ended meanwhile.
@@ -61,7 +65,14 @@ def container_target(container: PodmanContainer, *, with_volumes: bool = False) 
         root=container.pid,
         inside=False,
         command=container.command,
-        sources=_sources(container, configuration, spec, with_volumes=with_volumes),
+        sources=[
+            *_own_files(container, configuration, spec),
+            *(
+                whole_volumes(container)
+                if with_volumes
+                else open_files_of_volumes(container, _mount_points(spec), open_file_limit)
+            ),
+        ],
         contained=contained,
     )
 
@@ -93,8 +104,12 @@ def _for_archive(configuration: dict[str, Any], container: str) -> dict[str, Any
     return configuration
 
 
-def _sources(
-    container: PodmanContainer, configuration: dict[str, Any], spec: dict[str, Any], *, with_volumes: bool
+def _mount_points(spec: dict[str, Any]) -> list[str]:
+    return [str(one.get("destination")) for one in spec.get("mounts") or []]
+
+
+def _own_files(
+    container: PodmanContainer, configuration: dict[str, Any], spec: dict[str, Any]
 ) -> list[LayerSource]:
     root = LayerScanner(container.upper, merged=container.merged)
     sources = [LayerSource("/", LayerKind.OVERLAY, root)]
@@ -104,12 +119,6 @@ def _sources(
         one.get("source") == shm and one.get("destination") == _SHM for one in spec.get("mounts") or []
     ):
         sources.append(LayerSource(_SHM, LayerKind.TMPFS, LayerScanner(Path(shm))))
-    if with_volumes:
-        sources += [
-            LayerSource(one.destination, LayerKind.VOLUME, LayerScanner(one.source))
-            for one in container.mounted
-            if one.writable and one.source.is_dir()
-        ]
     return sources
 
 

@@ -35,9 +35,15 @@ _SIZE = re.compile(r"(?:^|,)size=([0-9]{1,15}[kmg]?)(?:,|$)")
 
 @dataclass(frozen=True, slots=True)
 class MountContents:
-    """Trees that came with the commit, by mount point: of volumes, and of /dev/shm."""
+    """What came with the commit, by mount point.
+
+    Attributes:
+        trees: volumes and /dev/shm, with all they held.
+        over: files of other volumes, to lie over what the host has there.
+    """
 
     trees: Mapping[str, Path]
+    over: Mapping[str, Path]
 
 
 class Binds:
@@ -132,14 +138,15 @@ class Binds:
     def _bound(self, entry: pb.MntEntry, bind: BindMount) -> Path:
         held = self._contents.trees.get(entry.mountpoint)
         if held is not None:
-            return self._overlay(held)
+            return self._overlay([held])
         source = Path(bind.source)
         try:
             kind = stat.S_IFMT(source.stat().st_mode)
         except OSError:
             return self._made(bind)
         if kind == stat.S_IFDIR:
-            return self._overlay(source)
+            over = self._contents.over.get(entry.mountpoint)
+            return self._overlay([source] if over is None else [over, source])
         target = self._fresh()
         if kind == stat.S_IFREG:
             shutil.copy2(source, target)
@@ -187,21 +194,21 @@ class Binds:
         own = [f"{address}\t{self._specification.hostname}" for address in self._specification.addresses]
         return "\n".join(("127.0.0.1\tlocalhost", "::1\tlocalhost", *own)) + "\n"
 
-    def _overlay(self, lower: Path) -> Path:
-        """A directory that is seen, with a layer over it for what the branch writes."""
+    def _overlay(self, lower: list[Path]) -> Path:
+        """Directories that are seen as one, topmost first, with a layer over them for what the branch writes."""
         target = self._fresh()
         upper, work = (target.with_name(f"{target.name}-{part}") for part in ("upper", "work"))
         for path in (target, upper, work):
             path.mkdir()
-        facts = lower.stat()
+        facts = lower[-1].stat()
         os.chown(upper, facts.st_uid, facts.st_gid)
         upper.chmod(stat.S_IMODE(facts.st_mode))
         try:
-            mount_overlay(target, lower=[lower], upper=upper, work=work, flags=MountFlag.NO_DEVICES)
+            mount_overlay(target, lower=lower, upper=upper, work=work, flags=MountFlag.NO_DEVICES)
         except OSError as error:
             # To show it as it is would not do: even where nothing can be written, the host's unix sockets could be reached.
             raise RestoreFailed(
-                f"the directory {lower} cannot be laid below a branch's",
+                f"the directory {lower[-1]} cannot be laid below a branch's",
                 cause=f"overlayfs refuses it: {error.strerror}",
                 remedy="keep the container's volumes on a disk of this host, and not in an overlay",
             ) from error

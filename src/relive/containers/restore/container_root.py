@@ -47,6 +47,7 @@ class ContainerRoot:
         layers: of the root file system, topmost first: what the container had changed, then its image.
         networks: what CRIU calls the network namespaces that it gets.
         outside_names: unix datagram sockets that somebody has to listen at.
+        missing_files: of volumes what the commit does not hold.
         inode_numbers: those that files of the root file system shall have, by path.
         numbered: the paths that have them.
     """
@@ -59,6 +60,7 @@ class ContainerRoot:
     store: Store
     networks: Sequence[str] = ()
     outside_names: Sequence[bytes] = ()
+    missing_files: list[MissingFile] = field(default_factory=list)
     inode_numbers: Mapping[str, int] = field(default_factory=dict)
     numbered: set[str] = field(default_factory=set)
     _sources: dict[str, Path] = field(default_factory=dict)
@@ -111,10 +113,6 @@ class ContainerRoot:
         first.mount_proc(self._shell / "proc")
         # CRIU looks up there the numbers that processes have in its PID namespace.
         first.mount_proc(Path("/proc"))
-
-    @property
-    def missing_files(self) -> list[MissingFile]:
-        return []
 
     def fit(self, commit: CommitId, images: Path, plan: BranchPlan) -> BranchPlan:
         """Its own networks, the addresses that it had, and its output to where `relive logs` looks."""

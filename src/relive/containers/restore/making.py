@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from blake3 import blake3
@@ -12,7 +13,8 @@ from relive.containers.restore.changes import delete_files, deleted_paths, liken
 from relive.containers.restore.container_root import ContainerRoot
 from relive.containers.restore.image import image_layers
 from relive.containers.restore.specification import ContainerSpecification, read_specification
-from relive.model.commit import CommitId, LayerKind, Manifest
+from relive.model.branch import MissingFile
+from relive.model.commit import CommitId, Layer, LayerKind, Manifest
 from relive.sandbox.committed_numbers import committed_numbers
 from relive.store import Store
 
@@ -40,7 +42,8 @@ def make_container_root(
         specification=specification,
         layers=[_changes(store, manifest, specification, image), *image],
         contents=_contents(store, manifest, specification),
-        inode_numbers=committed_numbers(store, commit, manifest),
+        inode_numbers=_own_numbers(manifest, committed_numbers(store, commit, manifest)),
+        missing_files=_missing(manifest),
         store=store,
     )
 
@@ -80,7 +83,24 @@ def _contents(store: Store, manifest: Manifest, specification: ContainerSpecific
     for layer in manifest.layers:
         if layer.kind == "volume" or (layer.kind is LayerKind.TMPFS and layer.point == SHARED_MEMORY):
             found[layer.point] = store.lay_out_layer(layer)
-    return MountContents(found)
+    over = {layer.point: store.lay_out_layer(layer) for layer in _over_mounts(manifest)}
+    return MountContents(found, over)
+
+
+def _over_mounts(manifest: Manifest) -> list[Layer]:
+    """Layers of the open files of volumes."""
+    return [layer for layer in manifest.layers if layer.kind is LayerKind.OVERLAY and layer.point != "/"]
+
+
+def _own_numbers(manifest: Manifest, numbers: Mapping[str, int]) -> dict[str, int]:
+    """Those of files in the root file system itself."""
+    tops = tuple(f"{layer.point}/" for layer in _over_mounts(manifest))
+    return {path: number for path, number in numbers.items() if not path.startswith(tops)}
+
+
+def _missing(manifest: Manifest) -> list[MissingFile]:
+    lines = [line.partition("\t") for layer in _over_mounts(manifest) for line in layer.left_out]
+    return [MissingFile(path=f"/{path}", reason=reason) for path, _, reason in lines]
 
 
 def _tree(store: Store, specification: ContainerSpecification, path: str) -> Path:
