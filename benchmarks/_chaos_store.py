@@ -83,11 +83,11 @@ class StoreCheck:
         with tempfile.TemporaryDirectory(dir=self.settings.home) as directory:
             try:
                 manifest = store.manifest(commit_id)
-                store.lay_out_images(manifest, Path(directory))
+                store.images.lay_out(manifest, Path(directory))
                 for layer in manifest.layers:
                     for entry in layer.entries:
                         if entry.object is not None:
-                            store.content(entry)
+                            store.files.content(entry)
             except ReliveError:
                 if commit_id in {commit.id for commit in store.log()}:
                     raise

@@ -66,10 +66,10 @@ def _notified(_self: object, script: str, *_: object) -> str:
 PARTS: list[tuple[str, int, Part]] = [
     ("caller", 0, Part("relive.store.store:Store.manifest", "read and check the manifest")),
     ("caller", 0, Part("relive.containers.restore.restoring:make_host_root", "plan the root")),
-    ("caller", 1, Part("relive.store.store:Store.lay_out_layer", "lay out the layers")),
+    ("caller", 1, Part("relive.store.committed_files:CommittedFiles.lay_out_layer", "lay out the layers")),
     ("caller", 1, Part("relive.sandbox.host_root:plan_points", "plan the mounts")),
     ("caller", 1, Part("relive.sandbox.host_root:lay_changes", "lay later changes")),
-    ("caller", 0, Part("relive.store.store:Store.lay_out_images", "lay out the images")),
+    ("caller", 0, Part("relive.store.committed_images:CommittedImages.lay_out", "lay out the images")),
     ("caller", 1, Part("relive.store.objects:hash_file", "hash")),
     ("caller", 0, Part("relive.sandbox.fitted_images:FittedImages.lay_out", "lay out fitted images")),
     ("caller", 0, Part("relive.sandbox.restoring:fit_images", "fit the images")),
@@ -299,7 +299,7 @@ class BareSide:
         child = os.fork()
         if child == 0:
             try:
-                store.lay_out_images(manifest, self.images)
+                store.images.lay_out(manifest, self.images)
                 os._exit(0)
             finally:
                 os._exit(1)

@@ -181,7 +181,7 @@ class Kept:
         """Read the last commit back; returns milliseconds."""
         manifest = self.store.manifest(self._commits[-1])
         began = time.perf_counter()
-        tree = self.store.lay_out_layer(manifest.layers[0])
+        tree = self.store.files.lay_out_layer(manifest.layers[0])
         took = time.perf_counter() - began
         for entry in (one for one in manifest.layers[0].entries if one.kind is EntryKind.FILE):
             given, own = tree / entry.path, self._files.directory / entry.path

@@ -106,7 +106,7 @@ def read_all(settings: Settings, ref: str) -> int:
     """Every page; returns bytes."""
     with (
         contextlib.closing(Store(settings.store)) as store,
-        store.open_memory(store.facts(store.resolve(ref))) as memory,
+        store.images.open_memory(store.facts(store.resolve(ref))) as memory,
     ):
         return sum(part.nbytes for key in memory.files for part in memory.stream(key))
 
@@ -115,7 +115,7 @@ def diff_raw(settings: Settings, refs: list[str]) -> int:
     """Pages that differ, found by reading all of both."""
     with contextlib.closing(Store(settings.store)) as store, contextlib.ExitStack() as stack:
         first, second = (
-            stack.enter_context(store.open_memory(store.facts(store.resolve(ref)))) for ref in refs
+            stack.enter_context(store.images.open_memory(store.facts(store.resolve(ref)))) for ref in refs
         )
         return sum(
             int((one != other).any(axis=1).sum())

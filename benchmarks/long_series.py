@@ -79,7 +79,7 @@ def restore_cost(place: Lab, commits: list[CommitId]) -> dict[str, Any]:
         target = place.fresh("given-back")
         with counted_reads() as reads:
             began = time.perf_counter()
-            store.lay_out_images(manifest, target)
+            store.images.lay_out(manifest, target)
             times.append((time.perf_counter() - began) * 1e3)
         shutil.rmtree(target)
     store.close()

@@ -76,7 +76,7 @@ class ReliveStore:
     def give_back(self, target: Path) -> float:
         """Milliseconds for the last one."""
         began = time.perf_counter()
-        self._store.lay_out_images(self._store.manifest(self._commits[-1]), target)
+        self._store.images.lay_out(self._store.manifest(self._commits[-1]), target)
         took = time.perf_counter() - began
         shutil.rmtree(self._directory / "laid")  # else it would be laid out already the next time
         (self._directory / "laid").mkdir()
@@ -204,7 +204,7 @@ def commit_series(
     directories = []
     for manifest in manifests:
         directories.append(place.fresh("images"))
-        store.lay_out_images(manifest, directories[-1])
+        store.images.lay_out(manifest, directories[-1])
     store.close()
     return directories, manifests, durable, noise
 

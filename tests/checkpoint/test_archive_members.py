@@ -35,7 +35,7 @@ def test_whiteouts_and_what_an_opaque_directory_hides_are_deleted(tmp_path: Path
         staging = store.stage()
         root = Layer(point="/", kind=LayerKind.OVERLAY, entries=entries)
         layer = store_members(store, staging.files, contained, [root])
-        found = {one.path: store.content(one) for one in layer.entries}
+        found = {one.path: store.files.content(one) for one in layer.entries}
         assert json.loads(found["deleted.files"]) == ["/etc/b", "/etc/kept/old", "/gone"]
         assert found["config.dump"] == b"{}"
         assert store_members(store, staging.files, contained, [root]) == layer

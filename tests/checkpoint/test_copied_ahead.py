@@ -364,7 +364,7 @@ def test_the_store_gives_all_of_it_back(start: Start, taking: Taking, tmp_path: 
         stored = taken.store(store, [])
         target = tmp_path / "images"
         target.mkdir()
-        store.lay_out_images(store.manifest(stored.id), target)
+        store.images.lay_out(store.manifest(stored.id), target)
     assert not differences(pages_of(target, pid), taking.frozen[pid])
     assert len(pages_of(target, pid)) > 4096
 

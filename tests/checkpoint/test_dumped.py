@@ -73,7 +73,9 @@ def test_after_a_commit_that_could_not_be_stored_the_very_next_one_can_be(servic
     stored = service.take().store(service.store, [])
     layer = service.store.manifest(stored.id).layers[0]
     assert len(layer.entries) == FILES
-    assert all((service.store.lay_out_layer(layer) / f"{n}.dat").read_bytes()[0] == n for n in range(FILES))
+    assert all(
+        (service.store.files.lay_out_layer(layer) / f"{n}.dat").read_bytes()[0] == n for n in range(FILES)
+    )
 
 
 def test_a_commit_that_counted_on_one_that_found_no_room_is_told_of_the_full_disk(service, monkeypatch):

@@ -63,7 +63,7 @@ def store(tmp_path):
 
 def searched(store: Store, pages: bytes, pattern: str, *, most: int = 10, limit: float = 30, mask=None):
     one = commit(store, pages=pages, small={})
-    with store.open_memory(store.facts(one.id)) as memory:
+    with store.images.open_memory(store.facts(one.id)) as memory:
         return find(memory, parse_pattern(pattern), mask or Mask(), most=most, limit=limit)
 
 

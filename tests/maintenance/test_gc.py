@@ -89,7 +89,7 @@ def test_what_is_needed_again_is_pardoned(store, useless):
     assert is_whole(store, again)
 
 
-def test_a_commit_on_its_way_in_is_waited_for(store, home):
+def test_a_commit_on_its_way_in_is_waited_for(store, home, monkeypatch):
     """GIVEN files and pages that no manifest names yet, WHEN garbage is looked for, THEN they are suspects and stay."""
     files = {"f": b"on its way"}
     staging = stage(store, pages=os.urandom(8192), small={"core-1.img": b"c"}, files=files)
@@ -105,7 +105,7 @@ def test_a_commit_on_its_way_in_is_waited_for(store, home):
 
     store_commits: list[CommitId] = []
     with store.taking_in():
-        object.__setattr__(other, "_lock", type("Lock", (), {"held": staticmethod(held)})())
+        monkeypatch.setattr(other.internals.lock, "held", held)
         store.ingest_file(staging.files / "0")
         assert kinds(foresee(other, grace=0).decision.delete) == []
     (staging.files / "0").write_bytes(b"on its way")

@@ -137,7 +137,7 @@ def test_what_branches_touched_first_is_there_when_the_next_one_runs(service: Se
     known = TouchedMemory(service.relive.home, CommitId(service.commit.id))
     with (
         contextlib.closing(Store(service.relive.settings.store)) as store,
-        store.open_pages(store.manifest(CommitId(service.commit.id))) as pages,
+        store.images.open_pages(store.manifest(CommitId(service.commit.id))) as pages,
     ):
         runs = [(pid, *run) for pid, process in pages.processes.items() for run in process.runs]
     pid, first, length = max(runs, key=lambda one: one[2])

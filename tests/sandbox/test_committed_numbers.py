@@ -29,11 +29,11 @@ def manifest() -> Any:
 def test_they_are_read_once_and_are_those_of_files_that_the_commit_holds() -> None:
     read: list[Any] = []
 
-    def small_image(asked: Any, _name: str) -> bytes:
+    def read_small(asked: Any, _name: str) -> bytes:
         read.append(asked)
         return b'{"/srv/held": 7, "/srv/other": 8}'
 
-    store: Any = SimpleNamespace(small_image=small_image)
+    store: Any = SimpleNamespace(images=SimpleNamespace(read_small=read_small))
     one, other = manifest(), manifest()
     for _ in range(2):
         assert committed_numbers(store, CommitId("a" * 64), one) == {"/srv/held": 7}
@@ -42,10 +42,10 @@ def test_they_are_read_once_and_are_those_of_files_that_the_commit_holds() -> No
 
 
 def test_what_cannot_be_read_is_not_taken_for_none() -> None:
-    def small_image(_manifest: Any, _name: str) -> bytes:
+    def read_small(_manifest: Any, _name: str) -> bytes:
         raise ObjectMissing("gone", cause="deleted")
 
-    store: Any = SimpleNamespace(small_image=small_image)
+    store: Any = SimpleNamespace(images=SimpleNamespace(read_small=read_small))
     for _ in range(2):
         with pytest.raises(ObjectMissing):
             committed_numbers(store, CommitId("a" * 64), manifest())

@@ -32,7 +32,7 @@ def test_what_was_fitted_is_laid_out_as_it_was_beside_the_pages(kept: FittedImag
     def pages(_manifest: Any, directory: Path) -> None:
         (directory / "pages-1.img").write_bytes(b"pages")
 
-    store: Any = SimpleNamespace(lay_out_page_files=pages)
+    store: Any = SimpleNamespace(images=SimpleNamespace(lay_out_page_files=pages))
     kept.lay_out(store, tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
         "core-1.img": b"fitted",
@@ -41,7 +41,9 @@ def test_what_was_fitted_is_laid_out_as_it_was_beside_the_pages(kept: FittedImag
 
 
 def test_the_next_branch_has_links_to_what_is_as_it_was(kept: FittedImages, tmp_path: Path) -> None:
-    store: Any = SimpleNamespace(lay_out_page_files=lambda _manifest, _directory: None)
+    store: Any = SimpleNamespace(
+        images=SimpleNamespace(lay_out_page_files=lambda _manifest, _directory: None)
+    )
     places = [tmp_path / name for name in ("first", "second", "third", "fourth")]
     for place in places:
         place.mkdir()

@@ -128,20 +128,20 @@ def take_layer(store: Store, staging: Path, files: Mapping[str, bytes], *, as_ob
 def contents(store: Store, commit_id: CommitId) -> tuple[dict[str, bytes], dict[str, bytes]]:
     """({image name: bytes}, {path: bytes}) of a commit, through the doors that a restore uses."""
     manifest = store.manifest(commit_id)
-    directory = Path(tempfile.mkdtemp(dir=store._directory / "incoming"))  # of the same file system
+    directory = Path(tempfile.mkdtemp(dir=store.internals.directory / "incoming"))  # of the same file system
     try:
-        store.lay_out_images(manifest, directory)
+        store.images.lay_out(manifest, directory)
         images = {path.name: path.read_bytes() for path in directory.iterdir()}
     finally:
         shutil.rmtree(directory)
     files = {
-        entry.path: store.content(entry)
+        entry.path: store.files.content(entry)
         for layer in manifest.layers
         for entry in layer.entries
         if entry.kind is EntryKind.FILE
     }
     for layer in manifest.layers:
-        store.lay_out_layer(layer)
+        store.files.lay_out_layer(layer)
     return images, files
 
 

@@ -198,8 +198,8 @@ class DropParent(Series):
         super().prepare(home)
         store = Store(home / "store")
         self.other = take(store, self.service, self.other).id
-        (self.dead,) = store._placements.read(self.old).needed()
-        assert self.dead in store._placements.read(self.other).needed()
+        (self.dead,) = store.internals.placements.read(self.old).needed()
+        assert self.dead in store.internals.placements.read(self.other).needed()
         store.close()
 
     def act(self, home: Path) -> None:
@@ -215,8 +215,8 @@ class DropParent(Series):
         self.act(home)
         store.thin("nobody", beyond(0))  # what a death left undone comes with the next drop
         assert contents(store, self.other)[0] == self.service.images(), "its child is not whole"
-        assert self.dead not in store._packs.names(), "the dead pack was not repacked"
-        assert store._packs.names() == store._placements.read(self.other).needed()
+        assert self.dead not in store.internals.packs.names(), "the dead pack was not repacked"
+        assert store.internals.packs.names() == store.internals.placements.read(self.other).needed()
         store.delete(self.other)
         self.check_empty(home)
 
@@ -248,10 +248,10 @@ class LayOut(Scenario):
 
     def act(self, home: Path) -> None:
         store = Store(home / "store")
-        store.lay_out_layer(store.manifest(self.old).layers[0])
+        store.files.lay_out_layer(store.manifest(self.old).layers[0])
 
     def check(self, home: Path, store: Store, done: bool) -> None:
-        tree = store.lay_out_layer(store.manifest(self.old).layers[0])
+        tree = store.files.lay_out_layer(store.manifest(self.old).layers[0])
         assert {path.name: path.read_bytes() for path in tree.iterdir()} == {
             "f": b"shared",
             "g": b"own of old",

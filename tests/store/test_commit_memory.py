@@ -47,7 +47,7 @@ def taken(store: Store, space: Space, capture: str, parents: list[str] | None = 
 
 
 def opened(store: Store, facts) -> CommitMemory:
-    return store.open_memory(facts)
+    return store.images.open_memory(facts)
 
 
 def test_pages_come_as_they_were_taken_in(store):
@@ -87,7 +87,7 @@ def test_a_commit_without_memory_is_refused(store):
     one = commit(store, version=2, capture="3")
     facts = store.facts(one.id).model_copy(update={"images": []})
     with pytest.raises(UsageError, match="memory of this commit cannot be read"):
-        store.open_memory(facts)
+        store.images.open_memory(facts)
 
 
 def test_reading_goes_on_though_the_commit_is_dropped(store):

@@ -167,7 +167,7 @@ def test_many_small_files_of_which_few_change_cost_little(store):
 def test_a_file_of_holes_comes_back_with_holes(store, tmp_path):
     data = bytes(8 * MB) + b"end"
     one = commit(store, files={"sparse": data})
-    tree = store.lay_out_layer(store.manifest(one.id).layers[0])
+    tree = store.files.lay_out_layer(store.manifest(one.id).layers[0])
     assert (tree / "sparse").read_bytes() == data
     assert (tree / "sparse").stat().st_blocks * 512 < MB
 
@@ -194,7 +194,7 @@ def test_what_was_a_hole_is_one_again_page_by_page(tmp_path):
         entry = FileEntry(path="a", kind=EntryKind.FILE, size=len(wanted), object=store.ingest_file(staged))
         layer = Layer(point="/", kind=LayerKind.OVERLAY, entries=[entry])
         store.add(make_manifest(layers=[layer]))
-    store.write_content(entry, tmp_path / "back")
+    store.files.write_content(entry, tmp_path / "back")
     assert (tmp_path / "back").read_bytes() == wanted
     assert (tmp_path / "back").stat().st_blocks * 512 <= 8 * PAGE
     store.close()

@@ -42,14 +42,14 @@ def flip(path: Path, at: int) -> None:
 
 
 def object_path(store: Store, name: str) -> Path:
-    return store._objects.path(name)
+    return store.internals.objects.path(name)
 
 
 # -- damage ------------------------------------------------------------------------------------------------------------
 
 
 def pack_path(store: Store) -> Path:
-    (path,) = (store._directory / "packs").iterdir()
+    (path,) = (store.internals.directory / "packs").iterdir()
     return path
 
 
@@ -71,7 +71,7 @@ def test_a_flipped_bit_in_a_placement_is_reported_wherever_it_is(tmp_path_factor
     """The signature is checked as well, so that a fitting checksum does not help."""
     store = Store(tmp_path_factory.mktemp("damage") / "store")
     one = commit(store)
-    flip(store._directory / "placements" / one.id, at)
+    flip(store.internals.directory / "placements" / one.id, at)
     with pytest.raises((ObjectCorrupt, SignatureInvalid), match=one.id[:10]):
         contents(store, one.id)
     store.close()
@@ -128,21 +128,21 @@ def test_a_flipped_bit_in_a_file_is_reported_and_never_returned(store, size):
     path, begin = frame_of(store, one.id)
     flip(path, begin + 3)
     with pytest.raises(ObjectCorrupt, match=path.name[:12]):
-        store.content(layer.entries[0])
+        store.files.content(layer.entries[0])
     with pytest.raises(ObjectCorrupt, match=path.name[:12]):
-        store.lay_out_layer(layer)
-    assert list((store._layer_cache._directory).iterdir()) == []
+        store.files.lay_out_layer(layer)
+    assert list((store.files._layer_cache._directory).iterdir()) == []
 
 
 def test_a_content_that_its_pages_do_not_make_is_refused(store):
     """Every frame is as it was written, and signed; what comes of them is still checked against the content's name."""
     one = commit(store, files={"f": b"content", "g": b"another"})
     entries = store.manifest(one.id).layers[0].entries
-    full = store._contents._find(entries[0].object).contents.table.full
+    full = store.files.contents._find(entries[0].object).contents.table.full
     full[:] = full[::-1].copy()
     for entry in entries:
         with pytest.raises(ObjectCorrupt, match=str(entry.object)[:12]):
-            store.content(entry)
+            store.files.content(entry)
 
 
 @within
@@ -150,7 +150,7 @@ def test_a_content_that_its_pages_do_not_make_is_refused(store):
 def test_a_flipped_bit_in_a_manifest_is_reported_wherever_it_is(tmp_path_factory, at):
     store = Store(tmp_path_factory.mktemp("damage") / "store")
     one = commit(store)
-    flip(store._directory / "manifests" / f"{one.id}.json", at)
+    flip(store.internals.directory / "manifests" / f"{one.id}.json", at)
     with pytest.raises(ObjectCorrupt, match=one.id[:10]):
         store.manifest(one.id)
     store.close()
@@ -166,7 +166,7 @@ def test_a_cut_pack_and_a_lost_one_are_told_apart(store):
     path.write_bytes(b"")
     for entry, error in zip(entries, (ObjectCorrupt, ObjectMissing), strict=True):
         with pytest.raises(error):
-            store.content(entry)
+            store.files.content(entry)
 
 
 def test_a_file_whose_pack_is_lost_is_kept_anew_by_the_next_commit(store):
@@ -237,7 +237,7 @@ json_values = st.recursive(
 @given(data=st.binary(max_size=60) | json_values.map(lambda value: repr(value).encode(errors="replace")))
 def test_junk_with_a_fitting_id_is_no_manifest(tmp_path_factory, data):
     store = Store(tmp_path_factory.mktemp("junk") / "store")
-    commit_id = plant(store._directory, data)
+    commit_id = plant(store.internals.directory, data)
     with pytest.raises(ObjectCorrupt):
         store.manifest(commit_id)
     assert store.rebuild_index() == 0
@@ -275,7 +275,7 @@ def test_an_image_name_that_is_a_path_is_refused(store, home, name):
     directory = home / "images"
     directory.mkdir()
     with pytest.raises(ObjectCorrupt):
-        store.lay_out_images(hostile, directory)
+        store.images.lay_out(hostile, directory)
     assert list(directory.iterdir()) == []
 
 
@@ -291,7 +291,7 @@ def lay_out_bundle(store: Store, directory: Path, data: bytes, *more: ImageFile)
     """As a commit of version 1, whose bundle is an object that can be put there."""
     directory.mkdir()
     manifest = make_manifest(images=[*more, bundle_of(store, data)])
-    store.lay_out_images(manifest.model_copy(update={"version": 1}), directory)
+    store.images.lay_out(manifest.model_copy(update={"version": 1}), directory)
 
 
 @pytest.mark.parametrize("name", BAD_NAMES, ids=ascii)
@@ -449,14 +449,14 @@ def test_facts_that_no_capture_writes_give_a_declared_error(store, evil, facts):
         staging.discard()
     layer = Layer(point="/", kind=LayerKind.OVERLAY, entries=[entry("f", **value)])
     with pytest.raises((StoreError, RefUnknown)):
-        store.lay_out_layer(layer)
-    assert list(store._layer_cache._directory.iterdir()) == []
+        store.files.lay_out_layer(layer)
+    assert list(store.files._layer_cache._directory.iterdir()) == []
 
 
 def test_an_entry_without_its_directory_gives_a_declared_error(store):
     layer = Layer(point="/", kind=LayerKind.OVERLAY, entries=[entry("a/b", EntryKind.PIPE)])
     with pytest.raises(StoreError):
-        store.lay_out_layer(layer)
+        store.files.lay_out_layer(layer)
 
 
 def test_kept_pages_are_given_out_by_what_the_manifest_says_of_them(store, home, tmp_path):
@@ -466,31 +466,31 @@ def test_kept_pages_are_given_out_by_what_the_manifest_says_of_them(store, home,
     first.mkdir()
     second.mkdir()
     manifest = store.manifest(one.id)
-    store.lay_out_images(manifest, first)
+    store.images.lay_out(manifest, first)
     (home / "placements" / one.id).unlink()
-    store.lay_out_page_files(manifest, second)
+    store.images.lay_out_page_files(manifest, second)
     assert (second / "pages-1.img").read_bytes() == (first / "pages-1.img").read_bytes() == b"page" * 1024
     (first / "pages-1.img").write_bytes(b"else" * 1024)  # and what is kept, as it has the same inode
     (second / "pages-1.img").unlink()
     with pytest.raises(ObjectMissing, match=one.id[:10]):
-        store.lay_out_page_files(manifest, second)
+        store.images.lay_out_page_files(manifest, second)
     assert not (second / "pages-1.img").exists()
 
 
 def test_page_files_take_the_place_of_what_is_there(store, tmp_path):
     """GIVEN a directory with a file of that name, as a second attempt finds it or a bundle from elsewhere makes it."""
     manifest = store.manifest(commit(store).id)
-    store.lay_out_images(manifest, tmp_path)
+    store.images.lay_out(manifest, tmp_path)
     (tmp_path / "pages-1.img").unlink()
     (tmp_path / "pages-1.img").write_bytes(b"else")
-    store.lay_out_page_files(manifest, tmp_path)
+    store.images.lay_out_page_files(manifest, tmp_path)
     assert (tmp_path / "pages-1.img").read_bytes() == b"page" * 1024
 
 
 def test_pages_do_not_take_the_place_of_an_image_that_was_checked(store, tmp_path):
     """GIVEN a manifest from elsewhere that calls a file of pages as a small image is called."""
     manifest = store.manifest(commit(store).id)
-    store.lay_out_images(manifest, tmp_path)
+    store.images.lay_out(manifest, tmp_path)
     hostile = manifest.model_copy(
         update={
             "images": [
@@ -501,7 +501,7 @@ def test_pages_do_not_take_the_place_of_an_image_that_was_checked(store, tmp_pat
     )
     (tmp_path / "core-1.img").write_bytes(b"checked")
     with pytest.raises(ObjectCorrupt, match=r"core-1\.img"):
-        store.lay_out_page_files(hostile, tmp_path)
+        store.images.lay_out_page_files(hostile, tmp_path)
     assert (tmp_path / "core-1.img").read_bytes() == b"checked"
 
 
@@ -511,5 +511,5 @@ def test_an_image_called_by_a_way_out_is_not_made(store, tmp_path):
         update={"images": [one.model_copy(update={"name": "../out.img"}) for one in kept.images]}
     )
     with pytest.raises(ObjectCorrupt, match=r"\.\./out\.img"):
-        store.lay_out_page_files(hostile, tmp_path)
+        store.images.lay_out_page_files(hostile, tmp_path)
     assert not (tmp_path.parent / "out.img").exists()

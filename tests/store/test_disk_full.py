@@ -128,8 +128,8 @@ def test_laying_out_on_a_full_disk_leaves_no_half_layer(small_disk):
     one = commit(store, files={"big": os.urandom(40 * PAGE)})
     layer = store.manifest(one.id).layers[0]
     with only_free(small_disk, 8), pytest.raises(DiskFull):
-        store.lay_out_layer(layer)
-    assert (store.lay_out_layer(layer) / "big").stat().st_size == 40 * PAGE
+        store.files.lay_out_layer(layer)
+    assert (store.files.lay_out_layer(layer) / "big").stat().st_size == 40 * PAGE
     store.close()
 
 

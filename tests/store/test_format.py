@@ -38,7 +38,7 @@ def test_the_independent_reader_finds_the_same(store, home, sealed, monkeypatch)
     gone = list(states)[4]
     store.delete(gone)
     del states[gone]
-    assert any(store._placements.read(one).bases for one in states)
+    assert any(store.internals.placements.read(one).bases for one in states)
     frames = [frame for path in (home / "packs").iterdir() for frame in read_frames(path, path.name)]
     assert any(frame.kind & FrameKind.WORDS for frame in frames)
     for commit_id, images in states.items():

@@ -75,14 +75,14 @@ def test_rebuilding_changes_nothing_but_the_times(store):
 def test_a_store_that_is_busy_can_still_be_read(store, home):
     """A process that holds the lock may be stopped; `relive log` must not wait for it."""
     one = commit(store)
-    with store._lock.held(shared=False):
+    with store.internals.lock.held(shared=False):
         other = Store(home)
         assert other.resolve(one.id) == one.id
         other.close()
 
 
 def test_a_locked_index_is_a_busy_store(store, monkeypatch):
-    writer = sqlite3.connect(store._directory / "index.sqlite", isolation_level=None)
+    writer = sqlite3.connect(store.internals.directory / "index.sqlite", isolation_level=None)
     writer.execute("BEGIN EXCLUSIVE")
     store._index._database.execute("PRAGMA busy_timeout = 0")
     with pytest.raises(ReliveError) as caught:

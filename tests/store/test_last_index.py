@@ -29,7 +29,7 @@ def decoded(monkeypatch):
 
 def laid_out(store, manifest, directory):
     directory.mkdir()
-    store.lay_out_images(manifest, directory)
+    store.images.lay_out(manifest, directory)
     return (directory / "core-1.img").read_bytes(), (directory / "pages-1.img").read_bytes()
 
 
@@ -38,8 +38,8 @@ def test_files_images_and_pages_of_a_commit_take_its_index_once(store, decoded, 
     decoded.clear()
     manifest = store.manifest(one.id)
     assert laid_out(store, manifest, tmp_path / "first") == (b"core", b"a" * 8192)
-    store.open_pages(manifest).__exit__()
-    assert store.small_image(manifest, "core-1.img") == b"core"
+    store.images.open_pages(manifest).__exit__()
+    assert store.images.read_small(manifest, "core-1.img") == b"core"
     assert len(decoded) == 1
 
 

@@ -25,7 +25,7 @@ def laid(store: Store) -> Callable[[], Path]:
 
     def lay_out() -> Path:
         (layer,) = store.manifest(made.id).layers
-        return store.lay_out_layer(layer)
+        return store.files.lay_out_layer(layer)
 
     return lay_out
 

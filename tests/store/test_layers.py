@@ -57,7 +57,7 @@ class Round:
         return Layer.model_validate_json(layer.model_dump_json())
 
     def back(self, **options: Any) -> Path:
-        return self.store.lay_out_layer(self.capture(**options))
+        return self.store.files.lay_out_layer(self.capture(**options))
 
 
 @contextlib.contextmanager
@@ -314,9 +314,9 @@ def test_parents_stand_before_their_children(around):
 def test_a_layer_is_laid_out_once(around):
     file(around.top / "it")
     layer = around.capture()
-    tree = around.store.lay_out_layer(layer)
+    tree = around.store.files.lay_out_layer(layer)
     inode = (tree / "it").stat().st_ino
-    assert around.store.lay_out_layer(layer) == tree
+    assert around.store.files.lay_out_layer(layer) == tree
     assert (tree / "it").stat().st_ino == inode
 
 
@@ -495,7 +495,7 @@ def test_after_any_edits_the_layer_is_the_directory_at_the_time_of_the_scan(roun
 
 def test_what_nobody_mounts_or_asks_for_does_not_stay_laid_out(around, monkeypatch):
     layer = around.capture()
-    trees = around.store._layer_cache
+    trees = around.store.files._layer_cache
     kept = trees.made("a" * 64, lambda target: (target / "f").write_text("kept"))
     gone = trees.made("b" * 64, lambda target: (target / "f").write_text("gone"))
     trees.drop_unused(lambda: "")
@@ -507,4 +507,4 @@ def test_what_nobody_mounts_or_asks_for_does_not_stay_laid_out(around, monkeypat
         trees.made("b" * 64, lambda target: (target / "f").write_text("anew")).joinpath("f").read_text()
         == "anew"
     )
-    assert list(around.store.lay_out_layer(layer).iterdir()) is not None
+    assert list(around.store.files.lay_out_layer(layer).iterdir()) is not None

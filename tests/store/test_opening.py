@@ -145,9 +145,9 @@ def test_emptied_staging_is_used_again_under_another_name_and_swept_when_its_hol
 def test_layers_laid_out_before_the_last_boot_are_not_trusted(store, home):
     """They are not synced, so a power failure may have left empty files in them."""
     one = commit(store)
-    tree = store.lay_out_layer(store.manifest(one.id).layers[0])
+    tree = store.files.lay_out_layer(store.manifest(one.id).layers[0])
     stale = home / "trees" / "00000000-another-boot"
     tree.parent.rename(stale)
     Store(home).close()
     assert not stale.exists()
-    assert (store._layer_cache.get(store.manifest(one.id).layers[0])).is_dir()
+    assert (store.files._layer_cache.get(store.manifest(one.id).layers[0])).is_dir()

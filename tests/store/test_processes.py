@@ -91,7 +91,7 @@ def test_two_commit_their_series_while_a_third_drops_parents(home):
     left = store.log()
     assert len(left) <= 2
     assert all(is_whole(store, line.id) for line in left)
-    needed = {name for line in left for name in store._placements.read(line.id).needed()}
+    needed = {name for line in left for name in store.internals.placements.read(line.id).needed()}
     assert {path.name for path in (home / "packs").iterdir()} == needed
     store.close()
 

@@ -31,10 +31,10 @@ def read_only(directory: Path) -> Iterator[None]:
 def held_by(store: Store, commit_id: CommitId) -> tuple[dict[str, bytes], list[bytes]]:
     """Small images and files of a commit, read as who looks into it does."""
     manifest = store.manifest(commit_id)
-    with store.open_memory(manifest) as memory:
+    with store.images.open_memory(manifest) as memory:
         images = dict(memory.small)
     return images, [
-        store.content(entry) for layer in manifest.layers for entry in layer.entries if entry.object
+        store.files.content(entry) for layer in manifest.layers for entry in layer.entries if entry.object
     ]
 
 

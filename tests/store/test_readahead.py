@@ -58,7 +58,7 @@ def take(store: Store, memory: np.ndarray, parent: CommitId | None) -> CommitId:
 
 @contextlib.contextmanager
 def opened(store: Store, commit_id: CommitId) -> Iterator[tuple[CommitPages, ProcessPages]]:
-    with store.open_pages(store.manifest(commit_id)) as pages:
+    with store.images.open_pages(store.manifest(commit_id)) as pages:
         yield pages, pages.processes[7]
 
 
@@ -90,7 +90,7 @@ def all_are_right(process: ProcessPages, memory: np.ndarray, step: int) -> None:
 @pytest.mark.parametrize("step", [1, 37, _PART, 2 * _PART + 1])
 def test_all_pages_are_right_whatever_is_read_at_once(store, one, memory, tmp_path, laid_out, step):
     if laid_out:
-        store.lay_out_images(store.manifest(one), tmp_path)
+        store.images.lay_out(store.manifest(one), tmp_path)
     with opened(store, one) as (pages, process):
         assert len(pages.descriptors()) == 2 + laid_out
         store.delete(one)  # whatever happens to the store
@@ -99,7 +99,7 @@ def test_all_pages_are_right_whatever_is_read_at_once(store, one, memory, tmp_pa
 
 
 def test_a_file_that_is_laid_out_and_rotted_is_not_used(store, one, memory, tmp_path):
-    store.lay_out_images(store.manifest(one), tmp_path)
+    store.images.lay_out(store.manifest(one), tmp_path)
     (laid,) = (store.internals.directory / "laid").iterdir()
     flip(laid, 4096 * 300)
     with opened(store, one) as (_, process):
@@ -108,7 +108,7 @@ def test_a_file_that_is_laid_out_and_rotted_is_not_used(store, one, memory, tmp_
 
 
 def test_a_file_that_is_laid_out_and_cut_is_not_used(store, one, memory, tmp_path):
-    store.lay_out_images(store.manifest(one), tmp_path)
+    store.images.lay_out(store.manifest(one), tmp_path)
     (laid,) = (store.internals.directory / "laid").iterdir()
     laid.chmod(0o600)
     os.truncate(laid, 8192)

@@ -29,7 +29,7 @@ MOST_PACKS = KEY_EVERY + 8  # 31 since the key commit, that itself, and 8 that i
 
 
 def needed(store: Store, commit_id: CommitId) -> set[str]:
-    return store._placements.read(commit_id).needed()
+    return store.internals.placements.read(commit_id).needed()
 
 
 def test_a_hundred_commits_come_back_bit_for_bit_from_few_packs(store):
@@ -62,7 +62,7 @@ def test_equal_states_have_equal_ids_however_they_were_stored(home, tmp_path):
         parent = take(store, service, None).id
         service.live()
         if not known:
-            del store._images
+            del store._intake._images
             (placement,) = (tmp_path / f"{known}" / "placements").iterdir()
             placement.unlink()
         ids.append(take(store, service, parent).id)
@@ -120,7 +120,7 @@ def test_dropping_any_commits_harms_no_other(store):
         assert contents(store, commit_id)[0] == images
     last = list(states)[-1]
     store.thin("pay", beyond(1))
-    assert {path.name for path in (store._directory / "packs").iterdir()} == needed(store, last)
+    assert {path.name for path in (store.internals.directory / "packs").iterdir()} == needed(store, last)
     assert contents(store, last)[0] == states[last]
 
 
@@ -133,7 +133,7 @@ def test_a_key_commit_heals_a_series_whose_old_pack_is_lost(store):
         base = base or next(iter(needed(store, parent)))
         service.live()
     # The pages are known, so nothing is noticed until a commit looks whether all packs are there.
-    path: Path = store._directory / "packs" / str(base)
+    path: Path = store.internals.directory / "packs" / str(base)
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.chmod(0o600)
@@ -199,15 +199,15 @@ def test_a_pack_that_is_mostly_dead_is_repacked_and_its_commits_stay_whole(store
         parent = take(store, service, parent).id
         states[parent] = service.images()
     assert all(base in needed(store, commit_id) for commit_id in states)
-    before = sum(path.stat().st_size for path in (store._directory / "packs").iterdir())
+    before = sum(path.stat().st_size for path in (store.internals.directory / "packs").iterdir())
     store.delete(first)
-    after = sum(path.stat().st_size for path in (store._directory / "packs").iterdir())
+    after = sum(path.stat().st_size for path in (store.internals.directory / "packs").iterdir())
     assert not any(base in needed(store, commit_id) for commit_id in states)
     assert after < before
     for commit_id, images in states.items():
         assert contents(store, commit_id)[0] == images
     # The series goes on as before, with what was known of its last commit and without.
-    for again in (store, Store(store._directory)):
+    for again in (store, Store(store.internals.directory)):
         service.live()
         one = take(again, service, parent)
         parent = one.id
@@ -222,7 +222,7 @@ def test_repacking_is_left_when_a_placement_cannot_be_read(store, monkeypatch):
     first = take(store, service, None).id
     service.live()
     second = take(store, service, first).id
-    path = store._directory / "placements" / second
+    path = store.internals.directory / "placements" / second
     before = path.read_bytes()
     path.write_bytes(b"junk")
     store.delete(first)
@@ -232,7 +232,7 @@ def test_repacking_is_left_when_a_placement_cannot_be_read(store, monkeypatch):
 
 def lay_out(store: Store, commit_id: CommitId, directory: Path) -> dict[str, bytes]:
     directory.mkdir()
-    store.lay_out_images(store.manifest(commit_id), directory)
+    store.images.lay_out(store.manifest(commit_id), directory)
     return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
@@ -275,7 +275,7 @@ def lay_out_while(
     store: Store, commit_id: CommitId, monkeypatch, home: Path, change: Callable[[Store], object]
 ):
     """Lay it out, with something changed by another process after its placement was read."""
-    other, read = Store(home), store._placements.read
+    other, read = Store(home), store.internals.placements.read
     steps = [change]
 
     def read_and_change(asked: CommitId) -> Placement:
@@ -285,7 +285,7 @@ def lay_out_while(
             step(other)
         return found
 
-    monkeypatch.setattr(store._placements, "read", read_and_change)
+    monkeypatch.setattr(store.internals.placements, "read", read_and_change)
     try:
         return lay_out(store, commit_id, home / "images")
     finally:
@@ -403,5 +403,5 @@ def test_a_full_disk_is_told_by_who_makes_a_page_file_and_its_thread_is_gone(sto
 
     monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(DiskFull):
-        store.lay_out_images(store.manifest(one.id), tmp_path)
+        store.images.lay_out(store.manifest(one.id), tmp_path)
     assert no_more_than(threads)

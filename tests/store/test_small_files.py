@@ -87,7 +87,7 @@ def test_the_store_gives_back_what_was_taken_of_such_a_file(tmp_path: Path, turn
                 manifest = make_manifest(layers=[layer], parents=parent, capture=f"c{round_}")
                 stored = store.add(manifest)
             small.path.unlink()
-            laid_out = store.lay_out_layer(store.manifest(stored.id).layers[0])
+            laid_out = store.files.lay_out_layer(store.manifest(stored.id).layers[0])
             assert {path.name: path.read_bytes() for path in laid_out.iterdir()} == wanted
             parent = [stored.id]
 
@@ -97,5 +97,5 @@ def test_a_part_can_be_read_by_itself_before_its_commit_is_stored(tmp_path: Path
     with contextlib.closing(Store(tmp_path / "store")) as store, store.taking_in():
         name = store.ingest_file(small.path, None, parts[2])
         entry = FileEntry(path="a", kind=EntryKind.FILE, size=parts[2].size, object=name)
-        assert store.content(entry) == CONTENTS[2]
+        assert store.files.content(entry) == CONTENTS[2]
         assert small.path.exists()

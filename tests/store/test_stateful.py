@@ -194,7 +194,7 @@ class StoreAgrees(RuleBasedStateMachine):
     @invariant()
     def every_commit_is_placed_and_no_pack_is_there_that_nobody_needs(self) -> None:
         home = self.directory / "store"
-        placements = self.store._placements
+        placements = self.store.internals.placements
         assert set(os.listdir(home / "placements")) == set(self.model.commits)
         needed = {name for one in self.model.commits for name in placements.read(one).needed()}
         assert set(os.listdir(home / "packs")) == needed

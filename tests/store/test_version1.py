@@ -39,7 +39,7 @@ def test_it_opens_and_names_lists_and_gives_back_what_it_holds(old):
 def test_page_files_are_not_copied_when_laid_out(old, home):
     directory = home / "images"
     directory.mkdir()
-    old.lay_out_images(old.manifest(old.resolve("good")), directory)
+    old.images.lay_out(old.manifest(old.resolve("good")), directory)
     assert (directory / "pages-1.img").stat().st_nlink == 2
 
 

@@ -28,6 +28,7 @@ _LATER = (
     "uvloop",
     "relive.checkpoint.dump",
     "relive.operations.revive",
+    "relive.store.image_intake",
     "relive.store.images",
 )
 

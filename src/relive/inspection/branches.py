@@ -53,7 +53,7 @@ def questioned_branch(settings: Settings, store: Store, commit: CommitId, mask: 
         RefUnknown, StoreError, RestoreFailed: as ``restore``; RestoreFailed also where an answer cannot be understood.
     """
     facts = store.facts(commit)
-    with store.open_memory(facts) as memory:
+    with store.images.open_memory(facts) as memory:
         learn_secrets(memory, mask)
     branch = restore(settings, store, commit, RestoreRequest(is_owned=True))
     try:

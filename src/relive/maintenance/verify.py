@@ -252,7 +252,7 @@ def _derived_problems(store: Store) -> list[Problem]:
         Problem(
             Kind.LAID_OUT, name, ObjectCorrupt.code, f"files laid out for branches have changed; {remedy}", []
         )
-        for name in store.damaged_trees()
+        for name in store.files.damaged_trees()
     ]
 
 

@@ -93,11 +93,11 @@ def diff(settings: Settings, params: DiffParams, progress: Progress) -> CommitDi
     ids = store.resolve(params.before), store.resolve(params.after)
     manifests = store.manifest(ids[0]), store.manifest(ids[1])
     _refuse_strangers(*manifests)
-    with store.open_memory(manifests[0]) as before, store.open_memory(manifests[1]) as after:
+    with store.images.open_memory(manifests[0]) as before, store.images.open_memory(manifests[1]) as after:
         old = read_state(before, ids[0], manifests[0], mask)
         new = read_state(after, ids[1], manifests[1], mask)
         memory = memory_changes(before, after, old, new)
-    files = file_differences(manifests[0].layers, manifests[1].layers, store.content)
+    files = file_differences(manifests[0].layers, manifests[1].layers, store.files.content)
     is_one_life = manifests[0].target.life == manifests[1].target.life is not None
     return CommitDifference(
         before=ids[0],

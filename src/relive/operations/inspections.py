@@ -65,7 +65,7 @@ def inspect(settings: Settings, params: InspectParams, progress: Progress) -> Co
     store = Store(settings.store)
     commit = store.resolve(params.ref)
     manifest = store.facts(commit)
-    with store.open_memory(manifest) as memory:
+    with store.images.open_memory(manifest) as memory:
         return read_state(memory, commit, manifest, Mask.configured(settings))
 
 
@@ -106,7 +106,7 @@ def find_in_memory(settings: Settings, params: FindParams, progress: Progress) -
     pattern = parse_pattern(params.pattern)
     tend(settings, progress)
     store, mask = Store(settings.store), Mask.configured(settings)
-    with store.open_memory(store.facts(store.resolve(params.ref))) as memory:
+    with store.images.open_memory(store.facts(store.resolve(params.ref))) as memory:
         learn_secrets(memory, mask)
         return find(memory, pattern, mask, most=params.most, limit=_SEARCH_LIMIT)
 

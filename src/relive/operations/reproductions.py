@@ -179,7 +179,10 @@ def _committed_environment(settings: Settings, incident: Incident) -> dict[str, 
 
     store = Store(settings.store)
     for commit in filter(None, (incident.before, incident.at)):
-        with contextlib.suppress(StoreError, UsageError), store.open_memory(store.facts(commit)) as memory:
+        with (
+            contextlib.suppress(StoreError, UsageError),
+            store.images.open_memory(store.facts(commit)) as memory,
+        ):
             return read_environment(memory)
     return {}
 

@@ -265,7 +265,7 @@ def _places(store: Store, commit: CommitId | None) -> list[ThreadPlace] | None:
     if commit is None:
         return None
     with contextlib.suppress(StoreError), tempfile.TemporaryDirectory(prefix="relive-") as scratch:
-        store.lay_out_small_images(store.facts(commit), Path(scratch))
+        store.images.lay_out_small(store.facts(commit), Path(scratch))
         return read_places(Path(scratch))
     return None
 

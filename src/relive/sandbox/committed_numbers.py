@@ -32,7 +32,7 @@ def committed_numbers(store: Store, commit: CommitId, manifest: Manifest) -> Map
 
 
 def _read(store: Store, manifest: Manifest) -> dict[str, int]:
-    found = store.small_image(manifest, INODE_NUMBERS)
+    found = store.images.read_small(manifest, INODE_NUMBERS)
     numbers = parse_numbers(INODE_NUMBERS, found) if found is not None else {}
     held = {
         f"{layer.point.rstrip('/')}/{entry.path}"

@@ -75,12 +75,12 @@ class FittedImages:
         return found
 
     def lay_out(self, store: Store, images: Path) -> None:
-        """Make all images in a directory; raises as ``Store.lay_out_images``.
+        """Make all images in a directory; raises as ``CommittedImages.lay_out``.
 
         Links, where the last branch has them and they are as they were: an inode for each is what costs most on ext4 where many
         files have just been removed (``recently_deleted()`` of the kernel).
         """
-        store.lay_out_page_files(self.manifest, images)
+        store.images.lay_out_page_files(self.manifest, images)
         before = [str(directory) for directory in self.laid]
         for name, content in self.small.items():  # texts: a branch has some twenty of them
             path = f"{images}/{name}"

@@ -28,12 +28,12 @@ def make_host_root(
     """
     refuse_hostile_points(manifest, settings)
     trees = {
-        layer.point: store.lay_out_layer(layer)
+        layer.point: store.files.lay_out_layer(layer)
         for layer in manifest.layers
         if layer.kind is LayerKind.OVERLAY and layer.entries
     }
     memory = [
-        (layer.point, store.lay_out_layer(layer))
+        (layer.point, store.files.lay_out_layer(layer))
         for layer in manifest.layers
         if layer.kind is LayerKind.TMPFS and layer.entries
     ]

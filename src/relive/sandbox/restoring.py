@@ -172,7 +172,7 @@ def _restore_in(
         builder.stand_on(branch_root)
         if known is None and not is_lazy:
             # Not sooner: what is small and read until here would wait behind them.
-            early.begin(store.kept_page_files(manifest))
+            early.begin(store.images.kept_page_files(manifest))
         images = directory / "images"
         fitted = _lay_out_fitted(store, commit, manifest, directory, request, known, is_lazy=is_lazy)
         is_container = manifest.target.kind is TargetKind.CONTAINER
@@ -191,7 +191,7 @@ def _restore_in(
         # What nothing waits for is done while CRIU works.
         if template is None:  # else that was done for the branch of which the template was made
             sweep(settings)
-        databases = open_databases(manifest.layers, fitted.facts.written, store.lay_out_layer)
+        databases = open_databases(manifest.layers, fitted.facts.written, store.files.lay_out_layer)
         remembered.set_result(fitted.remembered(images, databases) if plan.remembered is not None else ())
         built = builder.finish()
         writable = branch_root.numbered | {one.path for one in remembered.result()}
@@ -260,9 +260,9 @@ def _lay_out_fitted(
     if known is not None:
         known.lay_out(store, images)
     elif is_lazy:
-        store.lay_out_images(manifest, images, lazily=True)
+        store.images.lay_out(manifest, images, lazily=True)
     else:
-        store.lay_out_small_images(manifest, images)
+        store.images.lay_out_small(manifest, images)
     opened = known.facts.files if known is not None else read_files(images)
     make_rings(opened, directory / "rings", request.recorder)
     if request.lay_beside is not None:
@@ -270,7 +270,7 @@ def _lay_out_fitted(
     # Whatever has written here before: what is to be checked is checked last. Page files take the place of nothing else.
     fitted = known or fit_images(images, commit, manifest, keep=not is_lazy)
     if known is None and not is_lazy:
-        store.lay_out_page_files(manifest, images)  # so late, since they are being read
+        store.images.lay_out_page_files(manifest, images)  # so late, since they are being read
     return fitted
 
 
@@ -325,9 +325,9 @@ def _start_pager(
     thread.
     """
     manifest = store.manifest(commit)
-    if not store.keeps_pages(manifest):
+    if not store.images.are_paged(manifest):
         return None, manifest
-    with store.open_pages(manifest) as pages:
+    with store.images.open_pages(manifest) as pages:
         if not pages.processes:
             return None, manifest
         touched = TouchedMemory(settings.home, commit)

@@ -9,6 +9,7 @@ import contextlib
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from relive.kernel.disk_errors import disk_errors
 from relive.model.advance import Advance
 from relive.model.commit import CommitId, Layer, Manifest
 from relive.store.atomic_io import FreshFile, discarding, publish_in_order
+from relive.store.committed_files import CommittedFiles
 from relive.store.held_images import HeldImages
 from relive.store.index import CommitIndex, StoredCommit, objects_of, size_of
 from relive.store.ingested import IngestedImages
@@ -25,43 +27,70 @@ from relive.store.listing import contents_of, listed
 from relive.store.manifests import canonical
 from relive.store.new_files import NewFiles
 from relive.store.objects import hash_bytes
+from relive.store.pages.numpy_threads import load_numpy
 from relive.store.scattered import ScatteredPages
 from relive.store.small_files import FilePart
 from relive.store.staging import Staging
 from relive.store.sweep import sweep_packs
 
 if TYPE_CHECKING:
-    from relive.store.contents import StoredContents
-    from relive.store.images import Images
+    from relive.store.image_intake import ImageIntake
     from relive.store.pages.ingest import IngestedPages
 
 __all__ = ["Intake"]
 
 
 class Intake:
-    """Of one store, for one commit after the other.
-
-    Args:
-        images, contents: are asked for only when pages or contents are needed, since numpy is imported for them.
-        stage: makes a directory for files.
-    """
+    """Of one store, for one commit after the other."""
 
     def __init__(
         self,
         parts: StoreInternals,
         index: CommitIndex,
-        images: Callable[[], Images],
-        contents: Callable[[], StoredContents],
+        new_files: NewFiles,
+        files: CommittedFiles,
         stage: Callable[[], Staging],
     ) -> None:
+        """Begin nothing yet.
+
+        Args:
+            new_files: where this puts the files of the commit that is being taken in.
+            stage: makes a directory for files.
+        """
         self._parts, self._index = parts, index
-        self._images, self._contents, self._stage = images, contents, stage
-        self.new_files = NewFiles(stage)
+        self._new_files, self._files, self._stage = new_files, files, stage
         self._parent: CommitId | None = None
         self._advance = Advance()
         self._is_taking_in = False
         self._referable: Collection[str] | None = None
         self._open_intake: IngestedImages | None = None
+
+    @cached_property
+    def _images(self) -> ImageIntake:
+        # Only with the first commit: importing numpy takes longer than all else that `relive log` does.
+        load_numpy()
+        from relive.store.image_intake import ImageIntake  # noqa: PLC0415
+
+        return ImageIntake(self._parts)
+
+    def make_ready(self) -> None:
+        """Load now what is needed for images."""
+        _ = self._images
+
+    def release_memory(self) -> None:
+        """As ``Store.release_memory``."""
+        if "_images" in self.__dict__:
+            self._images.release_memory()
+
+    def release_disk(self) -> None:
+        """As ``Store.release_disk``."""
+        if "_images" in self.__dict__:
+            self._images.release_disk()
+
+    def close(self) -> None:
+        """Give up what is known of the last commits, and the files of one that was not added."""
+        self._new_files.clear()
+        self.__dict__.pop("_images", None)
 
     @contextlib.contextmanager
     def taking_in(self, parent: CommitId | None = None, advance: Advance | None = None) -> Iterator[None]:
@@ -82,7 +111,7 @@ class Intake:
         finally:
             self._is_taking_in = False
             self._parent = self._referable = None
-            self.new_files.clear()
+            self._new_files.clear()
             self._discard_intake()
 
     @contextlib.contextmanager
@@ -105,7 +134,7 @@ class Intake:
     ) -> str:
         """As ``Store.ingest_file``."""
         with disk_errors("storing a file", self._parts.directory):
-            return self.new_files.ingest(file, place, part)
+            return self._new_files.ingest(file, place, part)
 
     def ingest_images(
         self,
@@ -117,7 +146,7 @@ class Intake:
         """As ``Store.ingest_images``."""
         self._discard_intake()
         with disk_errors("storing the memory images", self._parts.directory):
-            self._open_intake = taken = self._images().ingest(source, parent or self._parent, scattered or {})
+            self._open_intake = taken = self._images.ingest(source, parent or self._parent, scattered or {})
         return taken
 
     def add(
@@ -138,7 +167,7 @@ class Intake:
             self._refuse_missing(manifest)
             size = len(data)
             if taken is None and listing:
-                taken = self._open_intake = self._images().begin(self._parent)
+                taken = self._open_intake = self._images.begin(self._parent)
             pages = None if taken is None else self._finish(taken, manifest.layers, listing)
             is_new = not self._parts.manifests.has(commit_id)
             size += self._publish(commit_id, data, pages, written)
@@ -158,7 +187,7 @@ class Intake:
                     self._parts.manifests.delete([commit_id])
                 raise
         if taken is not None and pages is not None:
-            self._images().remember(commit_id, taken, pages)
+            self._images.remember(commit_id, taken, pages)
         return stored
 
     def _publish(
@@ -173,7 +202,7 @@ class Intake:
             stored: list[tuple[FreshFile, Path]] = []
             if pages is not None:
                 stored.append(stack.enter_context(discarding(pages.pack)))
-                stored.append(stack.enter_context(discarding(self._images().place(commit_id, pages))))
+                stored.append(stack.enter_context(discarding(self._images.place(commit_id, pages))))
             manifest = stack.enter_context(discarding(self._parts.manifests.make(commit_id, data)))
             if written is not None:
                 written()
@@ -183,14 +212,14 @@ class Intake:
     def _finish(self, taken: IngestedImages, layers: Sequence[Layer], listing: bytes) -> IngestedPages:
         """Take the files in, with which the pack is complete."""
         wanted = contents_of(layers) if listing else []
-        known = self._images().known_layers(taken)
+        known = self._images.known_layers(taken)
         try:
             with contextlib.ExitStack() as stack:
                 for name in wanted:
-                    if name not in self.new_files and name not in known.contents.positions:
+                    if name not in self._new_files and name not in known.contents.positions:
                         self._bring(name, stack)
-                new = self.new_files.compared(known.places.get)
-                pages = self._images().finish(taken, layers, wanted, new, listing, self._advance)
+                new = self._new_files.compared(known.places.get)
+                pages = self._images.finish(taken, layers, wanted, new, listing, self._advance)
         except BaseException:
             taken.intake.discard()
             raise
@@ -201,13 +230,13 @@ class Intake:
     def _bring(self, name: str, stack: contextlib.ExitStack) -> None:
         """Have a content ready that is in the store, but not in the parent: an object of before, or another commit's."""
         if self._parts.objects.path(name).exists():
-            if self.new_files.borrow(self._parts.objects.path(name)) == name:
+            if self._new_files.borrow(self._parts.objects.path(name)) == name:
                 return
-        elif self._contents().has(name):
+        elif self._files.contents.has(name):
             staging = self._stage()
             stack.callback(staging.discard)
-            self._contents().write(name, staging.files / "content")
-            self.new_files.borrow(staging.files / "content")
+            self._files.contents.write(name, staging.files / "content")
+            self._new_files.borrow(staging.files / "content")
             return
         raise ObjectMissing(
             f"content {name[:12]} of the commit is gone or damaged",
@@ -226,13 +255,13 @@ class Intake:
 
     def has_object(self, name: str) -> bool:
         """As ``Store.has_object``."""
-        if name in self.new_files or name in self._parent_contents():
+        if name in self._new_files or name in self._parent_contents():
             return True
         return self._parts.objects.path(name).exists()
 
     def _parent_contents(self) -> Collection[str]:
         """Names of the contents that the commit which is being taken in can refer to; looked up once for each."""
         if self._referable is None:
-            known = None if self._parent is None else self._images().known(self._parent)
+            known = None if self._parent is None else self._images.known(self._parent)
             self._referable = () if known is None else known.contents.contents.positions
         return self._referable

@@ -1,19 +1,20 @@
 """The store: takes commits in, gives them back, names them.
 
 A commit becomes durable in this order, so that a crash at any point leaves a readable store: its pack, its placement, its
-manifest, its line in the index. It is dropped in the order manifest, placement, packs, objects (of older commits), line. So the
-manifests say which commits there are, and who opens the store brings an index into line with them that a crash left behind.
-What a crash leaves in ``incoming/`` and ``making/`` is removed then, too; placements and packs that nobody needs go with the next
-drop.
+manifest, its line in the index. So the manifests say which commits there are, and who opens the store brings an index into line
+with them that a crash left behind (``index_recovery``). ``dropping`` has the order in which a commit goes. What a crash leaves in
+``incoming/`` and ``making/`` is removed when the store is opened; placements and packs that nobody needs go with the next drop.
 
 Taking in holds the store's lock shared from beginning to end, dropping holds it alone. So nothing that a new commit shares
 with an older one is dropped meanwhile; ``add`` looks whether all is there all the same before it says anything is durable.
+
+What is here is the door. Behind it are ``intake`` (one commit on its way in), ``committed_images`` and ``committed_files`` (the way
+back), ``transfer`` (from and to other stores), ``index`` (lists), ``lookup`` (names), ``dropping``.
 """
 
 from __future__ import annotations
 
 import contextlib
-import shutil
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,26 +23,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relive.config import given_store_keys
-from relive.errors import ObjectCorrupt, RefUnknown, UsageError
-from relive.kernel.disk_errors import disk_errors, takes_writes
+from relive.errors import ObjectCorrupt, RefUnknown
+from relive.kernel.disk_errors import disk_errors
 from relive.model.advance import Advance
-from relive.model.commit import CommitId, FileEntry, Layer, Manifest
+from relive.model.commit import CommitId, Manifest
 from relive.store.commitquery import CommitQuery
+from relive.store.committed_files import CommittedFiles
+from relive.store.committed_images import CommittedImages
+from relive.store.dropping import Dropping
 from relive.store.format import StoreFormat
 from relive.store.held_images import HeldImages
-from relive.store.image_cache import ImageCache
 from relive.store.index import StoredCommit, TargetLine
-from relive.store.index_recovery import add_lines, open_index, renew_lines
+from relive.store.index_recovery import IndexRecovery, open_index
 from relive.store.ingested import IngestedImages
 from relive.store.intake import Intake
 from relive.store.internals import StoreInternals
 from relive.store.keyring import Keyring
-from relive.store.layer_cache import LayerCache, materialize_layer
 from relive.store.lock import StoreLock
 from relive.store.lookup import find_commit
 from relive.store.manifests import Manifests, unknown
 from relive.store.names import parse_reference
-from relive.store.objects import Objects, hash_bytes
+from relive.store.new_files import NewFiles
+from relive.store.objects import Objects
 from relive.store.pages.last_index import LastIndex
 from relive.store.pages.numpy_threads import load_numpy
 from relive.store.pages.packs import Packs
@@ -50,22 +53,14 @@ from relive.store.paging import Page
 from relive.store.scattered import ScatteredPages
 from relive.store.small_files import FilePart
 from relive.store.staging import SpareStagings, Staging, sweep_left_overs
-from relive.store.sweep import repack_dead, sweep_packs
 from relive.store.tags import Tags
 from relive.store.transfer import Transfers
-from relive.store.version1 import lay_out_whole_images
 
 if TYPE_CHECKING:
-    from relive.store.contents import StoredContents
-    from relive.store.images import Images
-    from relive.store.pages.commit_memory import CommitMemory
     from relive.store.pages.page_pool import PagePool
-    from relive.store.pages.page_reader import CommitPages
 
 __all__ = ["Store"]
 
-_CONTENT = "content"
-_WORDS_AT_ONCE = 500  # commits in one write to the index
 _ALL_COMMITS = CommitQuery()
 
 
@@ -84,130 +79,64 @@ class Store:
             DiskFull, HostIncapable, StoreError: it cannot be made.
         """
         self._directory = directory
-        self._incoming = directory / "incoming"
         self._lock = StoreLock(directory / "lock")
-        self._renewed: list[CommitId] = []
-        self._keyring = keyring = keyring or Keyring(directory.parent / "keys", given_store_keys)
-        self._format = StoreFormat(directory, self._incoming, keyring)
+        self._last_index = LastIndex()
         with disk_errors("opening the store", directory):
-            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._format.check()
-            self._incoming.mkdir(exist_ok=True)
-            self._manifests = Manifests(directory / "manifests", self._incoming)
-            self._tags = Tags(directory / "tags", self._incoming)
-            self._objects = Objects(directory / "objects")
-            self._packs = Packs(
-                directory / "packs", self._incoming, keyring.store_key, keyring.old_store_keys
+            self.internals = parts = _open_parts(directory, self._lock, keyring)
+            self._manifests = parts.manifests
+            self._tags = Tags(directory / "tags", parts.incoming)
+            new_files = NewFiles(self.stage)
+            self.images = CommittedImages(parts, self._last_index)
+            self.files = CommittedFiles(
+                parts,
+                self._last_index,
+                new_files,
+                lambda: (line.id for line in self._index.newest_first()),
             )
-            self._placements = Placements(directory / "placements", self._incoming, keyring)
-            self._last_index = LastIndex()
-            self._image_cache = ImageCache(directory / "laid")
-            self._layer_cache = LayerCache(directory / "trees", self._write_content)
-            self._index = open_index(directory / "index.sqlite", self._lock, self._manifests)
-            self._intake = Intake(
-                self.internals, self._index, lambda: self._images, lambda: self._contents, self.stage
-            )
+            self._index = index = open_index(directory / "index.sqlite", self._lock, parts.manifests)
+            self._intake = Intake(parts, index, new_files, self.files, self.stage)
+            self._dropping = Dropping(parts, index, self.images, self.files)
+            self._recovery = IndexRecovery(index, parts.manifests, self._lock, self._dropping.drop)
             try:
-                sweep_left_overs(self._incoming)
-                self._drop_plain_trees()
-                self._follow_manifests_unless_busy()
-                self._enter_missing_words()
+                sweep_left_overs(parts.incoming)
+                self.files.drop_plain_trees()
+                self._recovery.follow_unless_busy()
+                self._recovery.enter_missing_words()
             except BaseException:
-                self._index.close()
+                index.close()
                 raise
 
     def close(self) -> None:
         """Close the index, and give up what is held of the last commits."""
         self._index.close()
-        self._intake.new_files.clear()
-        contents = self.__dict__.pop("_contents", None)
-        if contents is not None:
-            contents.close()
-        self.__dict__.pop("_images", None)
+        self._intake.close()
+        self.files.close()
+        self.images.close()
         self._last_index.forget()
-
-    @property
-    def internals(self) -> StoreInternals:
-        """What it is made of, for who works on all of it."""
-        return StoreInternals(
-            directory=self._directory,
-            incoming=self._incoming,
-            lock=self._lock,
-            format=self._format,
-            keyring=self._keyring,
-            manifests=self._manifests,
-            objects=self._objects,
-            packs=self._packs,
-            placements=self._placements,
-        )
-
-    @cached_property
-    def _images(self) -> Images:
-        # Only when pages are asked for: importing numpy takes longer than all else that `relive log` does.
-        load_numpy()
-        from relive.store.images import Images  # noqa: PLC0415
-
-        return Images(self._packs, self._placements, self._image_cache, self._manifests, self._last_index)
-
-    @cached_property
-    def _contents(self) -> StoredContents:
-        load_numpy()
-        from relive.store.contents import StoredContents  # noqa: PLC0415 - it takes numpy
-
-        return StoredContents(
-            self._packs,
-            self._last_index,
-            self._placements.read,
-            lambda: (line.id for line in self._index.newest_first()),
-        )
-
-    def _follow_manifests_unless_busy(self) -> None:
-        self._renewed = renew_lines(self._index, self._manifests, self._index.doubtful())
-        if self._index.follows(self._manifests.state()):
-            return
-        # Who holds the lock lives and finishes its work; a stopped one must not keep others from reading.
-        # With 100,000 manifests a comparison takes a tenth of a second, which is not spent for each command while commits
-        # arrive: what a crash kept out of the index may then be missed for some seconds. Who drops commits always compares.
-        try:
-            with self._lock.held(shared=False, wait=False):
-                self._follow_manifests()
-        except BlockingIOError:
-            # What is on its way in gets its line from its own agent, too; what was dropped meanwhile loses it again the next time.
-            add_lines(self._index, self._manifests, self._manifests.ids() - self._index.ids())
-
-    def _follow_manifests(self) -> int:
-        """Bring the index into line with the manifests; call it with the store locked alone. Returns lines added."""
-        began_ns = time.thread_time_ns()  # not the time by the wall: waiting for the processor is no cost
-        state = self._manifests.state()  # before they are listed
-        there, known = self._manifests.ids(), self._index.ids()
-        cost_ns = time.thread_time_ns() - began_ns
-        if known - there:
-            self._drop(sorted(known - there))
-        left_out = add_lines(self._index, self._manifests, there - known)
-        self._index.mark(state if self._manifests.state() == state else None, cost_ns, left_out)
-        return len(there - known) - len(left_out)
-
-    def _enter_missing_words(self) -> None:
-        """Let commits be searched for that an older Relive entered. Needs no lock: manifests do not change."""
-        missing = self._index.without_words()
-        for begin in range(0, len(missing), _WORDS_AT_ONCE):
-            self._index.enter_words(list(self._readable(missing[begin : begin + _WORDS_AT_ONCE])))
-
-    def _readable(self, commits: Iterable[CommitId]) -> Iterator[tuple[CommitId, Manifest]]:
-        for commit_id in commits:
-            with contextlib.suppress(ObjectCorrupt, RefUnknown):
-                yield commit_id, self._manifests.read(commit_id)
 
     def make_ready(self) -> None:
         """Load now what is needed for images; else the first to take some in or give them back waits for it."""
-        _ = self._images
+        self._intake.make_ready()
+        self.images.make_ready()
+
+    def release_memory(self) -> None:
+        """Give back the memory that ``add`` left over, when nobody waits any more; without it the next commit does so."""
+        self._intake.release_memory()
+        self.files.release_memory()
+        self._last_index.forget()
+        with disk_errors("removing what was laid out", self._directory):
+            self.files.drop_plain_trees()
+
+    def release_disk(self) -> None:
+        """Give back the space of unnamed files, which hold the pages that the next commit is compared with; it reads them back."""
+        self._intake.release_disk()
 
     # -- taking in -----------------------------------------------------------------------------------------------
 
     def stage(self, spares: SpareStagings | None = None) -> Staging:
         """Begin a commit; ``spares``: of the target's commits before it."""
         with disk_errors("beginning a commit", self._directory):
-            return Staging(self._incoming / uuid.uuid4().hex, spares)
+            return Staging(self.internals.incoming / uuid.uuid4().hex, spares)
 
     def taking_in(
         self, parent: CommitId | None = None, advance: Advance | None = None
@@ -246,7 +175,7 @@ class Store:
         load_numpy()
         from relive.store.pages.page_pool import PagePool  # noqa: PLC0415 - it takes numpy
 
-        return PagePool(self._incoming)
+        return PagePool(self.internals.incoming)
 
     def ingest_images(
         self,
@@ -290,26 +219,6 @@ class Store:
             manifest, taken, began_monotonic_ns=began_monotonic_ns, new_bytes=new_bytes, written=written
         )
 
-    def release_memory(self) -> None:
-        """Give back the memory that ``add`` left over, when nobody waits any more; without it the next commit does so."""
-        if "_images" in self.__dict__:
-            self._images.release_memory()
-        if "_contents" in self.__dict__:
-            self._contents.close()
-        self._last_index.forget()
-        with disk_errors("removing what was laid out", self._directory):
-            self._drop_plain_trees()
-
-    def release_disk(self) -> None:
-        """Give back the space of unnamed files, which hold the pages that the next commit is compared with; it reads them back."""
-        if "_images" in self.__dict__:
-            self._images.release_disk()
-
-    def _drop_plain_trees(self) -> None:
-        """What is sealed does not lie about plain for longer than its branch."""
-        if self._format.noted_key is not None and takes_writes(self._directory):
-            self._layer_cache.drop_unused()
-
     def has_object(self, name: str) -> bool:
         """The commit that is being taken in may name this content: its parent has it, or it was taken (it is not checked)."""
         return self._intake.has_object(name)
@@ -328,7 +237,7 @@ class Store:
             manifest = self._manifests.read(commit_id)
             if manifest.listing is None:
                 return manifest
-            return manifest.model_copy(update={"layers": self._contents.layers(manifest)})
+            return manifest.model_copy(update={"layers": self.files.contents.layers(manifest)})
 
     def facts(self, commit_id: CommitId) -> Manifest:
         """As ``manifest``, but from version 4 on without layers: so it needs no pack, and of a sealed store no key.
@@ -339,161 +248,6 @@ class Store:
         """
         with disk_errors("reading a manifest", self._directory):
             return self._manifests.read(commit_id)
-
-    def lay_out_images(self, manifest: Manifest, directory: Path, *, lazily: bool = False) -> None:
-        """Make CRIU's image files in ``directory`` (of the same file system), checked. No thread is left behind.
-
-        Args:
-            lazily: leave holes for the pages that ``open_pages`` has; only where ``keeps_pages``.
-
-        Raises:
-            RefUnknown: the commit was dropped meanwhile.
-            ObjectMissing, ObjectCorrupt: something of an image is gone or damaged; the directory is then of no use.
-            SignatureInvalid: it is not signed by this host or one that it trusts.
-            KeyMissing, KeyWrong: it is sealed with a key that is not there.
-        """
-        with disk_errors("laying out images", self._directory):
-            if manifest.version == 1:
-                lay_out_whole_images(manifest, directory, self._objects)
-            else:
-                self._images.lay_out(manifest, directory, lazily=lazily)
-
-    def lay_out_small_images(self, manifest: Manifest, directory: Path) -> None:
-        """As ``lay_out_images``, but without the page files where these can be made for themselves."""
-        with disk_errors("laying out images", self._directory):
-            if manifest.version == 1:
-                lay_out_whole_images(manifest, directory, self._objects)
-            else:
-                self._images.lay_out_small(manifest, directory)
-
-    def small_image(self, manifest: Manifest, name: str) -> bytes | None:
-        """One image that holds no pages; None where the commit has none of that name. Raises as ``lay_out_images``."""
-        with disk_errors("reading an image", self._directory):
-            return self._images.read_small(manifest, name) if manifest.version > 1 else None
-
-    def lay_out_page_files(self, manifest: Manifest, directory: Path) -> None:
-        """What ``lay_out_small_images`` left out."""
-        with disk_errors("laying out images", self._directory):
-            if manifest.version > 1:
-                self._images.lay_out_pages(manifest, directory)
-
-    def kept_page_files(self, manifest: Manifest) -> list[Path]:
-        """What ``lay_out_page_files`` reads if it is there, kept of an earlier branch; it is not checked.
-
-        Raises:
-            ObjectCorrupt: the manifest names page files as none are named.
-        """
-        return self._images.kept_page_files(manifest) if manifest.version > 1 else []
-
-    @staticmethod
-    def keeps_pages(manifest: Manifest) -> bool:
-        """The commit's pages can be had one by one: it is of version 2 or later, and holds a memory."""
-        return manifest.version > 1 and bool(manifest.images)
-
-    def open_pages(self, manifest: Manifest) -> CommitPages:
-        """The pages that can come later than the processes they belong to; the caller closes it. Dropping the commit
-        meanwhile does no harm.
-
-        Raises:
-            ObjectMissing, ObjectCorrupt, SignatureInvalid, KeyMissing, KeyWrong: as ``lay_out_images``.
-        """
-        with disk_errors("opening the packs", self._directory), self._lock.held(shared=True):
-            return self._images.open_pages(manifest)
-
-    def open_memory(self, manifest: Manifest) -> CommitMemory:
-        """All its pages and small images, for reading; the caller closes it. Dropping the commit meanwhile does no harm.
-
-        Raises:
-            UsageError: an old Relive wrote it, or it holds no memory.
-            ObjectMissing, ObjectCorrupt, SignatureInvalid, KeyMissing, KeyWrong: as ``lay_out_images``.
-        """
-        if not self.keeps_pages(manifest):
-            raise UsageError(
-                "the memory of this commit cannot be read",
-                cause="it holds none, or was written by a Relive that kept it as whole files",
-                remedy="restore it and commit the branch's service again",
-            )
-        with disk_errors("opening the packs", self._directory), self._lock.held(shared=True):
-            return self._images.open_memory(manifest)
-
-    def lay_out_layer(self, layer: Layer) -> Path:
-        """A directory with the layer's files, for reading only."""
-        with disk_errors("laying out files", self._directory):
-            return self._layer_cache.get(layer)
-
-    def lay_out_files(self, layer: Layer, directory: Path) -> None:
-        """Make the layer's files below an existing directory; raises as ``lay_out_layer``."""
-        with disk_errors("laying out files", directory):
-            materialize_layer(layer, directory, self._write_content)
-
-    def lay_out_tree(self, name: str, make: Callable[[Path], None]) -> Path:
-        """A directory that ``make`` fills the first time that one of this name is asked for; for reading only.
-
-        Args:
-            name: BLAKE3 of all that decides what is in it.
-        """
-        with disk_errors("laying out files", self._directory):
-            return self._layer_cache.made(name, make)
-
-    def damaged_trees(self) -> list[str]:
-        """Names of what was laid out and is not any more what it was then; each use finds it, too, and makes it anew."""
-        with disk_errors("reading what was laid out", self._directory):
-            return self._layer_cache.damaged()
-
-    def renew_derived(self) -> list[str]:
-        """Make anew what is derived and wrong: laid-out layers, the index. Returns what it was, in words."""
-        with disk_errors("making anew what is derived", self._directory):
-            done = [f"laid-out layer {name[:12]}" for name in self._layer_cache.drop_damaged()]
-            faults = self.index_faults(self._manifests.ids())
-        if faults:
-            self.rebuild_index()
-            self._renewed = []
-        return done + [f"index line of {name[:12]}" for name in faults]
-
-    def content_file(self, entry: FileEntry) -> Path:
-        """A file that holds the content of a committed file, checked when it was made; for reading only.
-
-        Raises:
-            ObjectMissing, ObjectCorrupt: it is gone or damaged.
-            KeyMissing, KeyWrong: it is sealed with a key that is not there.
-        """
-        assert entry.object is not None
-        name = entry.object
-        with disk_errors("reading a file", self._directory):
-            held = self._held_file(name)
-            if held is not None:
-                return held
-            made = self._layer_cache.made(
-                hash_bytes(f"content {name}".encode()),
-                lambda target: self._write_content(name, target / _CONTENT),
-            )
-            return made / _CONTENT
-
-    def content(self, entry: FileEntry) -> bytes:
-        """The bytes of a committed file; raises as ``content_file``."""
-        assert entry.object is not None
-        with disk_errors("reading a file", self._directory):
-            held = self._held_file(entry.object)
-            return self._contents.read(entry.object) if held is None else held.read_bytes()
-
-    def write_content(self, entry: FileEntry, path: Path) -> None:
-        """Make a new file with the content of a committed file, checked; raises as ``content_file``."""
-        assert entry.object is not None
-        with disk_errors("writing a file", path.parent):
-            self._write_content(entry.object, path)
-
-    def _write_content(self, name: str, path: Path) -> None:
-        held = self._held_file(name)
-        if held is None:
-            self._contents.write(name, path)
-        else:
-            shutil.copyfile(held, path)
-
-    def _held_file(self, name: str) -> Path | None:
-        """A file that holds the content as it is: of an older commit, checked, or one that was taken; None where there is none."""
-        if name in self._intake.new_files:
-            return self._intake.new_files.path(name)
-        return self._objects.verified(name) if self._objects.path(name).exists() else None
 
     # -- to and from other stores --------------------------------------------------------------------------------
 
@@ -640,8 +394,8 @@ class Store:
     def delete(self, commit_id: CommitId) -> int:
         """Drop a commit and what only it used; returns the bytes freed. Tags are the caller's to check."""
         with disk_errors("dropping a commit", self._directory), self._lock.held(shared=False):
-            self._follow_manifests()
-            return self._drop([commit_id])
+            self._recovery.follow()
+            return self._dropping.drop([commit_id])
 
     def thin(
         self, name: str, choose: Callable[[Sequence[StoredCommit]], Collection[CommitId]]
@@ -653,11 +407,11 @@ class Store:
                 reads to decide (incidents, say) must not change meanwhile: see ``nothing_dropped``.
         """
         with disk_errors("dropping old commits", self._directory), self._lock.held(shared=False):
-            self._follow_manifests()
+            self._recovery.follow()
             lines = self.log(name)
             wanted = set(choose(lines)) - set(self.tags().values())
             doomed = [line.id for line in lines if line.id in wanted]
-            self._drop(doomed[::-1])  # the oldest first, so that a reader never sees a gap
+            self._dropping.drop(doomed[::-1])  # the oldest first, so that a reader never sees a gap
         return doomed
 
     @contextlib.contextmanager
@@ -669,37 +423,41 @@ class Store:
     def rebuild_index(self) -> int:
         """Make the index anew from the manifests; returns how many were readable. Damaged manifests are passed over."""
         with disk_errors("making the index anew", self._directory), self._lock.held(shared=False):
-            self._index.repair()
-            self._index.clear()
-            return self._follow_manifests()
+            return self._recovery.rebuild()
 
     def index_faults(self, commits: Iterable[CommitId]) -> dict[str, str]:
         """Where the index does not say what the manifests of these commits say; by id, or ``index.sqlite`` for all of it.
 
         Lines that were found wrong, and made anew, when this store was opened are named as well.
         """
-        found = dict.fromkeys(self._renewed, "it was changed by something else; it has been made anew")
         with disk_errors("reading the index", self._directory):
-            faults = self._index.faults()
-            for commit, manifest in self._readable(commits):
-                differ = self._index.differences(commit, manifest)
-                if differ:
-                    found[commit] = f"not as the manifest says: {', '.join(differ)}"
-        return found | ({"index.sqlite": faults[0]} if faults else {})
+            return self._recovery.faults(commits)
 
-    def _drop(self, commits: Sequence[CommitId]) -> int:
-        """Remove commits and what only they used; returns the bytes freed."""
-        self._manifests.delete(commits)  # for good before all else: one that comes back must be whole
-        self._image_cache.clear()
-        if "_contents" in self.__dict__:
-            self._contents.forget(commits)
-        freed = self._sweep()  # early, since the index may need a little space
-        for commit_id in commits:
-            freed += sum(self._objects.delete(name) for name in self._index.used_only_by(commit_id))
-            self._index.remove(commit_id)
-        while repack_dead(self._placements, self._packs):  # each time there is one less that is mostly dead
-            freed += self._sweep()
-        return freed
+    def renew_derived(self) -> list[str]:
+        """Make anew what is derived and wrong: laid-out layers, the index. Returns what it was, in words."""
+        done = [f"laid-out layer {name[:12]}" for name in self.files.drop_damaged_trees()]
+        faults = self.index_faults(self._manifests.ids())
+        if faults:
+            self.rebuild_index()
+        return done + [f"index line of {name[:12]}" for name in faults]
 
-    def _sweep(self) -> int:
-        return sweep_packs(self._manifests.ids(), self._placements, self._packs)
+
+def _open_parts(directory: Path, lock: StoreLock, keyring: Keyring | None) -> StoreInternals:
+    """Make the directories where there are none; a newer Relive's store is refused before anything of it is written to."""
+    incoming = directory / "incoming"
+    keyring = keyring or Keyring(directory.parent / "keys", given_store_keys)
+    form = StoreFormat(directory, incoming, keyring)
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    form.check()
+    incoming.mkdir(exist_ok=True)
+    return StoreInternals(
+        directory=directory,
+        incoming=incoming,
+        lock=lock,
+        format=form,
+        keyring=keyring,
+        manifests=Manifests(directory / "manifests", incoming),
+        objects=Objects(directory / "objects"),
+        packs=Packs(directory / "packs", incoming, keyring.store_key, keyring.old_store_keys),
+        placements=Placements(directory / "placements", incoming, keyring),
+    )

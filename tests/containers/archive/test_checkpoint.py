@@ -360,7 +360,7 @@ def test_a_commit_from_elsewhere_cannot_make_a_harmful_archive(sender, tmp_path,
     layer = Layer(point="", kind=LayerKind.ARCHIVE, entries=entries)
     with sender.store.taking_in():
         images = sender.store.stage()
-        sender.store.lay_out_images(manifest, images.images)
+        sender.store.images.lay_out(manifest, images.images)
         taken = sender.store.ingest_images(images.images)
         one = sender.store.add(manifest.model_copy(update={"layers": [layer], "images": taken.images}), taken)
         images.discard()

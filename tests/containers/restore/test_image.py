@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import cast
 
 import pytest
@@ -23,7 +23,7 @@ COMMIT = CommitId("c" * 64)
 
 
 class Held:
-    """In the place of a store that holds one archive."""
+    """In the place of the files of a store that holds one archive."""
 
     def __init__(self, archive: Path) -> None:
         self.archive = archive
@@ -69,7 +69,7 @@ def layers_of(tmp_path: Path, image: str, files: dict[str, bytes]) -> list[Path]
     specification = ContainerSpecification(
         image, "name:1", "", {}, frozenset(), [], [], (0, 0), {IMAGE_MEMBER: entry}
     )
-    return image_layers(cast(Store, Held(archive)), COMMIT, specification)
+    return image_layers(cast(Store, SimpleNamespace(files=Held(archive))), COMMIT, specification)
 
 
 def test_its_layers_are_laid_out_topmost_first(tmp_path: Path) -> None:

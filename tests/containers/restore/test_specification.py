@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -15,7 +16,7 @@ from relive.store import Store
 
 
 class Members:
-    """In the place of a store that has these."""
+    """In the place of the files of a store that has these."""
 
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files = files
@@ -41,7 +42,7 @@ def read(contents: dict[str, bytes]) -> ContainerSpecification:
     ]
     layer = Layer(point="", kind=LayerKind.ARCHIVE, entries=entries)
     manifest = Manifest.model_construct(layers=[layer], container=None)
-    return read_specification(cast(Store, Members(contents)), manifest)
+    return read_specification(cast(Store, SimpleNamespace(files=Members(contents))), manifest)
 
 
 def test_what_podman_wrote_is_understood() -> None:

@@ -73,7 +73,7 @@ def export_checkpoint(
     staging = store.stage()
     try:
         with store.transfers.hold(commit_id) as outgoing, writing(target, force=force) as fresh:
-            store.lay_out_images(manifest, staging.images)
+            store.images.lay_out(manifest, staging.images)
             if only_to_inspect:
                 count_for_older_readers(staging.images)
             archive = _Archive(manifest, outgoing, staging, ArchiveChanges())

@@ -208,6 +208,6 @@ class _Intake:
         entry = next((one for one in layer.entries if one.path == STATS and one.object), None)
         with contextlib.suppress(ObjectCorrupt):
             if entry is not None and entry.object is not None:
-                statistics = read_entries(self.store.content_file(entry), pb.StatsEntry)
+                statistics = read_entries(self.store.files.content_file(entry), pb.StatsEntry)
                 return statistics[0].dump.frozen_time if statistics else 0
         return 0

@@ -63,7 +63,7 @@ def export_image(
     staging = store.stage()
     try:
         with store.transfers.hold(commit_id) as outgoing, writing(target, force=force) as fresh:
-            store.lay_out_images(manifest, staging.images)
+            store.images.lay_out(manifest, staging.images)
             with disk_errors("writing an image", staging.directory):
                 plain, packed = staging.files / "layer.tar", staging.files / "layer.blob"
                 write_checkpoint(manifest, staging, outgoing, plain, ArchiveChanges())

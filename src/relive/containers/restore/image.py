@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import tarfile
 import zlib
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -45,7 +46,7 @@ def image_layers(store: Store, commit: CommitId, specification: ContainerSpecifi
     """
     entry = specification.members.get(IMAGE_MEMBER)
     if entry is not None:
-        archive = store.content_file(entry)
+        archive = store.files.content_file(entry)
         assert entry.object is not None
         return _held_layers(store, archive, entry.object, specification.image)
     return _podman_layers(commit, specification)
@@ -170,7 +171,7 @@ def _held_layers(store: Store, archive: Path, name: str, image: str) -> list[Pat
             found = []
             for digest in digests:
                 key = blake3(f"image layer {name} {digest}".encode()).hexdigest()
-                found.append(store.lay_out_tree(key, lambda target, one=digest: reader.unpack(one, target)))  # type: ignore[misc]
+                found.append(store.files.lay_out_tree(key, partial(reader.unpack, digest)))
     except (tarfile.TarError, EOFError, ValueError, KeyError, TypeError, zlib.error) as error:
         raise ObjectCorrupt(
             "the image that the commit holds is damaged",

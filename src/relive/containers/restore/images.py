@@ -21,7 +21,7 @@ def lay_out_large_images(store: Store, specification: ContainerSpecification, im
     for path, entry in specification.members.items():
         name = image_name(path)
         if name is not None and not (images / name).exists():
-            shutil.copyfile(store.content_file(entry), images / name)
+            shutil.copyfile(store.files.content_file(entry), images / name)
 
 
 def limit_container(commit: CommitId, images: Path) -> list[str]:

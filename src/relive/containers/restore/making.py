@@ -54,7 +54,7 @@ def _changes(
     """The layer of what the container had changed in its root file system: taken by Relive itself, or by its engine."""
     for layer in manifest.layers:
         if layer.kind is LayerKind.OVERLAY and layer.point == "/":
-            return store.lay_out_layer(layer)
+            return store.files.lay_out_layer(layer)
     like = likeness_of(image)
     changed, deleted = specification.members.get(_CHANGES), specification.members.get(_DELETED)
 
@@ -62,12 +62,12 @@ def _changes(
         top = image[0].stat()
         target.chmod(top.st_mode & 0o7777)
         if changed is not None:
-            unpack_tar(store.content_file(changed), target, like)
+            unpack_tar(store.files.content_file(changed), target, like)
         if deleted is not None:
-            delete_files(deleted_paths(store.content(deleted)), target, like)
+            delete_files(deleted_paths(store.files.content(deleted)), target, like)
 
     parts = (str(one.object) if one is not None else "" for one in (changed, deleted))
-    return store.lay_out_tree(_name("changes", *parts, *map(str, image)), make)
+    return store.files.lay_out_tree(_name("changes", *parts, *map(str, image)), make)
 
 
 def _contents(store: Store, manifest: Manifest, specification: ContainerSpecification) -> MountContents:
@@ -82,8 +82,8 @@ def _contents(store: Store, manifest: Manifest, specification: ContainerSpecific
         found[SHARED_MEMORY] = _tree(store, specification, _SHARED_MEMORY)
     for layer in manifest.layers:
         if layer.kind == "volume" or (layer.kind is LayerKind.TMPFS and layer.point == SHARED_MEMORY):
-            found[layer.point] = store.lay_out_layer(layer)
-    over = {layer.point: store.lay_out_layer(layer) for layer in _over_mounts(manifest)}
+            found[layer.point] = store.files.lay_out_layer(layer)
+    over = {layer.point: store.files.lay_out_layer(layer) for layer in _over_mounts(manifest)}
     return MountContents(found, over)
 
 
@@ -107,9 +107,9 @@ def _tree(store: Store, specification: ContainerSpecification, path: str) -> Pat
     entry = specification.members[path]
 
     def make(target: Path) -> None:
-        unpack_tar(store.content_file(entry), target, lambda _: None)
+        unpack_tar(store.files.content_file(entry), target, lambda _: None)
 
-    return store.lay_out_tree(_name("tree", str(entry.object)), make)
+    return store.files.lay_out_tree(_name("tree", str(entry.object)), make)
 
 
 def _name(*parts: str) -> str:

@@ -107,7 +107,7 @@ class _Members:
         if entry is None or entry.size > _MEMBER_MOST:
             return None
         try:
-            return json.loads(self._store.content(entry))
+            return json.loads(self._store.files.content(entry))
         except (ValueError, RecursionError):
             return None
 

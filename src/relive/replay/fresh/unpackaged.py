@@ -154,7 +154,7 @@ def _fault(settings: Settings, incident: Incident) -> tuple[Fault, Sequence[proc
         return fault, []
     with contextlib.suppress(StoreError, OSError), tempfile.TemporaryDirectory(prefix="relive-") as scratch:
         store, images = Store(settings.store), Path(scratch)
-        store.lay_out_small_images(store.facts(incident.at), images)
+        store.images.lay_out_small(store.facts(incident.at), images)
         place = fault_place(sighting, read_places(images))
         return fault.model_copy(update={"place": place}), read_code_mappings(images, sighting.pid)
     return fault, []

@@ -40,7 +40,7 @@ def own_copies(
         entry = archived.get(volume_archive(mount.volume)) if mount.volume else None
         if mount.destination in layers:
             target.mkdir()
-            store.lay_out_files(layers[mount.destination], target)
+            store.files.fill_with_layer(target, layers[mount.destination])
         elif entry is not None:
             target.mkdir()
             _unpack(store, entry, target)
@@ -53,7 +53,7 @@ def own_copies(
 
 
 def _unpack(store: Store, entry: FileEntry, target: Path) -> None:
-    with tarfile.open(store.content_file(entry)) as tar:
+    with tarfile.open(store.files.content_file(entry)) as tar:
         tar.extractall(target, filter="tar")
 
 

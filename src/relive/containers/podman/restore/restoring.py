@@ -248,7 +248,7 @@ class _Reviving:
         try:
             with ThreadPoolExecutor(1) as aside, self._store.transfers.hold(self._commit) as outgoing:
                 image = aside.submit(self._ready_image)
-                self._store.lay_out_small_images(self._manifest, staging.images)
+                self._store.images.lay_out_small(self._manifest, staging.images)
                 network = self._make_network(staging.images)
                 for host, host_port, port in publish:
                     self._forwarders.append(Forwarder(str(network), host, host_port, port))
@@ -279,14 +279,14 @@ class _Reviving:
                 )
 
     def _object(self, path: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self._store.content(self._members[path]))
+        found: dict[str, Any] = json.loads(self._store.files.content(self._members[path]))
         return found
 
     def _ready_image(self) -> None:
         entry = self._members.get(IMAGE)
         held = None
         if entry is not None and entry.object is not None:
-            held = self._store.content_file(entry)
+            held = self._store.files.content_file(entry)
         static = str(self._config.get("staticDir") or "")
         # GRAPHROOT/overlay-containers/ID/userdata.
         graph_root = Path(static).parents[2] if static.count("/") > 3 else None
@@ -367,7 +367,7 @@ class _Reviving:
                 variables={"CONTAINERS_REGISTRIES_CONF": str(self._without_registries())},
             )
             try:
-                self._store.lay_out_page_files(self._manifest, images)
+                self._store.images.lay_out_page_files(self._manifest, images)
                 criu.open()
             except BaseException:
                 criu.close()
