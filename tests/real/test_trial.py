@@ -288,6 +288,20 @@ def test_fixes_are_told_apart_beside_the_unchanged_code(shop, tmp_path):
     assert shop.source.read_text() == shop.text, "the host's file is as it was"
 
 
+def test_a_fix_that_comes_too_late_for_the_state_is_told_so_and_tried_from_an_earlier_commit(shop, tmp_path):
+    """Code that takes no bad price is right, and no price that was taken before becomes better by it."""
+    broken, fixed = "int(value) if value.isdigit() else None", "int(value) if value.isdigit() else 3"
+    prevents = patch_of(shop, tmp_path, "prevents.patch", broken, fixed)
+    done = shop.relive.say("try", shop.incident, "--fix", prevents, *FAST)
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["fixes"][1]["runs"][0]["result"]) == (1, "fails the same")
+    assert f"`relive try {shop.incident} --commit REF`" in told["hint"]
+    first = min(shop.relive.commits("shop"), key=lambda one: one["taken_wall_ns"])["id"]
+    told = shop.relive("try", shop.incident, "--fix", prevents, "--commit", first, *FAST)
+    assert (told["commit"], told["hint"], told["failed"], told["ran"]) == (first, None, 2, 2)
+    assert told["fixes"][1]["runs"][0]["result"] == "no failure"
+
+
 @pytest.mark.parametrize("kind", ["unfit", "elsewhere", "syntax", "nothing"])
 def test_the_only_patch_that_cannot_be_tried_is_an_error_and_leaves_nothing(shop, tmp_path, kind):
     before = shop.traces()

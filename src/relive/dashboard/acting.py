@@ -57,6 +57,7 @@ __all__ = [
 _TIMES = 5
 _CHAOS_MOST = 100
 _CURVE, _CURVE_TIMES = 12, 10
+_LAST_BEFORE = "the last before the failure"
 
 
 def replay_buttons(settings: Settings, number: int, subject: str, *, can: bool) -> None:
@@ -221,12 +222,16 @@ def try_form(settings: Settings, number: int, subject: str) -> None:
     with _folded("try", "Try a fix", ":material/build:", "Does the failure go away with it?"):
         patch = st.text_area("Patch, as git diff makes it", key="try patch", placeholder="--- a/app.py")
         env = st.text_area("Environment, NAME=VALUE a line", key="try env")
+        commit = st.text_input("From this earlier commit", key="try commit", placeholder=_LAST_BEFORE)
         wanted = st.form_submit_button("Try it beside the unchanged code", icon=":material/build:")
     if wanted:
         with telling():
             fix = [patch.rstrip("\n") + "\n"] if patch.strip() else []
             params = TryParams(
-                incident=number, fix=fix, env=[line for line in env.splitlines() if line.strip()]
+                incident=number,
+                fix=fix,
+                env=[line for line in env.splitlines() if line.strip()],
+                commit=commit.strip() or None,
             )
             JOBS.start(settings, TRY, params, title="Trying a fix", subject=subject)
 
@@ -249,6 +254,7 @@ def keep_form(settings: Settings, number: int, subject: str) -> None:
             "Directory on this host", key="keep directory", placeholder="none: to be downloaded"
         )
         name = st.text_input("Name", key="keep name", placeholder="SERVICE-NUMBER")
+        commit = st.text_input("From this earlier commit", key="keep commit", placeholder=_LAST_BEFORE)
         code = st.text_area("Code that is tried, AT=HERE a line", key="keep code", placeholder="/srv/app=src")
         force = st.checkbox("Replace one of that name", key="keep force")
         wanted = st.form_submit_button("Keep it", icon=":material/science:")
@@ -259,6 +265,7 @@ def keep_form(settings: Settings, number: int, subject: str) -> None:
                 expect=expect,
                 output=Path(directory.strip()).absolute() if directory.strip() else None,
                 name=name.strip() or None,
+                commit=commit.strip() or None,
                 code=[line.strip() for line in code.splitlines() if line.strip()],
                 force=force,
             )

@@ -125,6 +125,7 @@ class Trial(Value):
         failed, ran: of the unchanged code.
         prior: the assumptions of ``still_there``, in a sentence.
         around: so many neighbours on each side were asked for.
+        hint: where a fix failed the same since it came too late for this state, what to do, in a sentence.
     """
 
     incident: int
@@ -138,3 +139,4 @@ class Trial(Value):
     prior: str
     fixes: list[FixTried]
     around: int = 0
+    hint: str | None = None

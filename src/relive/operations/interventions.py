@@ -24,6 +24,7 @@ from relive.model.incident import Incident, Occurrence
 from relive.model.intervention import ChangeDescription, Effect, Experiment, Tested
 from relive.model.life_paths import LifePaths
 from relive.model.token_scope import Scope
+from relive.operations.earlier_commit import EARLIER_COMMIT_TEXT, occurrence_from
 from relive.operations.grammars import each_written_as
 from relive.operations.named import look_up_incident
 from relive.operations.operation import Effect as ToolEffect
@@ -92,11 +93,7 @@ class WhatIfParams(ReplayWithChanges):
     env: Annotated[list[str], each_written_as(parse_variable)] = Field(
         default=[], max_length=1000, description="NAME=VALUE: in a fresh start, which has not the state"
     )
-    commit: str | None = Field(
-        default=None,
-        max_length=400,
-        description="Replay from this earlier commit; default: the last that is early enough",
-    )
+    commit: str | None = Field(default=None, max_length=400, description=EARLIER_COMMIT_TEXT)
     pace: SentPace = Pace.RECORDED
 
 
@@ -209,29 +206,12 @@ def _case(
     changes: Sequence[Change],
 ) -> ReplayInput:
     """From the commit that is named, or else the last one before the failure and before all requests that are changed."""
-    if occurrence.before is not None:
-        before = store.get(occurrence.before)
-        if ref is not None:
-            commit = store.get(store.resolve(ref))
-            _check(commit, before, incident)
-        else:
-            commit = _early_enough(settings, store, incident, before, changes)
+    if ref is not None:
+        occurrence = occurrence_from(store, incident, occurrence, ref)
+    elif occurrence.before is not None:
+        commit = _early_enough(settings, store, incident, store.get(occurrence.before), changes)
         occurrence = occurrence.model_copy(update={"before": commit.id})
     return case_of_incident(settings, store, incident, occurrence)
-
-
-def _check(commit: StoredCommit, before: StoredCommit, incident: Incident) -> None:
-    if commit.name != incident.service or commit.life != incident.life:
-        raise UsageError(
-            f"commit {commit.id[:10]} is of {commit.name!r}, or of another start of it than incident {incident.number}",
-            cause="from there its request cannot be sent again",
-            remedy=f"`relive log {incident.service}` lists the service's commits",
-        )
-    if (commit.taken_wall_ns, commit.id) > (before.taken_wall_ns, before.id):
-        raise UsageError(
-            f"commit {commit.id[:10]} was taken after the failing request of incident {incident.number} had begun",
-            remedy=f"leave it out: then it is {before.id[:10]}, the last one before the incident",
-        )
 
 
 def _early_enough(

@@ -10,7 +10,15 @@ from relive.intervention.judging import lacking_words
 from relive.model.quantities import duration
 from relive.model.trial import FixRun, FixTried, Swapped, Trial
 
-__all__ = ["TRIAL_COLUMNS", "bad_rows", "fix_notes", "swapped_lines", "trial_lines", "trial_rows"]
+__all__ = [
+    "TRIAL_COLUMNS",
+    "bad_rows",
+    "fix_notes",
+    "swapped_lines",
+    "too_late_words",
+    "trial_lines",
+    "trial_rows",
+]
 
 TRIAL_COLUMNS = ["fix", "result", "answer", "exception", "time", "calls", "files", "still there"]
 _WIDTH = 50  # [characters] of an exception
@@ -38,7 +46,17 @@ def trial_lines(trial: Trial) -> list[str]:
     lines = [f"From commit {trial.commit[:10]}; the unchanged code failed {trial.failed} of {trial.ran}."]
     if trial.around and not any(one.neighbours for one in trial.fixes):
         lines.append("No other request was recorded from that commit on, so nothing is known of neighbours.")
-    return lines + [f"Noise between two runs of it: {text}" for text in trial.noise]
+    lines += [f"Noise between two runs of it: {text}" for text in trial.noise]
+    return lines + ([trial.hint] if trial.hint is not None else [])
+
+
+def too_late_words(commit: str, incident: int) -> str:
+    """What to do where the request fails from a commit without any other before it, also with a fix."""
+    return (
+        f"The failing request fails from commit {commit[:10]} without any other before it. If an earlier request made that state, "
+        f"a fix that keeps it from doing so cannot show from here: `relive bisect --replay {incident}` names the commit in which "
+        f"began, and `relive try {incident} --commit REF` tries from an earlier one."
+    )
 
 
 def fix_notes(tried: FixTried, recorded: FixRun) -> Iterator[str]:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from pydantic import Field
 
+from relive.bisection.failing_again import with_the_request_alone
 from relive.config import Settings
 from relive.errors import PatchUnfit, UsageError
 from relive.incidents.incidents import Incidents
 from relive.incidents.report.masking import Mask
 from relive.incidents.report.outcomes import masked_run
+from relive.intervention.judging import fails_as_recorded
 from relive.kernel import procfs
 from relive.model.commit import TargetKind
 from relive.model.outcome import VerdictKind
@@ -29,6 +31,7 @@ from relive.operations.changing_state import (
     changed_as_asked,
     parse_file,
 )
+from relive.operations.earlier_commit import EARLIER_COMMIT_TEXT, occurrence_from
 from relive.operations.grammars import each_written_as
 from relive.operations.named import look_up_incident
 from relive.operations.operation import Effect, Faces, Operation, Params, Route, Tool
@@ -44,6 +47,7 @@ from relive.operations.progress import Progress
 from relive.operations.reproductions import ReproduceParams, reproduce
 from relive.operations.targets import tend
 from relive.operations.trial_parts import FixParts, run_parts
+from relive.operations.trial_words import too_late_words
 from relive.replay.fresh.environment import parse_variable
 from relive.replay.plan import Pace
 from relive.replay.replay_input import ReplayInput, case_of_incident
@@ -124,6 +128,7 @@ class TryParams(Params):
         description="Also up to so many recorded requests before and after the failing one: what does a fix break?",
     )
     first: bool = Field(default=False, description="The first time the incident was seen, not the latest")
+    commit: str | None = Field(default=None, max_length=400, description=EARLIER_COMMIT_TEXT)
     pace: SentPace = Pace.RECORDED
     ignore: IgnoredDifferences = Field(default=[])
     on_miss: MissPolicies = Field(default=[])
@@ -151,7 +156,7 @@ def try_fixes(settings: Settings, params: TryParams, progress: Progress) -> Tria
     tend(settings, progress)
     store, mask = Store(settings.store), Mask.configured(settings)
     incident = Incidents(settings.incidents).get(params.incident)
-    occurrence = incident.occurrence(first=params.first)
+    occurrence = occurrence_from(store, incident, incident.occurrence(first=params.first), params.commit)
     case = case_of_incident(settings, store, incident, occurrence)
     options = ReplayOptions(
         ignore=tuple(check_ignore(text) for text in params.ignore),
@@ -170,6 +175,7 @@ def try_fixes(settings: Settings, params: TryParams, progress: Progress) -> Tria
     unchanged = fixes[0]
     fresh = FreshTrial(params.incident, params.times, params.limit)
     fixes += try_fresh_process(settings, fresh, params.env, params.tree, progress)
+    came_too_late = any(map(_failed_the_same, fixes)) and _fails_alone(context, mask, progress)
     return mask.model(
         Trial(
             incident=incident.number,
@@ -190,6 +196,7 @@ def try_fixes(settings: Settings, params: TryParams, progress: Progress) -> Tria
             prior=PRIOR,
             fixes=fixes,
             around=params.around,
+            hint=too_late_words(case.commit, incident.number) if came_too_late else None,
         )
     )
 
@@ -219,6 +226,20 @@ def _in_branches(
         _tried(name, kind, one, parts[0], unchanged, near)
         for (name, kind, _), one in zip(changes, parts, strict=True)
     ]
+
+
+def _failed_the_same(tried: FixTried) -> bool:
+    return tried.kind == "patch" and bool(tried.runs) and all(map(fails_as_recorded, tried.runs))
+
+
+def _fails_alone(context: TrialContext, mask: Mask, progress: Progress) -> bool:
+    """Whether the unchanged code fails the same without the requests that came between the commit and the failing one."""
+    if context.case.exchange is None:
+        return False
+    progress.status("Sending the failing request alone: does it need those before it?")
+    alone = replace(context, case=with_the_request_alone(context.case))
+    (parts,) = run_parts(alone, [(None, 1)], None, 1, mask.model, lambda _done: None)
+    return all(map(fails_as_recorded, parts.runs))
 
 
 def _tried(
