@@ -1,4 +1,4 @@
-/* relay_library.so: the recording proxy's way for plain HTTP/1 traffic. `relive.proxies.ingress._relay` loads it into the proxy's process.
+/* relay_library.so: the recording proxy's way for plain HTTP/1 traffic. `relive.proxies.relay` loads it into the proxy's process.
  *
  * Threads of its own accept clients, carry bytes, and write the recording; Python takes no part in that. They know as much of HTTP/1
  * as is certain (heads.h). Any connection on which something else comes is given to Python with all that is known of it, and stays

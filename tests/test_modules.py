@@ -108,6 +108,18 @@ def imported_by(text: str, name: str, *, is_package: bool) -> Iterator[str]:
     yield from _TEXT.findall(text)
 
 
+def test_a_module_whose_name_begins_with_an_underscore_is_imported_only_within_its_package():
+    private = {name_of(path) for path in MODULES if re.search(r"/_[^_][^/]*$", path)}
+    assert private
+    wrong = [
+        f"{path} imports {name}"
+        for path, text in texts().items()
+        for name in set(imported_by(text, name_of(path), is_package=path.endswith("__init__.py"))) & private
+        if not f"{name_of(path)}.".startswith(f"{name.rpartition('.')[0]}.")
+    ]
+    assert wrong == []
+
+
 @cache
 def files() -> frozenset[Path]:
     return frozenset(TESTS.rglob("*.py"))

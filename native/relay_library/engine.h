@@ -29,7 +29,7 @@ struct flight {
 
 enum { CLIENT, SERVICE };
 
-/* A connection that Python goes on with; read by `relive.proxies.ingress._relay`, which mirrors it. */
+/* A connection that Python goes on with; read by `relive.proxies.relay`, which mirrors it. */
 struct handed {
     int32_t fd[2]; /* the service's is -1: there is none yet */
     int32_t is_silent; /* it has said nothing for so long that the service may have to speak first */

@@ -14,7 +14,7 @@
 
 #define PARTS_MOST 512
 
-/* Shared with Python (`relive.proxies.ingress._relay`), which reads it; each number is stored whole. */
+/* Shared with Python (`relive.proxies.relay`), which reads it; each number is stored whole. */
 struct numbers {
     uint64_t seq, request, connection; /* the last ones given */
     uint64_t first_seq, offset; /* of the segment that is being written */

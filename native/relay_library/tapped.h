@@ -37,7 +37,7 @@ struct dialogue {
     int is_open, is_encrypted, asks_for_tls, is_closed, has_ended[2];
 };
 
-/* What an earlier process has recorded of a dialogue; mirrored by `relive.proxies.egress._tapped`. */
+/* What an earlier process has recorded of a dialogue; mirrored by `relive.proxies.egress.tapped`. */
 struct resumed {
     uint64_t number, connect_ns, place[2];
     uint32_t base[2];

@@ -22,8 +22,8 @@ from relive.config import load_settings
 from relive.forkserver.starting import start_module
 from relive.kernel import procfs
 from relive.kernel.portprogram import BEGINNING
-from relive.proxies.ingress._spool import PacketSpool
 from relive.proxies.ingress.options import CAPTURE, RELAY
+from relive.proxies.ingress.spool import PacketSpool
 from relive.recording.events import Event, EventKind
 from relive.recording.exchanges import Exchange, Exchanges
 from relive.recording.reader import Recording

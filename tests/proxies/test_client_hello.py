@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relive.proxies.egress._client_hello import Hello, looks_like_hello, read_hello
+from relive.proxies.egress.client_hello import Hello, looks_like_hello, read_hello
 
 
 def hello_of(name: str | None, protocols: list[str]) -> bytes:

@@ -13,7 +13,7 @@ import pytest
 
 from kernel.helpers import needs_root
 from relive.proxies.egress._pairs import Places, Standing, standing
-from relive.proxies.ingress._relay import SocketPlaces
+from relive.proxies.relay import SocketPlaces
 from relive.recording.dialogues import Way
 from relive.recording.events import EventKind
 from support.bordered import Bordered

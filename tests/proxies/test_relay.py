@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from relive.config import load_settings
 from relive.proxies.ingress.options import RELAY
-from relive.recording._chunked import ChunkedBody, ChunkError
-from relive.recording._heads import HeadError, parse_answer_head, parse_request_head
+from relive.recording.chunked import ChunkedBody, ChunkError
+from relive.recording.heads import HeadError, parse_answer_head, parse_request_head
 from relive.recording.reader import Recording
 
 from .conftest import RunningProxy

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relive.config import load_settings
-from relive.proxies.ingress._relay import PostKind
-from relive.proxies.ingress._relay_writer import RelayWriter
 from relive.proxies.ingress.options import RELAY
+from relive.proxies.relay import PostKind
+from relive.proxies.relay_writer import RelayWriter
 from relive.recording.events import EventKind
 from relive.recording.reader import Recording
 from relive.recording.writer import RecordingWriter
@@ -86,7 +86,7 @@ def test_numbers_go_on_whichever_writer_comes_next(tmp_path: Path):
 def test_flushed_events_survive_kill_9(tmp_path: Path):
     program = (
         "import sys; from pathlib import Path; from relive.recording.events import EventKind\n"
-        "from relive.proxies.ingress._relay_writer import RelayWriter\n"
+        "from relive.proxies.relay_writer import RelayWriter\n"
         "w = RelayWriter(Path(sys.argv[1]), Path(sys.argv[2]), keep_bytes=400_000, keep_seconds=None, on_trouble=print)\n"
         "while True:\n w.append(EventKind.NOTE, 1, w.next_request(), b'x' * 500); w.flush()"
     )

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from relive.config import load_settings
-from relive.proxies.ingress._relay_writer import RelayWriter
 from relive.proxies.ingress._segments import ACK, FIN, SYN, Ends, Segment
 from relive.proxies.ingress._sights import InRing, Sights, Verdict
 from relive.proxies.ingress.options import RELAY
+from relive.proxies.relay_writer import RelayWriter
 
 from .packet_bytes import ETHERNET, OUTGOING, ip4, ip6, packet, tcp
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relive.recording._chunked import dechunk
+from relive.recording.chunked import dechunk
 from relive.recording.http1 import (
     AnswerFramer,
     AnswerHead,

@@ -13,9 +13,9 @@ from relive.config import load_settings
 from relive.kernel.calltap import Tap
 from relive.kernel.tapprograms import RING_BYTES
 from relive.proxies.egress._resumption import read_unfinished
-from relive.proxies.egress._tapped import TappedDialogues
-from relive.proxies.ingress._relay_writer import RelayWriter
+from relive.proxies.egress.tapped import TappedDialogues
 from relive.proxies.ingress.options import RELAY
+from relive.proxies.relay_writer import RelayWriter
 from relive.recording.dialogues import Dialogue, read_dialogues
 from relive.recording.events import Event
 from relive.recording.reader import Recording

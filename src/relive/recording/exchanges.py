@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from relive.errors import RecordingCorrupt, RequestTruncated, RequestUnknown
-from relive.recording._chunked import dechunk
-from relive.recording._heads import Headers, parse_headers
+from relive.recording.chunked import dechunk
 from relive.recording.events import Event, EventKind
 from relive.recording.grpc import GrpcStatus, grpc_status
+from relive.recording.heads import Headers, parse_headers
 from relive.recording.reader import Recording, RecordPosition
 
 __all__ = ["Exchange", "ExchangeEnd", "Exchanges"]

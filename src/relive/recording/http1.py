@@ -18,8 +18,8 @@ import re
 from collections import deque
 from typing import NamedTuple, TypeAlias
 
-from relive.recording._chunked import ChunkedBody, ChunkError, dechunk
-from relive.recording._heads import AnswerHead, HeadError, RequestHead, parse_answer_head, parse_request_head
+from relive.recording.chunked import ChunkedBody, ChunkError, dechunk
+from relive.recording.heads import AnswerHead, HeadError, RequestHead, parse_answer_head, parse_request_head
 
 __all__ = [
     "AnswerFramer",

@@ -23,7 +23,7 @@ from hyperframe.frame import (
     SettingsFrame,
 )
 
-from relive.recording._heads import Headers, parse_headers
+from relive.recording.heads import Headers, parse_headers
 
 __all__ = [
     "PREFACE",

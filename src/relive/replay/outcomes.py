@@ -14,9 +14,9 @@ from relive.model.failure_stack import lines_of_request, stack_of_end
 from relive.model.incident import FailureKind, Sighting
 from relive.model.outcome import End, Fault, Outcome
 from relive.model.stack import last_stack
-from relive.recording._chunked import dechunk
-from relive.recording._heads import parse_headers
+from relive.recording.chunked import dechunk
 from relive.recording.exchanges import Exchange, ExchangeEnd
+from relive.recording.heads import parse_headers
 from relive.replay.received import ReceivedAnswer
 
 __all__ = [

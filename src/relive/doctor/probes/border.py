@@ -16,7 +16,7 @@ from relive.errors import ReliveError
 from relive.kernel.packets import read_packet
 from relive.kernel.tcprepair import next_sent
 from relive.model.capsule import BorderFacts
-from relive.proxies.egress._entrance import Entrance
+from relive.proxies.egress.entrance import Entrance
 from relive.proxies.marks import Mark
 from relive.sandbox.border import raise_border, remove_border
 

@@ -13,9 +13,9 @@ from relive.doctor.probe import ProbeContext
 from relive.errors import ReliveError
 from relive.kernel.calltap import find_tap
 from relive.model.capsule import BorderFacts
-from relive.proxies.egress._tapped import TappedDialogues
-from relive.proxies.ingress._relay_writer import RelayWriter
+from relive.proxies.egress.tapped import TappedDialogues
 from relive.proxies.ingress.options import RELAY
+from relive.proxies.relay_writer import RelayWriter
 from relive.recording.dialogues import Way, read_dialogues
 from relive.recording.reader import Recording
 from relive.sandbox.border import prepare_tap, raise_tap, remove_border

@@ -15,8 +15,8 @@ from relive.errors import CapsuleStartFailed
 from relive.kernel import loopback
 from relive.kernel.namespaces import Namespace, unshare
 from relive.kernel.portprogram import BEGINNING, load_port_program
-from relive.proxies.ingress._spool import PacketSpool
 from relive.proxies.ingress.options import CAPTURE
+from relive.proxies.ingress.spool import PacketSpool
 
 __all__ = ["packets"]
 

@@ -28,7 +28,7 @@ from relive.kernel.nfqueue import WaitingPacket
 from relive.kernel.packets import Packet
 from relive.kernel.tcprepair import next_sent
 from relive.proxies.egress._carrier import Opening
-from relive.proxies.egress._entrance import Entrance
+from relive.proxies.egress.entrance import Entrance
 from relive.proxies.gate import CLOSED_SECONDS
 from relive.proxies.marks import Mark, kind_for
 from relive.recording.events import EventKind

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from relive.kernel.nfqueue import WaitingPacket
 from relive.kernel.packets import Packet, datagram, unreachable_port
-from relive.proxies.egress._entrance import Entrance
+from relive.proxies.egress.entrance import Entrance
 from relive.proxies.marks import Mark
 from relive.recording.events import EventKind
 from relive.recording.writer import RecordingWriter

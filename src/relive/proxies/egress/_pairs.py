@@ -19,8 +19,8 @@ import msgpack
 from relive.proxies.egress._calls import reset
 from relive.proxies.egress._carrier import Opening
 from relive.proxies.egress._keeper import TEXT_MOST, Keeper, Kept, copies_of
-from relive.proxies.ingress._relay import Post, PostKind, SocketPlaces
-from relive.proxies.ingress._relay_writer import RelayWriter
+from relive.proxies.relay import Post, PostKind, SocketPlaces
+from relive.proxies.relay_writer import RelayWriter
 from relive.recording.dialogues import Tls, Way
 
 __all__ = ["Pairs", "Places", "Standing", "standing"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from relive.errors import RecordingCorrupt
-from relive.proxies.egress._tapped import Recorded
+from relive.proxies.egress.tapped import Recorded
 from relive.recording.dialogues import Way
 from relive.recording.events import Event, EventKind
 from relive.recording.reader import Recording

@@ -18,7 +18,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
-from relive.proxies.egress._client_hello import Hello
+from relive.proxies.egress.client_hello import Hello
 from relive.recording.dialogues import Way
 
 if TYPE_CHECKING:  # `cryptography` takes its time to be imported

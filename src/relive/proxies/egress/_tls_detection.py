@@ -15,8 +15,8 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, TypeAlias
 
 from relive.proxies.egress._carrier import Carrier, Opening
-from relive.proxies.egress._client_hello import HELLO_MOST, Hello, looks_like_hello, read_hello
 from relive.proxies.egress._tls import Opened, Roots
+from relive.proxies.egress.client_hello import HELLO_MOST, Hello, looks_like_hello, read_hello
 from relive.recording.dialogues import Tls, Way
 from relive.recording.events import EventKind
 from relive.recording.writer import RecordingWriter

@@ -41,10 +41,10 @@ from relive.kernel.tapprograms import RING_BYTES
 from relive.proxies.control import ControlHub, ControlLink, error_reply
 from relive.proxies.egress._process import recorder_parser, run_recorder, say, say_ready
 from relive.proxies.egress._resumption import read_unfinished
-from relive.proxies.egress._tapped import TappedDialogues
-from relive.proxies.ingress._relay import PostKind
-from relive.proxies.ingress._relay_writer import RelayWriter
+from relive.proxies.egress.tapped import TappedDialogues
 from relive.proxies.listeners import bind_control
+from relive.proxies.relay import PostKind
+from relive.proxies.relay_writer import RelayWriter
 from relive.recording.events import EventKind
 
 __all__ = ["BesideOptions", "BesideRecorder", "main"]

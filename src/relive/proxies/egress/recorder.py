@@ -36,15 +36,15 @@ from relive.proxies.control import ControlHub, ControlLink, error_reply, refuse_
 from relive.proxies.egress._calls import EgressConnections
 from relive.proxies.egress._carrier import Carrier, Opening
 from relive.proxies.egress._datagrams import Datagrams
-from relive.proxies.egress._entrance import Entrance
 from relive.proxies.egress._keeper import Keeper
 from relive.proxies.egress._pairs import Pairs
 from relive.proxies.egress._process import recorder_parser, run_recorder, say, say_ready
 from relive.proxies.egress._tls_detection import Trust, WatchedCarrier
 from relive.proxies.egress._undecided import Undecided
+from relive.proxies.egress.entrance import Entrance
 from relive.proxies.gate import Gate, GateKeeper
-from relive.proxies.ingress._relay_writer import RelayWriter
 from relive.proxies.listeners import bind_control
+from relive.proxies.relay_writer import RelayWriter
 from relive.recording.events import EventKind
 from relive.recording.writer import RecordingWriter
 

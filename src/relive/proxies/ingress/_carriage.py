@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from relive.proxies.ingress._connection import ClientConnection
 from relive.proxies.ingress._posts import tell
-from relive.proxies.ingress._relay import HandedConnection, Post, PostKind, RelayCounts, SocketName
-from relive.proxies.ingress._relay_writer import RelayWriter
 from relive.proxies.ingress._traffic import Traffic
 from relive.proxies.ingress.takeover import OWN_ADDRESS
+from relive.proxies.relay import HandedConnection, Post, PostKind, RelayCounts, SocketName
+from relive.proxies.relay_writer import RelayWriter
 
 __all__ = ["AT_THE_GATE", "Carriage"]
 

@@ -25,11 +25,11 @@ from relive.proxies.ingress._answers import AnswerSide
 from relive.proxies.ingress._flight import Flight
 from relive.proxies.ingress._intake import Intake, NumberedRequest, Waiting
 from relive.proxies.ingress._plain import PlainBytes
-from relive.proxies.ingress._relay import HandedConnection
 from relive.proxies.ingress._requests import RequestSide
 from relive.proxies.ingress._speech import begins_http2
 from relive.proxies.ingress._traffic import Traffic
 from relive.proxies.ingress.takeover import OWN_ADDRESS
+from relive.proxies.relay import HandedConnection
 from relive.proxies.service_socket import Dialer, ServiceSocket
 from relive.recording.events import EventKind
 from relive.recording.http1 import Body, MessageEnd, RequestHead, Stream, Violation

@@ -11,9 +11,9 @@ from relive.proxies.gate import Gate
 from relive.proxies.ingress._flight import Flight
 from relive.proxies.ingress._log_sizes import NotedLogSizes
 from relive.proxies.ingress._posts import tell
-from relive.proxies.ingress._relay_writer import RelayWriter
 from relive.proxies.ingress._traffic import ProxiedConnection, Traffic
 from relive.proxies.ingress.options import ProxyOptions
+from relive.proxies.relay_writer import RelayWriter
 from relive.recording.events import EventKind
 
 __all__ = ["ObservedTraffic", "ObservedWriter"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from relive.proxies.ingress._relay import Post, PostKind
-from relive.proxies.ingress._relay_writer import RelayWriter
 from relive.proxies.ingress._traffic import Traffic
+from relive.proxies.relay import Post, PostKind
+from relive.proxies.relay_writer import RelayWriter
 
 __all__ = ["tell"]
 

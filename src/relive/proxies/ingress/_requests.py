@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from relive.proxies.ingress._flight import BodyKeeper, Flight
 from relive.proxies.ingress._intake import NumberedRequest
-from relive.proxies.ingress._relay import HandedFlight
 from relive.proxies.ingress._traffic import ProxiedConnection, Traffic
+from relive.proxies.relay import HandedFlight
 from relive.recording.events import EventKind
 
 __all__ = ["RequestSide"]

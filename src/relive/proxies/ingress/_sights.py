@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from relive.proxies.ingress._relay import Flight, HandedFlight, Relay, Report, read_flight
 from relive.proxies.ingress._segments import Ends, Segment, Untaken
+from relive.proxies.relay import Flight, HandedFlight, Relay, Report, read_flight
 
 __all__ = [
     "HandedSight",

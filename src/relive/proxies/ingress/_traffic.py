@@ -16,10 +16,10 @@ from relive.proxies.control import ControlHub
 from relive.proxies.gate import Gate, GateKeeper, Holder, Holds
 from relive.proxies.ingress._flight import Flight
 from relive.proxies.ingress._log_sizes import LogSizes
-from relive.proxies.ingress._relay import Relay
-from relive.proxies.ingress._relay_writer import RelayWriter
 from relive.proxies.ingress.options import ProxyOptions
 from relive.proxies.listeners import resolve
+from relive.proxies.relay import Relay
+from relive.proxies.relay_writer import RelayWriter
 from relive.proxies.service_socket import Address
 from relive.recording.events import EventKind
 from relive.recording.grpc import GrpcStatus

@@ -63,8 +63,8 @@ from relive.proxies.ingress._observed_traffic import ObservedTraffic
 from relive.proxies.ingress._segments import Segment
 from relive.proxies.ingress._sightings import ConnectionTable, Crossed, read_crossed
 from relive.proxies.ingress._sights import Sights, Verdict
-from relive.proxies.ingress._spool import Block, PacketSpool
 from relive.proxies.ingress.options import ProxyOptions, parse_options
+from relive.proxies.ingress.spool import Block, PacketSpool
 from relive.proxies.listeners import bind_control, split_address
 from relive.proxies.running import run
 from relive.recording.events import EventKind

@@ -82,8 +82,6 @@ from relive.proxies.capsule_end import stop_when_left
 from relive.proxies.control import ControlHub, ControlLink, error_reply, refuse_opening
 from relive.proxies.ingress._carriage import AT_THE_GATE, Carriage
 from relive.proxies.ingress._connection import ClientConnection
-from relive.proxies.ingress._relay import RelayCounts
-from relive.proxies.ingress._relay_writer import RelayWriter
 from relive.proxies.ingress._traffic import Traffic
 from relive.proxies.ingress.options import ProxyOptions, parse_options
 from relive.proxies.ingress.takeover import StandIn
@@ -94,6 +92,8 @@ from relive.proxies.listeners import (
     receive_listener,
     split_address,
 )
+from relive.proxies.relay import RelayCounts
+from relive.proxies.relay_writer import RelayWriter
 from relive.proxies.running import run
 from relive.recording.events import EventKind
 

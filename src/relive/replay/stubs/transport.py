@@ -14,7 +14,7 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relive.proxies.egress._client_hello import HELLO_MOST, Hello, looks_like_hello, read_hello
+from relive.proxies.egress.client_hello import HELLO_MOST, Hello, looks_like_hello, read_hello
 
 if TYPE_CHECKING:  # `cryptography` takes its time to be imported
     from relive.proxies.egress.authority import Authority

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgpack
 
-from relive.proxies.ingress._relay import Numbers, Relay
+from relive.proxies.relay import Numbers, Relay
 from relive.recording import layout
 from relive.recording.events import EventKind
 from relive.recording.writer import RecordingWriter

@@ -7,7 +7,7 @@ import time
 from typing import NamedTuple
 
 from relive.kernel.calltap import Tap
-from relive.proxies.ingress._relay import Relay
+from relive.proxies.relay import Relay
 
 __all__ = ["Recorded", "TapCounts", "TappedDialogues"]
 
