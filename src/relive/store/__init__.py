@@ -16,6 +16,8 @@ Layout below ``$RELIVE_HOME/store`` (docs/format.md):
 - ``trees/``: layers laid out as directories for branches to read; can be deleted when no branch lives
 
 Keys lie beside it, in ``$RELIVE_HOME/keys`` (``keyring``).
+
+``store`` is the door, and names what is behind it. ``pages`` has how memory and the contents of files lie in packs.
 """
 
 from relive.store.commitquery import CommitQuery
