@@ -11,11 +11,13 @@
 4. Requests that overlap it: one after the other.
 
 Each group that lets the failure pass is narrowed by ``fewest``, one run for a question; what is left is run again as often as
-the control. Where nobody can tell what a group shows, mostly since the failing request then asks for what only left out
-requests had been answered, smaller parts of it are tried, the latest first: with them it may ask for nothing new.
+the control. Where nobody can tell what leaving out requests shows, mostly since the failing request then asks for what only they
+had been answered, or what nobody ever was, the fewest are found without which it does not fail as recorded, whatever it does
+instead. If it passes without them, they are the cause. Else they are a *lead*, and no proof; then
 
-Where that finds no cause, the fewest of these requests are found without which it does not fail as recorded, whatever it does
-instead: a lead, and no proof.
+- their own answers are changed to those of good requests, which may prove it: the failing request need not ask for anything then;
+- all others are left out. If it still fails as recorded, nothing but the lead matters, and the search for requests ends;
+- else smaller parts of the group are tried, the latest first: without them it may ask for nothing new.
 """
 
 from __future__ import annotations
@@ -79,7 +81,6 @@ class Search:
     tried: list[Tested] = field(default_factory=list)
     lead: Tested | None = None
     notes: list[str] = field(default_factory=list)
-    _unclear: tuple[Scene, Sequence[Change], Tested] | None = None
 
     def run(
         self, scene: Scene, groups: Sequence[tuple[str, list[AnswerChange]]], earlier: Iterator[ReplayInput]
@@ -95,9 +96,8 @@ class Search:
                 self._group(scene, name, changes)
             self._requests(scene, earlier)
             pairs = overlapping(scene.case)[:_MOST_PAIRS]
-            self._group(scene, "overlapping requests", [Reordered("apart", *pair) for pair in pairs])
-            if not self.causes and self._unclear is not None:
-                self._find_lead(*self._unclear)
+            if self.lead is None:
+                self._group(scene, "overlapping requests", [Reordered("apart", *pair) for pair in pairs])
         except BoundsReached as bound:
             self.notes.append(f"not all was tried: {bound}")
 
@@ -122,12 +122,10 @@ class Search:
         self.tried.append(together)
         if together.effect is not Effect.CANNOT_TELL:
             return False
-        if self._unclear is None and isinstance(changes[0], Without | WithoutMessage):
-            self._unclear = scene, changes, together
+        if isinstance(changes[0], Without | WithoutMessage):
+            return self._lead_of(scene, changes, together)
         if len(changes) < 2:
             return False
-        if isinstance(changes[0], Without | WithoutMessage):
-            return any(self._alone(scene, part) for part in _halves(changes))
         found = [self._alone(scene, part) for part in _answers(changes)[:_MOST_PARTS]]
         return any(found)
 
@@ -165,7 +163,32 @@ class Search:
         self._of_requests(Scene(scene.case, scene.steps, control), needed)
         return tested.effect is Effect.GOES_AWAY
 
-    def _find_lead(self, scene: Scene, changes: Sequence[Change], last: Tested) -> None:
+    def _lead_of(self, scene: Scene, changes: Sequence[Change], last: Tested) -> bool:
+        """Whether the failure goes away without some of these requests, of which nobody can tell that without all."""
+        needed, last = self._fewest_that_matter(scene, changes, last)
+        if last.effect is Effect.GOES_AWAY:
+            return self._narrow(scene, needed, last)
+        rest = [one for one in changes if one not in needed]
+        if len(needed) <= _MOST_LEADING:
+            self.lead = self.lead or last
+            causes = len(self.causes)
+            self._of_requests(scene, needed)
+            if len(self.causes) > causes:
+                return True
+            if not rest:
+                return False
+            others = self._probe(scene, rest)
+            if others.effect is Effect.GOES_AWAY:
+                return self._narrow(scene, rest, others)
+            self.tried.append(others)
+            if others.effect is not Effect.CANNOT_TELL:
+                return False
+        return len(changes) > 1 and any(self._alone(scene, part) for part in _halves(changes))
+
+    def _fewest_that_matter(
+        self, scene: Scene, changes: Sequence[Change], last: Tested
+    ) -> tuple[Sequence[Change], Tested]:
+        """Those without which it does not fail as recorded, and what it does instead."""
         self.tell(
             f"Looking for what came before it and without which it does not fail as recorded, from commit {scene.case.commit[:10]}."
         )
@@ -178,8 +201,7 @@ class Search:
                 return True
             return False
 
-        if len(fewest(changes, fails_otherwise)) <= _MOST_LEADING:
-            self.lead = last
+        return fewest(changes, fails_otherwise), last
 
     def _of_requests(self, scene: Scene, needed: Sequence[Change]) -> None:
         """Requests that have to be left out: does their order matter, where there are two, and what they were answered?"""
@@ -229,7 +251,10 @@ class Search:
             there = scene if case.commit == scene.case.commit else self._scene(case)
             if there is None:
                 return
-            if self._group(there, f"{'requests' if requests else 'messages'} before it", changes):
+            if (
+                self._group(there, f"{'requests' if requests else 'messages'} before it", changes)
+                or self.lead
+            ):
                 return
         if any(one.effect is Effect.CANNOT_TELL for one in self.tried[first:]):
             return
