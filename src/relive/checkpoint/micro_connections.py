@@ -97,7 +97,7 @@ class BaseConnections:
         for inode, file in saved.items():
             one = known[inode]
             if _ends(one) != _saved_ends(file.isk):
-                raise FullCommitNeeded(f"CRIU has saved other ends of descriptor {one.descriptor}")
+                raise FullCommitNeeded(f"CRIU has saved other ends of {one.words}")
             self._patterns[inode] = _Pattern(one, file, streams[stream_name(inode)])
 
     def follow(self, records: Sequence[MicroRecord], files: Sequence[pb.FileEntry]) -> FollowedConnections:
@@ -118,7 +118,7 @@ class BaseConnections:
         for inode, one in {one.inode: one for one in connections}.items():
             pattern, stream = self._pattern_of(one), streams.get(inode)
             if stream is None or stream.state != _ESTABLISHED:
-                raise FullCommitNeeded(f"descriptor {one.descriptor} is not connected any more")
+                raise FullCommitNeeded(f"{one.words} is not connected any more")
             made.append(_file(pattern, one, stream, ids[inode]))
             followed[stream_name(inode)] = _stream(pattern.stream, stream), stream.received + stream.sent
             patterns[stream_name(inode)] = stream_name(pattern.connection.inode)
@@ -145,14 +145,12 @@ class BaseConnections:
         if own is not None:
             if _ends(own.connection) == _ends(one) and _are_alike(own.connection, one):
                 return own
-            raise FullCommitNeeded(
-                f"the options of descriptor {one.descriptor} have changed: {_change(own.connection, one)}"
-            )
+            raise FullCommitNeeded(f"the options of {one.words} have changed: {_change(own.connection, one)}")
         _check_scope(one)
         for pattern in self._patterns.values():
             if _are_alike(pattern.connection, one):
                 return pattern
-        raise FullCommitNeeded(f"descriptor {one.descriptor} is a connection unlike those of the base")
+        raise FullCommitNeeded(f"{one.words} is unlike those of the base")
 
     def _follow_descriptors(
         self, opened: OpenDescriptors, seen: Seen, ids: Mapping[int, int]

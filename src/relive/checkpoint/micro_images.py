@@ -24,6 +24,7 @@ from relive.checkpoint.micro_process import BaseProcess, MicroProcess
 from relive.checkpoint.micro_record import FullCommitNeeded, GhostFacts, MicroRecord, Seen, TimerSetting
 from relive.checkpoint.micro_shared import BaseShared
 from relive.checkpoint.micro_timers import set_timerfd
+from relive.checkpoint.micro_words import naming_process
 from relive.images import criu_images_pb2 as pb
 from relive.images.image_file import (
     decode,
@@ -105,9 +106,11 @@ class MicroBase:
             if path.suffix == ".img" and not path.name.startswith("pages-")
         }
         members = {one.pid for one in seen}
-        self._processes = [
-            BaseProcess(images, self._small, tree[one.inside], one, members, pool) for one in seen
-        ]
+        self._processes: list[BaseProcess] = []
+        for one in seen:
+            with naming_process(one):
+                process = BaseProcess(images, self._small, tree[one.inside], one, members, pool)
+            self._processes.append(process)
         self._refuse_shared()
         self._shared = BaseShared(self._small, seen, pool)
         known = {one.pages_name for one in self._processes} | self._shared.pages_names
@@ -151,7 +154,10 @@ class MicroBase:
             FullCommitNeeded: it cannot, and never with this base.
         """
         seen = [record.seen for record in records]
-        processes = [one.decide(record) for one, record in zip(self._processes, records, strict=True)]
+        processes: list[MicroProcess] = []
+        for one, record in zip(self._processes, records, strict=True):
+            with naming_process(record.seen):
+                processes.append(one.decide(record))
         positions = {
             process.file_of(number): place
             for process, one in zip(self._processes, seen, strict=True)

@@ -6,8 +6,10 @@ All numbers are this machine's, u64 unless said: a file is a sequence of (kind, 
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
+import socket
 import struct
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -152,6 +154,22 @@ class RecordedConnection:
     name: bytes
     peer: bytes
     like: str
+
+    @property
+    def kind(self) -> str:
+        """What it is, and where it leads, for people."""
+        is_four = int.from_bytes(self.peer[:2], "little") == socket.AF_INET
+        raw = self.peer[4:8] if is_four else self.peer[8:24]
+        if len(raw) != (4 if is_four else 16):
+            return "a TCP connection"
+        address = ipaddress.ip_address(raw)
+        port = int.from_bytes(self.peer[2:4], "big")
+        return f"a TCP connection to {address if is_four else f'[{address}]'}:{port}"
+
+    @property
+    def words(self) -> str:
+        """The descriptor and what it is."""
+        return f"descriptor {self.descriptor} ({self.kind})"
 
     @classmethod
     def parse(cls, line: str) -> RecordedConnection:
