@@ -11,7 +11,7 @@ from pathlib import Path
 
 from relive.errors import DiskFull, HostIncapable, PermissionMissing, StoreBusy, StoreError
 
-__all__ = ["disk_errors", "disk_full", "takes_writes", "used_up"]
+__all__ = ["disk_errors", "disk_full", "is_disk_full", "takes_writes", "used_up"]
 
 _INDEX = "delete index.sqlite in the store; it is made anew from the manifests"
 _FORBIDDEN = (errno.EACCES, errno.EPERM)
@@ -37,7 +37,7 @@ def disk_errors(what: str, where: Path | None = None, *, damaged: str = _INDEX) 
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL:
+        if is_disk_full(error):
             raise disk_full(f"no space left while {what}", where or error.filename, error) from error
         if error.errno in _FORBIDDEN:
             raise PermissionMissing(
@@ -81,6 +81,11 @@ def used_up(where: Path) -> str | None:
     if facts.f_bavail == 0:
         return "space"
     return "inodes" if facts.f_files and facts.f_favail == 0 else None
+
+
+def is_disk_full(error: OSError) -> bool:
+    """There is no space, no inode, or a quota is used up."""
+    return error.errno in _FULL
 
 
 def disk_full(what: str, where: Path | str | None, error: Exception | str = "") -> DiskFull:

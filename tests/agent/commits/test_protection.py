@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 
 from hypothesis import given
@@ -44,3 +45,12 @@ def test_what_works_again_is_no_trouble_and_the_others_are() -> None:
     protection.works("commits")
     protection.works("memory")
     assert [one["part"] for one in protection.as_json()] == ["proxy"]
+
+
+def test_a_full_disk_is_told_as_one_whatever_met_it() -> None:
+    """Not as an error that nobody had foreseen, to be reported."""
+    protection = Protection()
+    protection.failed("inside", OSError(errno.ENOSPC, "No space left on device"))
+    (found,) = protection.as_json()
+    assert (found["code"], found["message"]) == ("disk-full", "no space left; the service runs on")
+    assert "free space" in str(found["remedy"])

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from relive.errors import ReliveError
+from relive.kernel.disk_errors import disk_full, is_disk_full
 from relive.model.protection import Trouble
 
 __all__ = ["Protection", "retry_pause"]
@@ -26,6 +27,18 @@ def retry_pause(times: int, longest: float = _PAUSE_MOST) -> float:
     return min(_PAUSE_LEAST * 2.0 ** min(times - 1, _DOUBLINGS_MOST), longest)
 
 
+def _named(error: Exception) -> ReliveError:
+    if isinstance(error, ReliveError):
+        return error
+    if isinstance(error, OSError) and is_disk_full(error):
+        return disk_full("no space left; the service runs on", error.filename, error)
+    return ReliveError(
+        "an unforeseen error, please report it",
+        cause=f"{type(error).__name__}: {error}",
+        remedy="the agent's log holds all of it; it is tried again",
+    )
+
+
 class Protection:
     """Of one service, from the start of its agent. May be used by any thread."""
 
@@ -36,15 +49,7 @@ class Protection:
 
     def failed(self, part: str, error: Exception, longest: float = _PAUSE_MOST) -> float:
         """A part failed once more; returns the seconds after which it is to be tried again."""
-        failure = (
-            error
-            if isinstance(error, ReliveError)
-            else ReliveError(
-                "an unforeseen error, please report it",
-                cause=f"{type(error).__name__}: {error}",
-                remedy="the agent's log holds all of it; it is tried again",
-            )
-        )
+        failure = _named(error)
         with self._lock:
             known = self._troubles.get(part)
             times = known.times + 1 if known is not None else 1
