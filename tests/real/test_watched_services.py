@@ -39,6 +39,7 @@ class Attended:
                 str(self.port),
                 self.directory,
                 stdout=out,
+                stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
             )
         eventually(lambda: self.ask("/"), "it answers")
@@ -231,6 +232,21 @@ def test_failures_are_seen_and_committed(service: Attended) -> None:
     assert [one for one in service.relive("incidents", "attended") if one["sighting"]["kind"] == "exit"] == []
     branch = service.relive.restore(own, service.port)
     assert int(service.ask("/", branch.ports[service.port]).split()[0]) > 4
+
+
+def test_a_replay_finds_the_cause_in_the_file_that_is_its_log(service: Attended) -> None:
+    """GIVEN a service whose standard error is a file, and a request that prints a traceback there; WHEN it is replayed; THEN the
+    branch's own file shows the same cause, and the host's gets nothing of it.
+    """
+    service.watch("--record", str(service.port), "--capture", "beside", every="never")
+    service.relive.commit("attended")
+    service.ask("/raise?it")
+    number = service.incident("answer")["number"]
+    written = service.log.read_bytes()
+    (run,) = service.relive("replay", str(number))["runs"]
+    assert run["verdict"]["kind"] == "reproduced", run
+    assert "the same stack in the log" in run["verdict"]["evidence"][0]
+    assert service.log.read_bytes() == written
 
 
 def test_an_end_with_a_status_is_an_incident(service: Attended) -> None:

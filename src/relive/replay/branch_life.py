@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 from relive.errors import RecordingError
 from relive.model.outcome import End, Outcome
+from relive.replay.branch_log import BranchLog
 from relive.replay.conversations import Conversed
 from relive.replay.deaths import SETTLE, Deaths, places_of, seconds_from_last_message, seconds_left_to_die
 from relive.replay.outcomes import (
     died_outcome,
-    read_log,
     replayed_answer,
     with_fault,
     with_memory_used_up,
@@ -63,12 +63,6 @@ async def live(
     plan = case.plan
     died = deaths.seen if deaths is not None else asyncio.Event()
     stop_watching = _watch_root(branch, died)
-    log = branch.log("stderr")
-
-    def note_log() -> None:
-        nonlocal log_from
-        log_from = log.stat().st_size
-
     limit = options.limit or case.limit
     # Process 1 of the branch has them open, too: a client's end is not closed by closing it here.
     peers = {port: os.dup(descriptor) for port, descriptor in branch.peers.items()}
@@ -87,19 +81,20 @@ async def live(
         linger=linger,
     )
     began = time.monotonic()
-    if (before := case.upgraded_before) is not None:
-        note_log()
-        sender.answers[before.number] = ReceivedAnswer(End.ANSWERED, before.status, before.answer_head)
+    log = BranchLog(branch, case.watched_logs, log_from)
     try:
+        if (before := case.upgraded_before) is not None:
+            log.begin()
+            sender.answers[before.number] = ReceivedAnswer(End.ANSWERED, before.status, before.answer_head)
         if not plan.sends_nothing:
-            await sender.carry_out(plan, died, note_log)
+            await sender.carry_out(plan, died, log.begin)
         if plan.subject is None and not died.is_set():
             limit = min(limit, linger or limit)
             has_waited = sender.conversed.lingered
             left = SETTLE if has_waited else _seconds_to_die(case, sender, began, limit)
             await _wait_for_death(died, left)
         await asyncio.sleep(_LOG_SETTLE)
-        lines = read_log(log, log_from)
+        lines = log.lines()
         if plan.subject is None:
             status = await _status(branch, died) if not _is_of_a_worker(deaths) else None
             outcome = died_outcome(status, lines, time.monotonic() - began)
@@ -111,6 +106,7 @@ async def live(
             if outcome.end is End.NO_ANSWER:
                 outcome = outcome.model_copy(update={"places": await places_of(branch.facts.root)})
     finally:
+        log.close()
         sender.close()
         stop_watching()
     options.hears(_others(case, sender))

@@ -23,6 +23,7 @@ __all__ = [
     "died_outcome",
     "read_log",
     "read_log_of",
+    "read_open_log",
     "recorded_answer",
     "recorded_outcome",
     "replayed_answer",
@@ -42,12 +43,17 @@ def read_log(log: Path, begin: int, end: int | None = None) -> list[str]:
     """
     try:
         with open_plain(log) as file:
-            size = file.seek(0, os.SEEK_END) if end is None else end
-            file.seek(max(begin, size - _LOG_MOST))
-            text = file.read(max(0, size - file.tell())).lstrip(b"\0")
-            return text.decode(errors="replace").splitlines()
+            return read_open_log(file.fileno(), begin, end)
     except OSError:
         return []
+
+
+def read_open_log(descriptor: int, begin: int, end: int | None = None) -> list[str]:
+    """As ``read_log``, of a file that is open; raises OSError."""
+    size = os.fstat(descriptor).st_size if end is None else end
+    begin = max(begin, size - _LOG_MOST)
+    text = os.pread(descriptor, max(0, size - begin), begin).lstrip(b"\0")
+    return text.decode(errors="replace").splitlines()
 
 
 def _body(data: bytes, *, is_cut: bool = False) -> tuple[str, bool, int]:

@@ -19,6 +19,7 @@ from relive.model.incident import FailureKind, Incident, Occurrence, Sighting
 from relive.model.life_paths import LifePaths
 from relive.model.outcome import End, Fault, Outcome, ThreadPlace
 from relive.model.stack import find_stacks
+from relive.model.watched import WatchFacts
 from relive.protocols.dependencies import unrecorded
 from relive.protocols.egress_window import read_egress
 from relive.protocols.registry import protocol_of
@@ -72,6 +73,7 @@ class ReplayInput:
         unrecorded: servers that it was connected to and nobody recorded.
         cannot_come_back: why no replay can show the failure again; None where one may.
         usual: what the service writes to its log where nothing fails.
+        watched_logs: files that a watch read for the service's output beside its standard streams; None: it was not watched.
     """
 
     service: str
@@ -94,6 +96,7 @@ class ReplayInput:
     unrecorded: Sequence[Dependency] = ()
     cannot_come_back: str | None = None
     usual: UsualLog = NOTHING_USUAL
+    watched_logs: Collection[str] | None = None
 
     @property
     def upgraded_before(self) -> Exchange | None:
@@ -370,8 +373,17 @@ def _with_recordings(
         stubs=Stubs(egress, protocol_of, authority=paths.authority) if egress is not None else None,
         failed_mono_ns=failed_mono_ns,
         unrecorded=unrecorded(case.manifest.connections, paths.egress, paths.inside),
+        watched_logs=_watched_logs(paths),
         prepare_seconds=time.monotonic() - began,
     )
+
+
+def _watched_logs(paths: LifePaths) -> Collection[str] | None:
+    """None also where nobody can read what was watched: its standard error is the branch's then."""
+    try:
+        return WatchFacts.model_validate_json(paths.watch.read_bytes()).spec.log_files
+    except (OSError, ValueError):
+        return None
 
 
 def _usual(paths: LifePaths, exchange: Exchange | None) -> UsualLog:

@@ -3,8 +3,8 @@
     attended.py PORT DIRECTORY
 
 ``/`` count and the client's address; ``/write?NAME=TEXT`` write a file; ``/remove?NAME``; ``/move?FROM=TO``; ``/say?TEXT`` to
-stdout; ``/sick`` and ``/well``: what ``/health`` answers from then on; ``/null`` read address 0; ``/exit?STATUS``;
-``/child?NAME=TEXT`` write a file from a process that has ended before the answer.
+stdout; ``/raise``: a traceback to stderr and status 500; ``/sick`` and ``/well``: what ``/health`` answers from then on; ``/null``
+read address 0; ``/exit?STATUS``; ``/child?NAME=TEXT`` write a file from a process that has ended before the answer.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import http.server
 import os
 import subprocess
 import sys
+import traceback
 import urllib.parse
 from pathlib import Path
 
@@ -44,6 +45,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
             case "/say":
                 sys.stdout.write(f"{name}\n")
                 sys.stdout.flush()
+            case "/raise":
+                try:
+                    raise LookupError(name)
+                except LookupError:
+                    traceback.print_exc()
+                status = 500
             case "/sick":
                 state["health"] = 503
             case "/well":
