@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import stat
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from relive.kernel.procfs import Mapping
 from relive.kernel.unixdiag import UnixSocket
 from relive.model.commit import TargetKind
 
-from .seen import FILE, SOCKET, SPACES, blocking, file, found, process, tree
+from .seen import FILE, ROOT, SOCKET, SPACES, blocking, file, found, process, tree
 
 
 def nameless(kind: str, **fields: Any) -> HeldDescriptor:
@@ -322,3 +323,30 @@ def test_what_keeps_micro_commits_away_is_said_once_for_all_processes() -> None:
 def test_memory_that_is_private_is_followed() -> None:
     private = {"mappings": (Mapping(0x1000, 0x2000, "rw-p", 0, "/memfd:x (deleted)"),)}
     assert findings_of(tree(root=private, kind=TargetKind.CAPSULE)) == []
+
+
+def test_a_container_s_volumes_are_held_in_part() -> None:
+    """Those it writes to, each once; its own file systems, and a single file that is mounted, are none."""
+    mounts = {
+        1: replace(ROOT, kind="overlay"),
+        2: replace(ROOT, identifier=2, point="/data"),
+        3: replace(ROOT, identifier=3, point="/etc/hosts"),
+        4: replace(ROOT, identifier=4, point="/tmp", kind="tmpfs"),
+        5: replace(ROOT, identifier=5, point="/read"),
+    }
+    held = [
+        file(path, mount=mount, inode=number, flags=flags)
+        for number, (path, mount, flags) in enumerate(
+            [
+                ("/var/log/x", 1, 1),
+                ("/data/db", 2, 2),
+                ("/data/db-wal", 2, 2),
+                ("/etc/hosts", 3, 1),
+                ("/tmp/x", 4, 1),
+                ("/read/x", 5, 0),
+            ]
+        )
+    ]
+    (one,) = found(tree(*held, kind=TargetKind.CONTAINER, mounts=mounts))
+    assert (one.severity, one.code, one.subject) == ("left-out", "volume-files", "/data (ext4)")
+    assert found(tree(file("/data/db", mount=2, flags=2), mounts={1: ROOT, 2: mounts[2]})) == []

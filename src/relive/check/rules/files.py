@@ -16,6 +16,8 @@ __all__ = ["SHARES_BLOCKS", "SYSTEM", "copied_files", "files"]
 SHARES_BLOCKS = frozenset({"btrfs", "xfs", "bcachefs", "ocfs2"})  # copies of files cost next to nothing there
 SYSTEM = ("/usr/", "/lib", "/bin/", "/sbin/", "/etc/", "/proc/", "/dev/", "/sys/", "/memfd:", "/SYSV")
 _REMOTE = ("nfs", "cifs", "smb", "9p", "ceph", "fuse", "afs", "gluster", "lustre", "virtiofs")
+# Its root file system, and what is in memory, which CRIU saves.
+_OWN_OF_CONTAINERS = frozenset({"overlay", "tmpfs", "devtmpfs", "devpts", "mqueue", "proc", "sysfs"})
 _DELETED = " (deleted)"
 
 
@@ -31,6 +33,8 @@ def files(seen: Snapshot) -> Iterator[Finding]:
     yield from _remote(seen)
     if seen.kind is TargetKind.PROCESS:
         yield from _of_plain_process(seen)
+    elif seen.kind is TargetKind.CONTAINER:
+        yield from _of_volumes(seen)
     yield from _large(seen)
 
 
@@ -107,6 +111,26 @@ def _remote(seen: Snapshot) -> Iterator[Finding]:
             f"{mount.point} ({mount.kind})",
             "its files are shared with other machines or made by a program: a branch sees them as they are then",
             "keep what must be as it was on a file system of this host",
+        )
+
+
+def _of_volumes(seen: Snapshot) -> Iterator[Finding]:
+    """Where a container writes to what is mounted from outside of its root file system."""
+    reported: set[str] = set()
+    for process, held in seen.opened():
+        mount = seen.mounts.get(held.mount)
+        if mount is None or not (stat.S_ISREG(held.mode) and held.has_path and held.is_writable):
+            continue
+        if mount.kind in _OWN_OF_CONTAINERS or mount.point in (held.target, *reported):
+            continue
+        reported.add(mount.point)
+        yield left_out(
+            "volume-files",
+            process,
+            f"{mount.point} ({mount.kind})",
+            "of a volume or directory of the host a commit holds the files that are open in that moment; a branch sees the "
+            "others as they are then",
+            "`relive commit --with-volumes` holds all of it, for a container that is not watched",
         )
 
 
