@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from relive.checkpoint.open_files import OpenFiles
+from relive.checkpoint.open_files import OpenFiles, opened_files
 from relive.model.commit import EntryKind
 
 
@@ -36,7 +36,7 @@ def taken(files: OpenFiles, data: Path) -> dict[str, tuple[EntryKind, bool]]:
 
 
 def test_a_directory_is_taken_whole_and_hides_what_is_put_there_later(data, tmp_path):
-    files = OpenFiles(1 << 20)
+    files = OpenFiles(1 << 20, tmp_path / "home")
     assert files.add_path(data, tmp_path)
     found = taken(files, data)
     assert found == {
@@ -57,9 +57,19 @@ def test_a_directory_is_taken_whole_and_hides_what_is_put_there_later(data, tmp_
 
 def test_of_which_something_is_left_out_lies_over_the_hosts(data, tmp_path):
     (data / "sub" / "long").write_bytes(b"x" * 100)
-    files = OpenFiles(50)
+    files = OpenFiles(50, tmp_path / "home")
     assert not files.add_path(data, tmp_path)
     found = taken(files, data)
     assert (found["/"], found["/sub"]) == ((EntryKind.DIRECTORY, False), (EntryKind.DIRECTORY, False))
     assert found["/sub/empty"] == (EntryKind.DIRECTORY, True)
     assert files.left_out == [f"{data}/sub/long\tit would exceed open_file_limit"]
+
+
+def test_what_lies_in_relive_s_home_is_no_file_of_the_tree(tmp_path: Path) -> None:
+    """CRIU's log is open in a process while that is saved."""
+    home = tmp_path / "home"
+    home.mkdir()
+    with (home / "criu.log").open("w"), (tmp_path / "home.log").open("w"):
+        found = opened_files(os.getpid(), home, mapped=False)
+    assert str(tmp_path / "home.log") in found
+    assert str(home / "criu.log") not in found

@@ -37,14 +37,16 @@ def staging(tmp_path: Path) -> Path:
 def held(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the kernel tells: the files that are open, and those under a lease."""
     told: dict[str, Any] = {"opened": [], "leased": frozenset()}
-    monkeypatch.setattr(tested, "opened_files", lambda _root, **_: told["opened"])
+    monkeypatch.setattr(tested, "opened_files", lambda *_, **__: told["opened"])
     monkeypatch.setattr(tested, "leased_files", lambda: told["leased"])
     return told
 
 
 def files(*paths: str, trees: tuple[str, ...] = (), named: tuple[str, ...] = (), **more: Any) -> WatchedFiles:
     followed = Reported(list(paths), list(trees), more.pop("gaps", []))
-    return WatchedFiles(0, lambda: followed, named, more.pop("points", ("/",)), more.pop("limit", 1 << 20))
+    return WatchedFiles(
+        0, lambda: followed, named, more.pop("points", ("/",)), more.pop("limit", 1 << 20), Path("/home")
+    )
 
 
 def scanned(scanner: WatchedScanner, staging: Path, always: tuple[str, ...] = ()) -> dict[str, EntryKind]:

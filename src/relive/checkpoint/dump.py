@@ -216,7 +216,7 @@ class _Dump:
         self._locks: list[PosixLock] = []
         self._memory: CopiedAhead | None = None
         self._looked_frozen = False
-        self.files = TargetFiles(target, staging, settings.open_file_limit)
+        self.files = TargetFiles(target, staging, settings.open_file_limit, settings.home)
         is_process = target.kind is TargetKind.PROCESS
         self._terminals = terminals_of(target.root) if is_process else []
         # An empty IPC namespace costs 2 ms of pause to save; a branch gets an empty one anyway. Whether it is empty CRIU's

@@ -38,6 +38,7 @@ class OpenFiles:
     """Collects copies of a tree's open files.
 
     Attributes:
+        home: Relive's, as ``opened_files`` has it.
         entries: what to put over the host's files in a branch, parents before children.
         copies: path (relative to the root) to the copy of its content.
         left_out: "path<TAB>reason" of open files that were not copied.
@@ -45,6 +46,7 @@ class OpenFiles:
     """
 
     limit: int
+    home: Path
     entries: dict[str, FileEntry] = field(default_factory=dict)
     copies: dict[str, Path] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
@@ -59,7 +61,7 @@ class OpenFiles:
             OSError: the disk is full.
         """
         self._leased = leased_files()
-        for name, source in opened_files(root).items():
+        for name, source in opened_files(root, self.home).items():
             self._copy(name, source, staging)
 
     def expect(self, root: int, staging: Path) -> ExpectedFiles | None:
@@ -159,10 +161,11 @@ class OpenFiles:
                 self.entries[path] = entry_of(path, EntryKind.DIRECTORY, parent.stat())
 
 
-def opened_files(root: int, *, mapped: bool = True) -> dict[str, Path]:
+def opened_files(root: int, home: Path, *, mapped: bool = True) -> dict[str, Path]:
     """Where to read the regular files that the tree of ``root`` has open, and a restore needs, by their names.
 
     Args:
+        home: Relive's. What lies there is no file of the tree: while CRIU saves a process, that has CRIU's log open.
         mapped: also those that are mapped shared and writable.
     """
     found: dict[str, Path] = {}
@@ -173,7 +176,8 @@ def opened_files(root: int, *, mapped: bool = True) -> dict[str, Path]:
         for mapping in procfs.read_maps(pid) if mapped else ():
             if mapping.path.startswith("/") and mapping.permissions[1:] == "w-s":
                 found.setdefault(mapping.path, Path(f"/proc/{pid}/root{mapping.path}"))
-    return {name: source for name, source in found.items() if not name.startswith(_NEVER)}
+    never = (*_NEVER, f"{home}/")
+    return {name: source for name, source in found.items() if not name.startswith(never)}
 
 
 def _regular(pid: int) -> dict[int, os.stat_result]:

@@ -32,16 +32,16 @@ class TargetFiles:
         open_files: None where the commit holds all that the target has written.
     """
 
-    def __init__(self, target: Target, staging: Staging, open_file_limit: int) -> None:
-        """``open_file_limit``: bytes of open files that are copied at most."""
+    def __init__(self, target: Target, staging: Staging, open_file_limit: int, home: Path) -> None:
+        """``open_file_limit``: bytes of open files that are copied at most; ``home``: Relive's."""
         self._target = target
         self._staging = staging
-        self._limit = open_file_limit
+        self._limit, self._home = open_file_limit, home
         self.layers: list[tuple[EntrySource, list[ScannedEntry]]] = []
         self.open_files = self._new_open_files()
 
     def _new_open_files(self) -> OpenFiles | None:
-        return None if self._target.holds_files else OpenFiles(self._limit)
+        return None if self._target.holds_files else OpenFiles(self._limit, self._home)
 
     def copy_ahead(self, advance: Advance) -> None:
         """Copy what changed since the last commit, while the target runs."""

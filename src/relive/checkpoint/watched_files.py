@@ -46,6 +46,7 @@ class WatchedFiles:
         named: files and directories that are held whatever happened to them.
         points: mount points, each of which has a scanner of its own.
         limit: bytes of all files together.
+        home: Relive's, as ``opened_files`` has it.
         absent: paths that were changed and are not there, after a scan.
     """
 
@@ -54,6 +55,7 @@ class WatchedFiles:
     named: Collection[str]
     points: Collection[str]
     limit: int
+    home: Path
     absent: list[str] = field(default_factory=list)
     now: Reported = field(default_factory=lambda: Reported([], [], []))
     _opened: list[str] = field(default_factory=list)
@@ -64,7 +66,7 @@ class WatchedFiles:
         """See how it is at this moment."""
         self.now, self._opened, self._leased = (
             self.followed(),
-            list(opened_files(self.root, mapped=False)),
+            list(opened_files(self.root, self.home, mapped=False)),
             leased_files(),
         )
         self.absent, self._used = [], 0
@@ -112,7 +114,7 @@ class WatchedScanner(LayerScanner):
 
     point: str = "/"
     files: WatchedFiles = field(
-        default_factory=lambda: WatchedFiles(0, lambda: Reported([], [], []), (), ("/",), 0)
+        default_factory=lambda: WatchedFiles(0, lambda: Reported([], [], []), (), ("/",), 0, Path("/"))
     )
     is_first: bool = True
     hides: bool = True

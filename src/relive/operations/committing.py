@@ -163,9 +163,7 @@ def _commit_container(
     from relive.containers.podman.target import container_target
 
     container = find_container(name)
-    target = container_target(
-        container, open_file_limit=settings.open_file_limit, with_volumes=params.with_volumes
-    )
+    target = container_target(container, settings, with_volumes=params.with_volumes)
     with Watchdog(CriuTools(settings.tools_path).watchdog) as watchdog:
         return commit_container(
             container,

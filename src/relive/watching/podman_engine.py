@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relive.agent.commits.dumper import CriuDumper, Dumper
-from relive.checkpoint.target import Target
 from relive.config import Settings
 from relive.containers.podman.command import CommandResult, ask
 from relive.containers.podman.container import find_container
@@ -73,12 +72,9 @@ class Podman:
 
     def dumper(self, settings: Settings, container: str, name: str, paths: LifePaths) -> Dumper:
         """See ``Engine``; it knows the name itself."""
-        limit = settings.open_file_limit
-
-        def find() -> Target:
-            return container_target(find_container(container), open_file_limit=limit)
-
-        return CriuDumper(settings, FoundContainer(find))
+        return CriuDumper(
+            settings, FoundContainer(lambda: container_target(find_container(container), settings))
+        )
 
 
 def _log_command(container: str, since: str) -> Sequence[str]:

@@ -41,11 +41,11 @@ def test_the_open_files_of_each_by_the_mount_that_they_are_seen_through(
     container: PodmanContainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = dict.fromkeys(("/data/open", "/data/inner/open", "/fixed/open", "/etc/passwd", "/data/tmp/x"))
-    monkeypatch.setattr(watched_files, "opened_files", lambda _root, **_: opened)
+    monkeypatch.setattr(watched_files, "opened_files", lambda *_, **__: opened)
     (tmp_path / "data" / "tmp").mkdir()
     (tmp_path / "data" / "tmp" / "x").touch()  # hidden by a mount
     points = ("/proc", "/data", "/data/inner", "/data/tmp", "/fixed", "/one")
-    sources = open_files_of_volumes(container, points, 1 << 20)
+    sources = open_files_of_volumes(container, points, 1 << 20, tmp_path / "home")
     found: dict[str, Any] = {}
     for source in sources:
         staging = tmp_path / f"staging{len(found)}"

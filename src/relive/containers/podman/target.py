@@ -9,6 +9,7 @@ from typing import Any
 
 from relive.checkpoint.file_layers import LayerScanner, LayerSource
 from relive.checkpoint.target import Contained, Target
+from relive.config import Settings
 from relive.containers.podman.container import PodmanContainer, network_status
 from relive.containers.podman.database import read_configuration
 from relive.containers.podman.runtime import externals, outer_descriptors
@@ -22,13 +23,10 @@ _SHORT_ID = 12  # [digits]
 _SHM = "/dev/shm"
 
 
-def container_target(
-    container: PodmanContainer, *, open_file_limit: int, with_volumes: bool = False
-) -> Target:
+def container_target(container: PodmanContainer, settings: Settings, *, with_volumes: bool = False) -> Target:
     """All that is needed to commit it; good for as long as it runs.
 
     Args:
-        open_file_limit: bytes of open files of volumes that are copied at most.
         with_volumes: all of the volumes and writable directories of the host that are mounted into it belong to the commit.
 
     Raises:
@@ -70,7 +68,9 @@ def container_target(
             *(
                 whole_volumes(container)
                 if with_volumes
-                else open_files_of_volumes(container, _mount_points(spec), open_file_limit)
+                else open_files_of_volumes(
+                    container, _mount_points(spec), settings.open_file_limit, settings.home
+                )
             ),
         ],
         contained=contained,

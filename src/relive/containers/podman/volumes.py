@@ -7,6 +7,7 @@ a database's pages, fits no later one.
 from __future__ import annotations
 
 from collections.abc import Collection
+from pathlib import Path
 
 from relive.checkpoint.file_layers import LayerScanner, LayerSource
 from relive.checkpoint.watched_files import Reported, WatchedFiles, WatchedScanner
@@ -27,17 +28,18 @@ def whole_volumes(container: PodmanContainer) -> list[LayerSource]:
 
 
 def open_files_of_volumes(
-    container: PodmanContainer, points: Collection[str], limit: int
+    container: PodmanContainer, points: Collection[str], limit: int, home: Path
 ) -> list[LayerSource]:
     """Of the same the open files, as layers that lie over what the host has there.
 
     Args:
         points: all places at which something is mounted in the container.
         limit: bytes of all of them together (``open_file_limit``).
+        home: Relive's.
     """
     mounts = _writable(container)
     rest = Reported([], [], [f"{one.destination.lstrip('/')}\t{_REST}" for one in mounts])
-    files = WatchedFiles(container.pid, lambda: rest, (), points, limit)
+    files = WatchedFiles(container.pid, lambda: rest, (), points, limit, home)
     return [
         LayerSource(
             one.destination,

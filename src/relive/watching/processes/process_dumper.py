@@ -94,8 +94,9 @@ class ProcessDumper:
         kinds = [(point, LayerKind.OVERLAY) for point in points] + [
             (point, LayerKind.TMPFS) for point in _MEMORY
         ]
+        settings, points = self._settings, [point for point, _ in kinds]
         files = WatchedFiles(
-            root, following.look, self._named, [point for point, _ in kinds], self._settings.open_file_limit
+            root, following.look, self._named, points, settings.open_file_limit, settings.home
         )
         self._files_before = files
         sources = [
