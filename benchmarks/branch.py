@@ -76,7 +76,7 @@ PARTS: list[tuple[str, int, Part]] = [
     ("caller", 1, Part("relive.sandbox.fitted_images:refuse_hostile_images", "validate the images")),
     ("caller", 1, Part("relive.sandbox.fitted_images:limit_rights", "edit capabilities")),
     ("caller", 1, Part("relive.sandbox.fitted_images:limit_calls", "edit filters")),
-    ("caller", 0, Part("relive.sandbox.restoring:_plan", "plan the rest")),
+    ("caller", 0, Part("relive.sandbox.restoring:_planned", "plan the rest")),
     ("caller", 1, Part("relive.sandbox.fitted_images:read_image_facts", "read what stands around")),
     ("builder", 0, Part("relive.sandbox.builder:BranchBuilder._build", "build, all of it")),
     ("builder", 1, Part("relive.sandbox.builder:unshare", "namespaces")),

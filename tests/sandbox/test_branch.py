@@ -107,9 +107,7 @@ def test_who_restores_says_of_which_commit_before_he_reads_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings, seen = Settings(home=tmp_path), list[set[CommitId]]()
-    monkeypatch.setattr(
-        restoring, "_restore_in", lambda settings, *_: seen.append(branched_commits(settings))
-    )
+    monkeypatch.setattr(restoring._Making, "make", lambda *_: seen.append(branched_commits(settings)))
     nobody: Any = None
     _, ownership = restoring._restore_claimed(
         settings, nobody, CommitId("4" * 64), RestoreRequest(), nobody, 0.0

@@ -128,78 +128,172 @@ def _restore_claimed(
     try:
         name_commit(ownership.directory, commit)  # which is not dropped from now on
         (ownership.directory / "images").mkdir()
+        making = _Making(settings, store, commit, request, ownership, began)
         with EarlyReader() as early:
-            return _restore_in(
-                settings, store, commit, request, make_root, ownership, early, began
-            ), ownership
+            return making.make(make_root, early), ownership
     except BaseException:
         ownership.close()
         raise
 
 
-def _restore_in(
-    settings: Settings,
-    store: Store,
-    commit: CommitId,
-    request: RestoreRequest,
-    make_root: MakeRoot,
-    ownership: Ownership,
-    early: EarlyReader,
-    began: float,
-) -> Branch:
-    """As ``restore``, in a directory that nobody else uses and that is gone when this fails; ``began``: monotonic [s]."""
-    directory, pager, manifest = ownership.directory, None, None
-    tools, identifier = CriuTools(settings.tools_path), directory.name
-    if request.lazily:
+class _Making:
+    """One branch that is being made, in a directory that nobody else uses."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        commit: CommitId,
+        request: RestoreRequest,
+        ownership: Ownership,
+        began: float,
+    ) -> None:
+        """Do nothing yet; ``began``: monotonic [s]."""
+        self._settings, self._store, self._commit = settings, store, commit
+        self._request, self._ownership, self._began = request, ownership, began
+        self._directory = ownership.directory
+        self._images = self._directory / "images"
+        self._id = self._directory.name
+        self._tools = CriuTools(settings.tools_path)
+        self._pager: Pager | None = None
+        self._remembered: Future[Sequence[Remembered]] = Future()
+
+    def make(self, make_root: MakeRoot, early: EarlyReader) -> Branch:
+        """As ``restore``; nothing of it is left when this fails, and the directory is gone."""
+        manifest = None
+        if self._request.lazily:
+            try:
+                manifest = self._start_pager()
+            except BaseException:
+                shutil.rmtree(self._directory, ignore_errors=True)
+                raise
+        groups = Groups.make(group_prefix(self._settings) + self._id)
+        builder = BranchBuilder(
+            self._directory,
+            self._tools,
+            groups,
+            asks=self._request.connects is not None,
+            template=self._request.template,
+        )
         try:
-            pager, manifest = _start_pager(settings, store, commit, directory)
-        except BaseException:
-            shutil.rmtree(directory, ignore_errors=True)
+            return self._make_with(builder, groups, manifest, make_root, early)
+        except BaseException as error:
+            self._remembered.cancel()
+            builder.abandon()
+            if self._pager is not None:
+                self._pager.abandon()
+            groups.remove()
+            memory = read_memory(self._directory)
+            shutil.rmtree(self._directory, ignore_errors=True)
+            if memory is not None and memory.failure is not None and isinstance(error, ReliveError):
+                raise memory_lost(memory.failure) from error
             raise
-    is_lazy = pager is not None
-    groups = Groups.make(group_prefix(settings) + identifier)
-    template = request.template
-    remembered: Future[Sequence[Remembered]] = Future()
-    builder = BranchBuilder(directory, tools, groups, asks=request.connects is not None, template=template)
-    try:
+
+    def _start_pager(self) -> Manifest:
+        """Start the page daemon, unless no page can come later. It is forked, so this comes before there is another thread."""
+        manifest = self._store.manifest(self._commit)
+        if not self._store.images.are_paged(manifest):
+            return manifest
+        with self._store.images.open_pages(manifest) as pages:
+            if pages.processes:
+                touched = TouchedMemory(self._settings.home, self._commit)
+                self._pager = Pager(self._directory, pages, touched, self._settings.restore_limit)
+        return manifest
+
+    def _make_with(
+        self,
+        builder: BranchBuilder,
+        groups: Groups,
+        manifest: Manifest | None,
+        make_root: MakeRoot,
+        early: EarlyReader,
+    ) -> Branch:
+        """Lay out what the builder, which is at work in its own thread, waits for; then what nothing waits for."""
+        store, template = self._store, self._request.template
         # With a page daemon the images are others: pages that come later are holes.
-        known = FittedImages.known(store, commit) if not is_lazy else None
-        manifest = known.manifest if known is not None else manifest or store.manifest(commit)
-        groups.limit(limits_of(settings, manifest))
+        known = FittedImages.known(store, self._commit) if self._pager is None else None
+        manifest = known.manifest if known is not None else manifest or store.manifest(self._commit)
+        groups.limit(limits_of(self._settings, manifest))
         for stream in ("stdout", "stderr"):
-            (directory / "io" / f"{stream}.log").touch()
-        branch_root = make_root(settings, store, commit, manifest, directory)
+            (self._directory / "io" / f"{stream}.log").touch()
+        branch_root = make_root(self._settings, store, self._commit, manifest, self._directory)
         builder.stand_on(branch_root)
-        if known is None and not is_lazy:
+        if known is None and self._pager is None:
             # Not sooner: what is small and read until here would wait behind them.
             early.begin(store.images.kept_page_files(manifest))
-        images = directory / "images"
-        fitted = _lay_out_fitted(store, commit, manifest, directory, request, known, is_lazy=is_lazy)
-        is_container = manifest.target.kind is TargetKind.CONTAINER
-        _have_pages_read_early(images, template, by_threads=not is_lazy and not is_container)
-        hostname = f"{manifest.host.name[:40]}-{identifier}"
-        plan = branch_root.fit(commit, images, _plan(fitted, hostname, request, settings, ownership))
-        plan = replace(
-            _with_outside(plan, request),
-            remembered=remembered if not is_lazy and not is_container else None,
-            answered=request.answered,
-            pager=pager,
-            closes_clients=request.clients is Clients.CLOSE,
-            rewinds=request.rewinds and _may_rewind(directory, branch_root, is_lazy=is_lazy),
-        )
+        fitted = self._lay_out_fitted(manifest, known)
+        by_threads = self._pager is None and manifest.target.kind is not TargetKind.CONTAINER
+        _have_pages_read_early(self._images, template, by_threads=by_threads)
+        plan = self._plan(fitted, branch_root)
         builder.follow(plan)
         # What nothing waits for is done while CRIU works.
         if template is None:  # else that was done for the branch of which the template was made
-            sweep(settings)
+            sweep(self._settings)
         databases = open_databases(manifest.layers, fitted.facts.written, store.files.lay_out_layer)
-        remembered.set_result(fitted.remembered(images, databases) if plan.remembered is not None else ())
+        wanted = plan.remembered is not None
+        self._remembered.set_result(fitted.remembered(self._images, databases) if wanted else ())
         built = builder.finish()
-        writable = branch_root.numbered | {one.path for one in remembered.result()}
-        root = _running_root(built, plan, directory, tools, settings.home)
+        root = _host_pid(built)
+        if plan.rewinds:  # what it is is kept before it runs
+            start_rewinder(self._directory, self._tools, root, plan.clock_shift_ns, self._settings.home)
+        writable = branch_root.numbered | {one.path for one in self._remembered.result()}
+        unwritable = [path for path, has_journal in databases.items() if has_journal and path not in writable]
+        facts = self._facts(manifest, branch_root, built, root, groups, unwritable)
+        branch = Branch(self._directory, self._settings.tools_path, facts, built.peers, built.ends)
+        branch.save()
+        if self._pager is not None:
+            self._pager.close()
+        return branch
+
+    def _lay_out_fitted(self, manifest: Manifest, known: FittedImages | None) -> FittedImages:
+        """Make the images, checked and limited, and the rings that the processes have open."""
+        store, request, images = self._store, self._request, self._images
+        is_lazy = self._pager is not None
+        if known is not None:
+            known.lay_out(store, images)
+        elif is_lazy:
+            store.images.lay_out(manifest, images, lazily=True)
+        else:
+            store.images.lay_out_small(manifest, images)
+        opened = known.facts.files if known is not None else read_files(images)
+        make_rings(opened, self._directory / "rings", request.recorder)
+        if request.lay_beside is not None:
+            request.lay_beside(self._directory / "rings")
+        # Whatever has written here before: what is to be checked is checked last. Page files take the place of nothing else.
+        fitted = known or fit_images(images, self._commit, manifest, keep=not is_lazy)
+        if known is None and not is_lazy:
+            store.images.lay_out_page_files(manifest, images)  # so late, since they are being read
+        return fitted
+
+    def _plan(self, fitted: FittedImages, branch_root: BranchRoot) -> BranchPlan:
+        request, is_lazy = self._request, self._pager is not None
+        hostname = f"{fitted.manifest.host.name[:40]}-{self._id}"
+        plan = _planned(fitted, hostname, request, self._settings, self._ownership)
+        plan = _with_outside(branch_root.fit(self._commit, self._images, plan), request)
+        is_container = fitted.manifest.target.kind is TargetKind.CONTAINER
+        return replace(
+            plan,
+            remembered=self._remembered if not is_lazy and not is_container else None,
+            answered=request.answered,
+            pager=self._pager,
+            closes_clients=request.clients is Clients.CLOSE,
+            rewinds=request.rewinds and _may_rewind(self._directory, branch_root, is_lazy=is_lazy),
+        )
+
+    def _facts(
+        self,
+        manifest: Manifest,
+        branch_root: BranchRoot,
+        built: Built,
+        root: int,
+        groups: Groups,
+        unwritable: list[str],
+    ) -> BranchFacts:
+        request, pager = self._request, self._pager
         stat, root_stat = procfs.read_stat(built.init), procfs.read_stat(root)
-        facts = BranchFacts(
-            id=identifier,
-            commit=commit,
+        return BranchFacts(
+            id=self._id,
+            commit=self._commit,
             name=request.name or manifest.target.name,
             init=built.init,
             init_started=stat.start_ticks if stat is not None else 0,
@@ -208,70 +302,19 @@ def _restore_in(
             groups=[str(group) for group in groups.directories],
             clock=request.clock,
             created_wall_ns=time.time_ns(),
-            restore_us=int((time.monotonic() - began) * 1e6),
+            restore_us=int((time.monotonic() - self._began) * 1e6),
             seal_us=built.seal_us,
             is_owned=request.is_owned,
             pager=pager.pid if pager is not None else None,
             pager_started=pager.started if pager is not None else 0,
-            mark=settings.mark,
-            is_container=is_container,
+            mark=self._settings.mark,
+            is_container=manifest.target.kind is TargetKind.CONTAINER,
             missing_files=branch_root.missing_files[:_MISSING_SHOWN],
             missing_count=len(branch_root.missing_files),
-            unwritable_databases=[
-                path for path, has_journal in databases.items() if has_journal and path not in writable
-            ],
+            unwritable_databases=unwritable,
             clients=request.clients,
             taken_wall_ns=manifest.taken_wall_ns,
         )
-        branch = Branch(directory, settings.tools_path, facts, built.peers, built.ends)
-        branch.save()
-        if pager is not None:
-            pager.close()
-    except BaseException as error:
-        remembered.cancel()
-        builder.abandon()
-        if pager is not None:
-            pager.abandon()
-        groups.remove()
-        memory = read_memory(directory)
-        shutil.rmtree(directory, ignore_errors=True)
-        if memory is not None and memory.failure is not None and isinstance(error, ReliveError):
-            raise memory_lost(memory.failure) from error
-        raise
-    return branch
-
-
-def _lay_out_fitted(
-    store: Store,
-    commit: CommitId,
-    manifest: Manifest,
-    directory: Path,
-    request: RestoreRequest,
-    known: FittedImages | None,
-    *,
-    is_lazy: bool,
-) -> FittedImages:
-    """Make the images, checked and limited, and the rings that the processes have open.
-
-    Args:
-        is_lazy: pages come later, and are holes.
-    """
-    images = directory / "images"
-    if known is not None:
-        known.lay_out(store, images)
-    elif is_lazy:
-        store.images.lay_out(manifest, images, lazily=True)
-    else:
-        store.images.lay_out_small(manifest, images)
-    opened = known.facts.files if known is not None else read_files(images)
-    make_rings(opened, directory / "rings", request.recorder)
-    if request.lay_beside is not None:
-        request.lay_beside(directory / "rings")
-    # Whatever has written here before: what is to be checked is checked last. Page files take the place of nothing else.
-    fitted = known or fit_images(images, commit, manifest, keep=not is_lazy)
-    if known is None and not is_lazy:
-        store.images.lay_out_page_files(manifest, images)  # so late, since they are being read
-    return fitted
 
 
 def _with_outside(plan: BranchPlan, request: RestoreRequest) -> BranchPlan:
@@ -310,31 +353,7 @@ def _may_rewind(directory: Path, branch_root: BranchRoot, *, is_lazy: bool) -> b
     return True
 
 
-def _running_root(built: Built, plan: BranchPlan, directory: Path, tools: CriuTools, home: Path) -> int:
-    """Host pid of the restored root; what it is is kept before it runs, where that is wanted."""
-    root = _host_pid(built)
-    if plan.rewinds:
-        start_rewinder(directory, tools, root, plan.clock_shift_ns, home)
-    return root
-
-
-def _start_pager(
-    settings: Settings, store: Store, commit: CommitId, directory: Path
-) -> tuple[Pager | None, Manifest]:
-    """The page daemon, None where no page can come later; and the manifest. It is forked, so this comes before there is another
-    thread.
-    """
-    manifest = store.manifest(commit)
-    if not store.images.are_paged(manifest):
-        return None, manifest
-    with store.images.open_pages(manifest) as pages:
-        if not pages.processes:
-            return None, manifest
-        touched = TouchedMemory(settings.home, commit)
-        return Pager(directory, pages, touched, settings.restore_limit), manifest
-
-
-def _plan(
+def _planned(
     fitted: FittedImages,
     hostname: str,
     request: RestoreRequest,
