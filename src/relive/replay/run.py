@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from relive.errors import ReliveError
 from relive.model.branch import unwritable_words
 from relive.model.outcome import Outcome, Run, Steps, Verdict, VerdictKind
-from relive.recording.events import EventKind
+from relive.recording.events import Event, EventKind
 from relive.replay.answers import AnswerFiles, Calls
-from relive.replay.branch_life import live
+from relive.replay.branch_life import Lived, live
 from relive.replay.branch_supply import BranchNeed, BranchSupply
 from relive.replay.conversations import conversed_words
 from relive.replay.deaths import Deaths, Watched
@@ -41,6 +41,16 @@ async def run_once(
     number: int,
     left: Callable[[], int],
 ) -> Run:
+    """Take a branch, replay the case in it, and judge; the branch is given back, whatever happens.
+
+    Args:
+        answers: what the recorder inside the branch gives back; None where nobody inside answers.
+        left: how many runs have not begun yet.
+
+    Returns:
+        The run. Where no branch came to life, or its memory or disk was lost meanwhile, it says so; that is no verdict over the
+        service.
+    """
     began = time.monotonic()
     if case.cannot_come_back is not None:
         return _without_a_branch(number, VerdictKind.NOT_REPRODUCED, case.cannot_come_back, [])
@@ -98,30 +108,9 @@ async def run_once(
     if lost is not None:  # whatever was seen of it is not the service's doing
         return _not_restored(number, lost)
     judged = time.monotonic()
-    verdict = with_notes(
-        compare(
-            case.recorded,
-            outcome,
-            ignore=options.ignore,
-            earlier=lived.earlier,
-            request=case.plan.subject,
-            usual=case.usual,
-        ),
-        case.window if answers is not None else None,
-        outcome,
-        [
-            *not_sent_words(case.not_http),
-            *missing_words(case.gaps),
-            *sent_anew_words(lived.sent_anew),
-            *conversed_words(lived.conversed),
-            *drain.troubles,
-            *servers.troubles(),
-            *map(unwritable_words, branch.facts.unwritable_databases),
-        ],
-    )
-    has_inside = answers is not None and bool(drain.events or (case.window and case.window.events))
-    played = played_words(outcome, drain.events if has_inside else None)
-    verdict = verdict.model_copy(update={"played": played})
+    inside = drain.events if answers is not None else None
+    troubles = [*servers.troubles(), *map(unwritable_words, branch.facts.unwritable_databases)]
+    verdict = _judge(lived, outcome, case, options, inside, [*drain.troubles, *troubles])
     seal_seconds = 0.0 if used.is_put_back else branch.facts.seal_us / 1e6
     return Run(
         number=number,
@@ -155,6 +144,40 @@ def _need(case: ReplayInput, options: ReplayOptions) -> BranchNeed:
         is_measured=options.measures is not None,
         anew=options.anew,
     )
+
+
+def _judge(
+    lived: Lived,
+    outcome: Outcome,
+    case: ReplayInput,
+    options: ReplayOptions,
+    inside: Sequence[Event] | None,
+    troubles: list[str],
+) -> Verdict:
+    """The outcome compared with the recording, with what made the comparison weaker.
+
+    Args:
+        inside: what the branch's processes wrote into their rings; None where nobody inside answered.
+    """
+    verdict = compare(
+        case.recorded,
+        outcome,
+        ignore=options.ignore,
+        earlier=lived.earlier,
+        request=case.plan.subject,
+        usual=case.usual,
+    )
+    notes = [
+        *not_sent_words(case.not_http),
+        *missing_words(case.gaps),
+        *sent_anew_words(lived.sent_anew),
+        *conversed_words(lived.conversed),
+        *troubles,
+    ]
+    window = case.window if inside is not None else None
+    has_inside = bool(inside or (window and window.events))
+    played = played_words(outcome, inside if has_inside else None)
+    return with_notes(verdict, window, outcome, notes).model_copy(update={"played": played})
 
 
 def _with_stubs(outcome: Outcome, stage: StubLifecycle, case: ReplayInput, *, is_alone: bool) -> Outcome:
