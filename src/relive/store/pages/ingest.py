@@ -65,7 +65,7 @@ KEY_EVERY = 32  # [commits] so many packs at most lie between a commit and its k
 # The dictionary in use from now on, and the position of the pack whose dictionary is needed for what was kept, None if none is.
 _Kept = tuple[Generation | None, int | None]
 _CONTENTS = "contents"  # stands for the table of contents among those of page files
-_CHUNK = 128  # [pages] looked at together, so that they stay in the processor's cache from the first look to the last
+_CHUNK = 128  # [pages] copied and compressed together, so that they stay in the processor's cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,8 +362,8 @@ class _Intake:
             changed |= work.table.xor != NOWHERE
             changed |= np.isin(pack_of(work.table.full), self._fold)
         wanted = np.flatnonzero(changed)
-        for begin in range(0, len(wanted), _CHUNK):
-            numbers = wanted[begin : begin + _CHUNK]
+        for begin in range(0, len(wanted), pages.at_once):
+            numbers = wanted[begin : begin + pages.at_once]
             self._look_at_chunk(work, before, there, numbers)
             pages.release(int(numbers[0]), int(numbers[-1]) + 1)
             if before is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -97,9 +97,14 @@ def hash_pages(pages: Pages, size: int) -> str:
 
 
 class MappedPages:
-    """The pages of one page file, in its order, as ``map_pages`` gives them."""
+    """The pages of one page file, in its order, as ``map_pages`` gives them.
+
+    Attributes:
+        at_once: so many are best looked at together: they stay in the processor's cache from the first look to the last.
+    """
 
     __slots__ = ("_pages",)
+    at_once: ClassVar[int] = 128
 
     def __init__(self, pages: Pages) -> None:
         self._pages = pages

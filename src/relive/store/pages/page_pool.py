@@ -14,7 +14,7 @@ import os
 import tempfile
 import weakref
 from pathlib import Path
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -202,9 +202,14 @@ class PagePool:
 
 
 class PooledPages:
-    """The pages of one page file, in its order; made by ``PagePool.hold``."""
+    """The pages of one page file, in its order; made by ``PagePool.hold``.
+
+    Attributes:
+        at_once: so many are best looked at together: they are not copied for a look, so it is the call that costs.
+    """
 
     __slots__ = ("__weakref__", "pool", "slots", "tree")
+    at_once: ClassVar[int] = 512
 
     def __init__(self, pool: PagePool, slots: Numbers) -> None:
         self.pool = pool
