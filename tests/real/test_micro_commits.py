@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -17,6 +18,7 @@ import pytest
 import redis
 
 from relive.kernel import procfs
+from relive.store import Store
 from support.call_filter import USERFAULTFD, under_filter
 from support.ports import free_port
 from support.waiting import eventually
@@ -234,6 +236,30 @@ def test_a_service_goes_on_without_its_tracker_and_without_its_agent(relive: Rel
     assert ask(branch.ports[port], "/")["requests"] == 5
     branch.stop()
     assert is_whole(ask(port, "/"))
+
+
+def test_of_a_clock_quicker_than_the_store_a_killed_agent_loses_only_what_was_not_durable(
+    relive: Relive,
+) -> None:
+    """What is listed goes on from what was listed before it, and is whole."""
+    port = free_port()
+    options = ("--micro", "--every", "10ms", "--pause-share", "100")
+    service = relive.run(PYTHON, SERVICES / "chained.py", str(port), options=options, RELIVE_KEEP="1000")
+    asked = 0
+    while len(relive.commits()) < 20:
+        asked += 1
+        assert ask(port, "/")["requests"] == asked
+    os.kill(relive.agent(service), signal.SIGKILL)
+    said = [json.loads(line) for line in relive.agent_log(service).splitlines()]
+    listed = relive.commits()
+    assert {one["commit"] for one in said if one["event"] == "durable"} <= {one["id"] for one in listed}
+    with contextlib.closing(Store(relive.settings.store)) as store:
+        lines = store.log("service")
+    assert [one.parent for one in lines] == [*(one.id for one in lines[1:]), None]
+    branch = relive.restore(listed[0]["id"], port)
+    told = ask(branch.ports[port], "/")
+    assert is_whole(told) and told["requests"] <= asked + 1
+    branch.stop()
 
 
 def test_a_branch_of_workers_goes_on_with_what_they_share(relive: Relive) -> None:

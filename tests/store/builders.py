@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from relive.model.commit import (
     MANIFEST_VERSION,
@@ -22,7 +23,7 @@ from relive.model.commit import (
     TargetKind,
     Trigger,
 )
-from relive.store import Staging, Store, StoredCommit
+from relive.store import IngestedImages, Staging, Store, StoredCommit, WrittenCommit
 
 SECOND = 1_000_000_000
 OLD = 2  # version of manifests whose files are objects
@@ -78,11 +79,10 @@ def commit(
     pages: bytes = b"page" * 1024,
     small: Mapping[str, bytes] = {"core-1.img": b"core", "files.img": b"files"},
     files: Mapping[str, bytes] = DEFAULT_FILES,
-    written: Callable[[], None] | None = None,
     **facts: object,
 ) -> StoredCommit:
     """Take a commit in as the engine does."""
-    return take_in(store, stage(store, pages=pages, small=small, files=files), files, written, **facts)
+    return take_in(store, stage(store, pages=pages, small=small, files=files), files, **facts)
 
 
 def stage(store: Store, *, pages: bytes, small: Mapping[str, bytes], files: Mapping[str, bytes]) -> Staging:
@@ -98,19 +98,43 @@ def take_in(
     store: Store,
     staging: Staging,
     files: Mapping[str, bytes],
-    written: Callable[[], None] | None = None,
     **facts: object,
 ) -> StoredCommit:
     """Make it durable; the staging directory is gone afterwards. With ``version=2`` as a Relive did before files lay in packs."""
     try:
         parents: list[CommitId] = facts.get("parents") or []  # type: ignore[assignment]
         with store.taking_in(parents[0] if parents else None):
-            layer = take_layer(store, staging.files, files, as_objects=facts.get("version") == OLD)
-            taken = store.ingest_images(staging.images)
-            manifest = make_manifest(images=taken.images, layers=[layer], **facts)  # type: ignore[arg-type]
-            return store.add(manifest, taken, written=written)
+            return store.add(*read_in(store, staging, files, **facts))
     finally:
         staging.discard()
+
+
+def group(store: Store, commits: Sequence[Mapping[str, Any]]) -> list[StoredCommit]:
+    """Take commits in that become durable together, each on top of the one before; each as ``commit`` is told."""
+    written: list[WrittenCommit] = []
+    with store.taking_in():
+        for facts in commits:
+            if written:
+                store.go_on_from(written[-1])
+            parents = [one.id for one in written[-1:]]
+            rest = dict(facts)
+            files = rest.pop("files", DEFAULT_FILES)
+            pages, small = rest.pop("pages", b"page" * 1024), rest.pop("small", {"core-1.img": b"core"})
+            staging = stage(store, pages=pages, small=small, files=files)
+            try:
+                written.append(store.write(*read_in(store, staging, files, parents=parents, **rest)))
+            finally:
+                staging.discard()
+        return store.publish(written)
+
+
+def read_in(
+    store: Store, staging: Staging, files: Mapping[str, bytes], **facts: object
+) -> tuple[Manifest, IngestedImages]:
+    """What ``Store.add`` or ``Store.write`` makes a commit of."""
+    layer = take_layer(store, staging.files, files, as_objects=facts.get("version") == OLD)
+    taken = store.ingest_images(staging.images)
+    return make_manifest(images=taken.images, layers=[layer], **facts), taken  # type: ignore[arg-type]
 
 
 def take_layer(store: Store, staging: Path, files: Mapping[str, bytes], *, as_objects: bool = False) -> Layer:

@@ -17,10 +17,10 @@ from typing import Any
 from relive.errors import ReliveError
 from relive.incidents.incidents import Incidents
 from relive.model.commit import CommitId
-from relive.store import Store, sweep
+from relive.store import Store, WrittenCommit, sweep
 from relive.store.pages import ingest
 from store.builders import beyond, commit, contents, is_whole
-from store.series import Pooling, Service, take
+from store.series import Pooling, Service, read_in, take
 
 CHANGES = (
     "write",
@@ -191,6 +191,43 @@ class Pooled(Series):
         self.check_empty(home)
 
 
+class Group(Series):
+    """Three commits whose pages lie in a pool, taken in together on top of one that is read back from packs; a key commit among
+    them.
+    """
+
+    key_every = 4
+    count = 3
+
+    def act(self, home: Path) -> None:
+        store = Store(home / "store")
+        pooling, parent = Pooling(store), self.other
+        written: list[WrittenCommit] = []
+        with store.taking_in(self.other):
+            for _ in range(self.count):
+                if written:
+                    store.go_on_from(written[-1])
+                    self.service.live()
+                written.append(store.write(*read_in(store, self.service, parent, pooling=pooling)))
+                parent = written[-1].id
+            store.publish(written)
+
+    def check(self, home: Path, store: Store, done: bool) -> None:
+        listed = {line.id for line in store.log()}
+        assert {self.old, self.other} <= listed, "an older commit is gone"
+        fresh = [line for line in reversed(store.log()) if line.id not in (self.old, self.other)]
+        assert len(fresh) == self.count or not done, "one was called durable and is not there"
+        parents = [self.other, *(line.id for line in fresh)]
+        assert [line.parent for line in fresh] == parents[: len(fresh)], (
+            "one is there without those before it"
+        )
+        again = take(store, self.service, self.other).id
+        assert contents(store, again)[0] == self.service.images(), "it cannot be taken in again"
+        for commit_id in {line.id for line in store.log()}:
+            store.delete(commit_id)
+        self.check_empty(home)
+
+
 class DropParent(Series):
     """Dropping a commit whose pack its child needs, a little of it: what is needed moves to a new pack."""
 
@@ -300,6 +337,7 @@ SCENARIOS = {
     "add": Add,
     "key": Key,
     "pooled": Pooled,
+    "group": Group,
     "drop-parent": DropParent,
     "delete": Delete,
     "thin": Thin,

@@ -7,8 +7,8 @@ import tempfile
 import numpy as np
 
 from relive.images.pagemap import read_pagemap
-from relive.model.commit import CommitId
-from relive.store import Store, StoredCommit
+from relive.model.commit import CommitId, Manifest
+from relive.store import IngestedImages, Store, StoredCommit
 from relive.store.held_images import HeldImages
 from relive.store.pages.page_pool import PooledPages
 
@@ -112,20 +112,30 @@ def take(
     pooling: Pooling | None = None,
 ) -> StoredCommit:
     """Commit the service as it is."""
+    with store.taking_in():
+        return store.add(*read_in(store, service, parent, name, pooling))
+
+
+def read_in(
+    store: Store,
+    service: Service,
+    parent: CommitId | None,
+    name: str = "pay",
+    pooling: Pooling | None = None,
+) -> tuple[Manifest, IngestedImages]:
+    """What ``Store.add`` or ``Store.write`` makes a commit of the service of."""
     staging, images = store.stage(), service.images()
     held = HeldImages(images, pooling.take(images)) if pooling is not None else None
     for image, data in images.items():
         (staging.images / image).write_bytes(data)
     try:
-        with store.taking_in():
-            taken = store.ingest_images(held or staging.images, parent)
-            manifest = make_manifest(
-                name=name,
-                images=taken.images,
-                capture=f"{service.turn}",
-                wall_ns=service.turn,
-                parents=[parent] if parent is not None else [],
-            )
-            return store.add(manifest, taken)
+        taken = store.ingest_images(held or staging.images, parent)
+        return make_manifest(
+            name=name,
+            images=taken.images,
+            capture=f"{service.turn}",
+            wall_ns=service.turn,
+            parents=[parent] if parent is not None else [],
+        ), taken
     finally:
         staging.discard()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .builders import commit
+from .builders import commit, group, is_whole
 from .crash_driver import SCENARIOS
 
 TESTS = Path(__file__).parent.parent
@@ -63,10 +63,7 @@ class Ledger:
 def test_what_is_called_durable_was_synced_before_it_got_its_name_and_its_name_after(store, monkeypatch):
     """A power failure then loses nothing: neither bytes nor names."""
     ledger = Ledger(monkeypatch)
-    moved_when_written: list[int] = []
-    one = commit(
-        store, files={"a": b"1", "b": b"2"}, written=lambda: moved_when_written.append(len(ledger.moved))
-    )
+    one = commit(store, files={"a": b"1", "b": b"2"})
     store.tag("t", one.id)
     kinds = {
         path.parent.name if path.parent.name in ("manifests", "tags") else "pack" for path, _ in ledger.moved
@@ -75,7 +72,22 @@ def test_what_is_called_durable_was_synced_before_it_got_its_name_and_its_name_a
     assert [path for path, synced in ledger.moved if not synced] == []
     assert ledger.unsynced_directories == set()
     assert ledger.unsynced_names == []  # of what a manifest counts on
-    assert moved_when_written == [0]
+
+
+def test_of_commits_that_are_published_together_only_packs_are_there_before_they_were_synced(
+    store, monkeypatch
+):
+    """Such a pack is nobody's: no placement names it before it is durable, and no manifest before that."""
+    ledger = Ledger(monkeypatch)
+    one, two = group(store, [{"files": {"a": b"1"}}, {"files": {"a": b"2"}, "capture": "two"}])
+    places = [path.parent.name for path, _ in ledger.moved]
+    assert places == ["packs", "placements", "packs", "placements", "manifests", "manifests"]
+    assert [path.parent.name for path, synced in ledger.moved if not synced] == ["packs"]
+    assert {path.name for path in ledger.unsynced_names} == {
+        "manifests"
+    }  # of the one before, which came first
+    assert ledger.unsynced_directories == set()
+    assert is_whole(store, one.id) and is_whole(store, two.id) and two.parent == one.id
 
 
 def test_a_dropped_manifest_is_gone_for_good_before_its_objects_are(store, home, monkeypatch):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from relive.checkpoint.archive_members import store_members
@@ -29,7 +29,7 @@ from relive.model.commit import (
     TargetFacts,
     Trigger,
 )
-from relive.store import IngestedImages, Staging, Store, StoredCommit
+from relive.store import IngestedImages, Staging, Store, StoredCommit, WrittenCommit
 from relive.store.held_images import HeldImages
 from relive.store.scattered import ScatteredPages
 
@@ -40,7 +40,8 @@ _ROOT = "/"
 
 @dataclass(slots=True)
 class Capture:
-    """A commit that is taken but not yet durable. ``store`` or ``discard`` must be called, from any thread.
+    """A commit that is taken but not yet durable. ``store``, or ``write`` and
+    ``discard``, must be called, from any thread.
 
     Attributes:
         name: random; the recording's commit-taken event and the manifest both hold it.
@@ -94,7 +95,7 @@ class Capture:
             if lost:
                 source.forget(lost)
 
-    def _roll_back(self, failure: ReliveError) -> None:
+    def roll_back(self, failure: ReliveError) -> None:
         """It was not stored: what it brought is nowhere, and another commit that was taken meanwhile may count on it."""
         for source, entries in self.layers:
             brought = [content for _, content in entries if content is not None]
@@ -106,26 +107,32 @@ class Capture:
                 if content.object is None:
                     content.failure = failure
 
-    def store(
-        self, store: Store, parents: list[CommitId], written: Callable[[], None] | None = None
-    ) -> StoredCommit:
-        """Make it durable; the staging directory is gone afterwards, whatever happens.
+    def write(self, store: Store, parents: list[CommitId]) -> WrittenCommit:
+        """Write all of it, within ``Store.taking_in``; it is durable when that is published (``Store.publish``).
 
-        Args:
-            written: as of ``Store.add``.
+        Whatever happens, ``discard`` is to follow, and ``roll_back`` where it is not stored after all.
+
+        Raises:
+            DiskFull, StoreError: it could not be written; nothing that was there before is touched.
+        """
+        if self.memory is not None:
+            with disk_errors("putting together the pages of a commit", self.staging.directory):
+                self._scattered = self.memory.merge(self.staging.images)
+        manifest, taken = self._manifest(store, parents)
+        return store.write(manifest, taken, began_monotonic_ns=self.began_monotonic_ns)
+
+    def store(self, store: Store, parents: list[CommitId]) -> StoredCommit:
+        """Make it durable; the staging directory is gone afterwards, whatever happens.
 
         Raises:
             DiskFull, StoreError: it could not be stored; nothing that was there before is touched.
         """
         try:
-            if self.memory is not None:
-                with disk_errors("putting together the pages of a commit", self.staging.directory):
-                    self._scattered = self.memory.merge(self.staging.images)
             with store.taking_in(parents[0] if parents else None, self.advance):
-                manifest, taken = self._manifest(store, parents)
-                return store.add(manifest, taken, began_monotonic_ns=self.began_monotonic_ns, written=written)
+                (stored,) = store.publish([self.write(store, parents)])
+                return stored
         except ReliveError as error:
-            self._roll_back(error)
+            self.roll_back(error)
             raise
         finally:
             self.discard()

@@ -91,7 +91,7 @@ class PaceState(Value):
     def _reason(self, brake: Brake) -> str:
         match brake:
             case Brake.STORE:
-                return f"a commit takes {duration(self.durable_us)} until it is durable, and two at most wait for that"
+                return f"a commit takes {duration(self.durable_us)} until it is durable"
             case Brake.PAUSES:
                 share = f"{(self.share or 0) * 100:g} %"
                 shorter = " (--micro has commits that stop it for less)" if self.micro is False else ""

@@ -26,5 +26,15 @@ from relive.store.ingested import IngestedImages
 from relive.store.paging import Page
 from relive.store.staging import Staging
 from relive.store.store import Store
+from relive.store.written_commit import WrittenCommit
 
-__all__ = ["CommitQuery", "IngestedImages", "Page", "Staging", "Store", "StoredCommit", "TargetLine"]
+__all__ = [
+    "CommitQuery",
+    "IngestedImages",
+    "Page",
+    "Staging",
+    "Store",
+    "StoredCommit",
+    "TargetLine",
+    "WrittenCommit",
+]

@@ -108,10 +108,17 @@ class FreshFile:
         """Make its content durable."""
         os.fsync(self._file)
 
+    def expose(self, target: Path) -> None:
+        """Have it found at its place, where nothing is, before it is durable; ``place`` is to follow, ``discard`` undoes it."""
+        assert self._path is not None
+        os.replace(self._path, target)  # noqa: PTH105
+        self._path = str(target)
+
     def place(self, target: Path) -> None:
         """Put it at its place, replacing what is there; the name is not durable yet."""
         assert self._path is not None
-        os.replace(self._path, target)  # noqa: PTH105
+        if self._path != str(target):  # else it was exposed
+            os.replace(self._path, target)  # noqa: PTH105
         self._path = None
         os.close(self._file)
 

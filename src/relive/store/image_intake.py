@@ -7,7 +7,7 @@ with them.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -142,9 +142,13 @@ class ImageIntake:
         return self._placements.make(placement)
 
     def remember(self, commit_id: CommitId, taken: IngestedImages, pages: IngestedPages) -> None:
-        """The commit is durable: the next one may be compared with it."""
+        """The commit is durable, or will be before the next one is: that may be compared with it."""
         self._read_back = None
         self._known.put(commit_id, pages.known, instead_of=taken.parent)
+
+    def forget(self, commits: Collection[CommitId]) -> None:
+        """What was remembered of these is of no use: they were not stored after all."""
+        self._known.forget(commits)
 
     def release_memory(self) -> None:
         """Give back the memory of what the next commit will not be compared with, or has to make again."""

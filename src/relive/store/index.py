@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from relive.model.commit import MANIFEST_VERSION, CommitId, Manifest, Trigger
 from relive.store.atomic_io import QUICK_NS, SHARE
@@ -24,7 +25,15 @@ from relive.store.paging import Page, check_limit, page_of, read_cursor
 from relive.store.schema import prepare
 from relive.store.searching import as_sql_text, searchable
 
-__all__ = ["CommitIndex", "StoredCommit", "TargetLine", "believed_lines", "objects_of", "size_of"]
+__all__ = [
+    "CommitIndex",
+    "IndexEntry",
+    "StoredCommit",
+    "TargetLine",
+    "believed_lines",
+    "objects_of",
+    "size_of",
+]
 
 _COLUMNS = "id, name, life, kind, root, trigger, taken_wall_ns, sequence, capture, pause_us, durable_us, bytes, new_bytes, parent"
 _ORDER = "commits"
@@ -65,6 +74,16 @@ class StoredCommit:
     def is_of_branch(self) -> bool:
         """It was kept of a branch, and is no moment of its service."""
         return self.trigger == Trigger.BRANCH
+
+
+class IndexEntry(NamedTuple):
+    """What is to be entered of a commit; the numbers as of ``StoredCommit``, ``size`` being its ``bytes``."""
+
+    commit: CommitId
+    manifest: Manifest
+    durable_us: int | None
+    size: int
+    new_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,23 +143,31 @@ class CommitIndex:
         self, commit_id: CommitId, manifest: Manifest, *, durable_us: int | None, size: int, new_bytes: int
     ) -> StoredCommit:
         """Enter a commit, and return its line; entering it again replaces what was said of it."""
-        row = _row_of(commit_id, manifest, durable_us, size, new_bytes)
-        words = _words_of(manifest)
-        marks = ", ".join("?" * len(row))
+        (stored,) = self.add_all([IndexEntry(commit_id, manifest, durable_us, size, new_bytes)])
+        return stored
+
+    def add_all(self, lines: Sequence[IndexEntry]) -> list[StoredCommit]:
+        """Enter several at once, all or none of them; as ``add``."""
+        rows = [_row_of(one.commit, one.manifest, one.durable_us, one.size, one.new_bytes) for one in lines]
         with self._database:
             self._database.execute("BEGIN IMMEDIATE")
             self._forget_mark()
-            text = self._text_of(manifest.target.name, words)
-            self._database.execute(
-                f"INSERT OR REPLACE INTO commits ({_COLUMNS}, text, sum) VALUES ({marks}, ?, ?)",
-                (*row, text, _sum_of(row)),
-            )
-            self._database.execute("DELETE FROM uses WHERE commit_id = ?", (commit_id,))
-            self._database.executemany(
-                "INSERT OR IGNORE INTO uses VALUES (?, ?)",
-                [(name, commit_id) for name in objects_of(manifest)],
-            )
-        return StoredCommit(*row)  # type: ignore[arg-type] # the columns are its fields
+            for one, row in zip(lines, rows, strict=True):
+                self._enter(one.commit, one.manifest, row)
+        return [StoredCommit(*row) for row in rows]  # type: ignore[arg-type] # the columns are its fields
+
+    def _enter(self, commit_id: CommitId, manifest: Manifest, row: Sequence[object]) -> None:
+        text = self._text_of(manifest.target.name, _words_of(manifest))
+        marks = ", ".join("?" * len(row))
+        self._database.execute(
+            f"INSERT OR REPLACE INTO commits ({_COLUMNS}, text, sum) VALUES ({marks}, ?, ?)",
+            (*row, text, _sum_of(row)),
+        )
+        self._database.execute("DELETE FROM uses WHERE commit_id = ?", (commit_id,))
+        self._database.executemany(
+            "INSERT OR IGNORE INTO uses VALUES (?, ?)",
+            [(name, commit_id) for name in objects_of(manifest)],
+        )
 
     def _text_of(self, name: str, words: str) -> int:
         self._database.execute("INSERT OR IGNORE INTO texts (name, words) VALUES (?, ?)", (name, words))

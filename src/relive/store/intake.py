@@ -1,4 +1,5 @@
-"""What one commit brings, from its first file until it is durable: the state of a commit that is being taken in.
+"""What a commit brings, from its first file until it is durable: the state of a commit that is being taken in, or of several, one
+after the other, that become durable together.
 
 Its public methods are those of ``Store`` of the same names, which say what each promises.
 """
@@ -17,10 +18,10 @@ from relive.errors import ObjectMissing
 from relive.kernel.disk_errors import disk_errors
 from relive.model.advance import Advance
 from relive.model.commit import CommitId, Layer, Manifest
-from relive.store.atomic_io import FreshFile, discarding, publish_in_order
+from relive.store.atomic_io import publish_in_order
 from relive.store.committed_files import CommittedFiles
 from relive.store.held_images import HeldImages
-from relive.store.index import CommitIndex, StoredCommit, objects_of, size_of
+from relive.store.index import CommitIndex, IndexEntry, StoredCommit, objects_of, size_of
 from relive.store.ingested import IngestedImages
 from relive.store.internals import StoreInternals
 from relive.store.listing import contents_of, listed
@@ -32,6 +33,7 @@ from relive.store.scattered import ScatteredPages
 from relive.store.small_files import FilePart
 from relive.store.staging import Staging
 from relive.store.sweep import sweep_packs
+from relive.store.written_commit import MadeFile, WrittenCommit
 
 if TYPE_CHECKING:
     from relive.store.image_intake import ImageIntake
@@ -156,58 +158,87 @@ class Intake:
         *,
         began_monotonic_ns: int | None = None,
         new_bytes: int | None = None,
-        written: Callable[[], None] | None = None,
     ) -> StoredCommit:
         """As ``Store.add``."""
+        with disk_errors("writing the commit", self._parts.directory), self._writing():
+            (stored,) = self._publish([self._write(manifest, taken, began_monotonic_ns)], new_bytes)
+        return stored
+
+    def write(
+        self, manifest: Manifest, taken: IngestedImages | None, began_monotonic_ns: int | None
+    ) -> WrittenCommit:
+        """As ``Store.write``."""
+        with disk_errors("writing the commit", self._parts.directory):
+            return self._write(manifest, taken, began_monotonic_ns)
+
+    def go_on_from(self, commit: WrittenCommit) -> None:
+        """As ``Store.go_on_from``."""
+        with disk_errors("writing the commit", self._parts.directory):
+            # Its pack, which the next may read. It is nobody's while there is no placement.
+            for fresh, place in commit.of_pages[:1]:
+                fresh.expose(place)
+        self._remember(commit)
+        self._parent, self._referable = commit.id, None
+        self._new_files.clear()
+
+    def publish(self, commits: Sequence[WrittenCommit]) -> list[StoredCommit]:
+        """As ``Store.publish``."""
+        with disk_errors("writing the commits", self._parts.directory):
+            return self._publish(commits, None)
+
+    def _write(
+        self, manifest: Manifest, taken: IngestedImages | None, began_monotonic_ns: int | None
+    ) -> WrittenCommit:
         assert manifest.images == (taken.images if taken is not None else [])
         manifest, listing = listed(manifest)
         data = canonical(manifest)
         commit_id = CommitId(hash_bytes(data))
-        with disk_errors("writing the commit", self._parts.directory), self._writing():
-            self._refuse_missing(manifest)
-            size = len(data)
-            if taken is None and listing:
-                taken = self._open_intake = self._images.begin(self._parent)
-            pages = None if taken is None else self._finish(taken, manifest.layers, listing)
-            is_new = not self._parts.manifests.has(commit_id)
-            size += self._publish(commit_id, data, pages, written)
-            durable_us = (
-                (time.monotonic_ns() - began_monotonic_ns) // 1000 if began_monotonic_ns is not None else None
-            )
-            try:
-                stored = self._index.add(
-                    commit_id,
-                    manifest,
-                    durable_us=durable_us,
-                    size=size_of(manifest),
-                    new_bytes=size if new_bytes is None else new_bytes,
-                )
-            except BaseException:
-                if is_new:
-                    self._parts.manifests.delete([commit_id])
-                raise
-        if taken is not None and pages is not None:
-            self._images.remember(commit_id, taken, pages)
+        self._refuse_missing(manifest)
+        if taken is None and listing:
+            taken = self._open_intake = self._images.begin(self._parent)
+        pages = None if taken is None else self._finish(taken, manifest.layers, listing)
+        is_new = not self._parts.manifests.has(commit_id)
+        made: list[MadeFile] = []
+        try:
+            if pages is not None:
+                made.append(pages.pack)
+                made.append(self._images.place(commit_id, pages))
+            made.append(self._parts.manifests.make(commit_id, data))
+        except BaseException:
+            for fresh, _ in made:
+                fresh.discard()
+            raise
+        *of_pages, file = made
+        size = len(data) + sum(fresh.size for fresh, _ in of_pages)
+        return WrittenCommit(
+            commit_id, manifest, is_new, file, size, began_monotonic_ns, of_pages, taken, pages
+        )
+
+    def _publish(self, commits: Sequence[WrittenCommit], new_bytes: int | None) -> list[StoredCommit]:
+        """Put packs, placements and manifests at their places, durable on return, and enter them."""
+        new = [one.id for one in commits if one.is_new]
+        try:
+            of_pages = [made for one in commits for made in one.of_pages]
+            publish_in_order([of_pages, [one.file for one in commits]])
+            now = time.monotonic_ns()
+            stored = self._index.add_all([_entry_of(one, now, new_bytes) for one in commits])
+        except BaseException:
+            # The first error is the one to be told.
+            with contextlib.suppress(OSError):
+                self._parts.manifests.delete(reversed(new))
+            for one in commits:
+                one.discard()
+            if remembered := [one.id for one in commits if one.is_remembered]:
+                self._images.forget(remembered)
+            raise
+        for one in commits:
+            self._remember(one)
         return stored
 
-    def _publish(
-        self,
-        commit_id: CommitId,
-        data: bytes,
-        pages: IngestedPages | None,
-        written: Callable[[], None] | None,
-    ) -> int:
-        """Put pack, placement and manifest at their places, durable on return; returns the bytes of the first two."""
-        with contextlib.ExitStack() as stack:
-            stored: list[tuple[FreshFile, Path]] = []
-            if pages is not None:
-                stored.append(stack.enter_context(discarding(pages.pack)))
-                stored.append(stack.enter_context(discarding(self._images.place(commit_id, pages))))
-            manifest = stack.enter_context(discarding(self._parts.manifests.make(commit_id, data)))
-            if written is not None:
-                written()
-            publish_in_order([stored, [manifest]])
-        return sum(fresh.size for fresh, _ in stored)
+    def _remember(self, commit: WrittenCommit) -> None:
+        if commit.taken is not None and commit.pages is not None and not commit.is_remembered:
+            self._images.remember(commit.id, commit.taken, commit.pages)
+            commit.is_remembered = True
 
     def _finish(self, taken: IngestedImages, layers: Sequence[Layer], listing: bytes) -> IngestedPages:
         """Take the files in, with which the pack is complete."""
@@ -265,3 +296,10 @@ class Intake:
             known = None if self._parent is None else self._images.known(self._parent)
             self._referable = () if known is None else known.contents.contents.positions
         return self._referable
+
+
+def _entry_of(commit: WrittenCommit, now_monotonic_ns: int, new_bytes: int | None) -> IndexEntry:
+    began = commit.began_monotonic_ns
+    durable_us = (now_monotonic_ns - began) // 1000 if began is not None else None
+    size = commit.size if new_bytes is None else new_bytes
+    return IndexEntry(commit.id, commit.manifest, durable_us, size_of(commit.manifest), size)

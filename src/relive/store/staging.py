@@ -19,7 +19,7 @@ __all__ = ["SpareStagings", "Staging", "sweep_left_overs"]
 _LEFT_OVER_AGE = 10.0  # [s] what is younger, and was not named as locked, may belong to a process that has not locked it yet
 
 
-_SPARES_MOST = 2  # so many commits of a service are under way at once
+_SPARES_MOST = 16  # so many commits of a service are under way at once, at most
 _IMAGES, _FILES = "images", "files"
 
 

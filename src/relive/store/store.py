@@ -5,6 +5,10 @@ manifest, its line in the index. So the manifests say which commits there are, a
 with them that a crash left behind (``index_recovery``). ``dropping`` has the order in which a commit goes. What a crash leaves in
 ``incoming/`` and ``making/`` is removed when the store is opened; placements and packs that nobody needs go with the next drop.
 
+Several commits may become durable together (``publish``): all packs and placements before the first manifest, and the manifests in
+the order in which the commits go on from each other. The pack of one from which another goes on is at its place before it is
+durable, as the other may read it: no placement names it until it is.
+
 Taking in holds the store's lock shared from beginning to end, dropping holds it alone. So nothing that a new commit shares
 with an older one is dropped meanwhile; ``add`` looks whether all is there all the same before it says anything is durable.
 
@@ -55,6 +59,7 @@ from relive.store.small_files import FilePart
 from relive.store.staging import SpareStagings, Staging, sweep_left_overs
 from relive.store.tags import Tags
 from relive.store.transfer import Transfers
+from relive.store.written_commit import WrittenCommit
 
 if TYPE_CHECKING:
     from relive.store.pages.page_pool import PagePool
@@ -201,7 +206,6 @@ class Store:
         *,
         began_monotonic_ns: int | None = None,
         new_bytes: int | None = None,
-        written: Callable[[], None] | None = None,
     ) -> StoredCommit:
         """Make a commit durable, all of whose files were taken or are in the store already.
 
@@ -209,15 +213,47 @@ class Store:
             taken: the manifest's images as they were taken in; None if it has none.
             began_monotonic_ns: when the commit was asked for; its distance to now is the durable time.
             new_bytes: what is to be said of how much the store grew; None: what it is.
-            written: called when all of it is written, and only the disk is waited for; it is not durable yet.
 
         Raises:
             DiskFull, StoreError: it could not be written; the store is as it was.
             ObjectMissing: another process has dropped something that the commit shares with an older one.
         """
-        return self._intake.add(
-            manifest, taken, began_monotonic_ns=began_monotonic_ns, new_bytes=new_bytes, written=written
-        )
+        return self._intake.add(manifest, taken, began_monotonic_ns=began_monotonic_ns, new_bytes=new_bytes)
+
+    def write(
+        self,
+        manifest: Manifest,
+        taken: IngestedImages | None = None,
+        *,
+        began_monotonic_ns: int | None = None,
+    ) -> WrittenCommit:
+        """Write a commit as ``add`` does, and do not wait for the disk: it is at its place, and durable, with ``publish``.
+
+        Only within ``taking_in``, at whose end what was not published has to be discarded.
+
+        Raises:
+            DiskFull, StoreError, ObjectMissing: as ``add``.
+        """
+        return self._intake.write(manifest, taken, began_monotonic_ns)
+
+    def go_on_from(self, commit: WrittenCommit) -> None:
+        """What is taken in next is the commit after that one, which is not published yet; they are to be published together.
+
+        Raises:
+            DiskFull, StoreError: the disk takes no more.
+        """
+        self._intake.go_on_from(commit)
+
+    def publish(self, commits: Sequence[WrittenCommit]) -> list[StoredCommit]:
+        """Make written commits durable, all together: a crash leaves none, all, or the first ones.
+
+        Args:
+            commits: in the order in which they go on from each other.
+
+        Raises:
+            DiskFull, StoreError: as ``add``; none of them is in the store then, and they are discarded.
+        """
+        return self._intake.publish(commits)
 
     def has_object(self, name: str) -> bool:
         """The commit that is being taken in may name this content: its parent has it, or it was taken (it is not checked)."""

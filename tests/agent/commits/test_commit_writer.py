@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import re
 import subprocess
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,12 +20,13 @@ from relive.agent.commits import commit_writer as room
 from relive.agent.commits.commit_writer import CommitWriter, commit_before
 from relive.agent.commits.protection import Protection
 from relive.config import Settings, load_settings
-from relive.errors import DiskFull
+from relive.errors import DiskFull, ReliveError
 from relive.incidents.incidents import Incidents
+from relive.model.advance import Advance
 from relive.model.commit import CommitId, Trigger
 from relive.model.incident import FailureKind, Incident, Sighting
-from relive.store import Store, StoredCommit
-from store.builders import commit
+from relive.store import Store, StoredCommit, WrittenCommit
+from store.builders import DEFAULT_FILES, is_whole, read_in, stage
 
 Result = TypeVar("Result")
 
@@ -34,12 +37,25 @@ class PlayedCapture:
 
     facts: dict[str, Any] = field(default_factory=dict)
 
-    def store(
-        self, store: Store, parents: list[CommitId], written: Callable[[], None] | None = None
-    ) -> StoredCommit:
+    is_micro: bool = True
+    written_pages: int = 0
+    advance: Advance = field(default_factory=Advance)
+    ended: list[str] = field(default_factory=list)
+
+    def write(self, store: Store, parents: list[CommitId]) -> WrittenCommit:
         if self.facts.get("fails"):
             raise DiskFull("no space left")
-        return commit(store, parents=parents, written=written, **self.facts)
+        staging = stage(store, pages=b"page" * 1024, small={"core-1.img": b"core"}, files=DEFAULT_FILES)
+        try:
+            return store.write(*read_in(store, staging, DEFAULT_FILES, parents=parents, **self.facts))
+        finally:
+            staging.discard()
+
+    def roll_back(self, failure: ReliveError) -> None:
+        self.ended.append(failure.message)
+
+    def discard(self) -> None:
+        self.ended.append("discarded")
 
 
 @pytest.fixture
@@ -83,24 +99,109 @@ def sighting(**facts: Any) -> Sighting:
     )
 
 
-def test_it_is_told_when_only_the_disk_is_waited_for_and_not_where_nothing_was_written(keeping) -> None:
-    told: list[str] = []
-
-    async def work(keeper: CommitWriter) -> None:
-        await keeper.store(PlayedCapture({"capture": "one"}), lambda: told.append("one"))
-        with pytest.raises(DiskFull):
-            await keeper.store(PlayedCapture({"fails": True}), lambda: told.append("two"))
-
-    keeping(work)
-    assert told == ["one"]
-
-
 def test_a_commits_parent_is_the_one_before_it_of_the_same_life(keeping):
     async def work(keeper: CommitWriter) -> list[StoredCommit]:
         return [await keeper.store(capture(number)) for number in (1, 2, 3)]
 
     one, two, three = keeping(work)
     assert [one.parent, two.parent, three.parent] == [None, one.id, two.id]
+
+
+async def gathered(keeper: CommitWriter, captures: Sequence[Any]) -> list[StoredCommit | BaseException]:
+    """What becomes of captures that all wait while the keeper is busy."""
+    busy = threading.Event()
+    first = asyncio.ensure_future(keeper._run(lambda _store: busy.wait()))
+    await asyncio.sleep(0)
+    stored = [asyncio.ensure_future(keeper.store(one)) for one in captures]
+    await asyncio.sleep(0)
+    busy.set()
+    await first
+    return await asyncio.gather(*stored, return_exceptions=True)
+
+
+def test_captures_that_have_gathered_become_durable_together_each_on_top_of_the_one_before(
+    keeping, settings, monkeypatch
+):
+    published: list[int] = []
+    usual = Store.publish
+
+    def publish(store: Store, commits: Sequence[WrittenCommit]) -> list[StoredCommit]:
+        published.append(len(commits))
+        return usual(store, commits)
+
+    monkeypatch.setattr(Store, "publish", publish)
+    captures = [capture(number) for number in (1, 2, 3)]
+    one, two, three = keeping(lambda keeper: gathered(keeper, captures))
+    assert published == [3]
+    assert [one.parent, two.parent, three.parent] == [None, one.id, two.id]
+    assert all(one.ended == ["discarded"] for one in captures)
+    with contextlib.closing(Store(settings.store)) as store:
+        assert [line.id for line in store.log()] == [three.id, two.id, one.id]
+        assert all(is_whole(store, line.id) for line in store.log())
+
+
+def test_of_a_group_only_what_cannot_be_written_is_lost(keeping, settings):
+    captures = [capture(1), capture(2, fails=True), capture(3)]
+    one, two, three = keeping(lambda keeper: gathered(keeper, captures))
+    assert isinstance(two, DiskFull)
+    assert three.parent == one.id
+    assert [one.ended for one in captures] == [["discarded"], ["no space left", "discarded"], ["discarded"]]
+    with contextlib.closing(Store(settings.store)) as store:
+        assert [line.id for line in store.log()] == [three.id, one.id]
+
+
+def test_nothing_of_a_group_is_left_that_the_disk_does_not_take_and_the_next_is_stored(
+    keeping, settings, monkeypatch
+):
+    usual, fails = os.fsync, [True]
+
+    def fsync(descriptor: Any) -> None:
+        if fails and "/pack." in os.readlink(f"/proc/self/fd/{descriptor}"):
+            fails.clear()
+            raise OSError(errno.ENOSPC, "No space left on device")
+        usual(descriptor)
+
+    captures = [capture(number) for number in (1, 2)]
+
+    async def work(keeper: CommitWriter) -> tuple[list[Any], StoredCommit]:
+        await keeper.drain()  # the store is opened
+        monkeypatch.setattr(os, "fsync", fsync)
+        return await gathered(keeper, captures), await keeper.store(capture(3))
+
+    lost, three = keeping(work)
+    assert [type(one) for one in lost] == [DiskFull, DiskFull]
+    assert all(one.ended[1:] == ["discarded"] for one in captures)
+    with contextlib.closing(Store(settings.store)) as store:
+        assert [line.id for line in store.log()] == [three.id]
+        assert is_whole(store, three.id)
+        assert store.internals.packs.names() == store.internals.placements.packs_of(three.id)
+
+
+def test_how_much_waits_is_bounded_by_memory_and_by_number(keeping):
+    """One alone may be of any size, and a full commit counts as one that is as large as may be."""
+    large = {"written_pages": 1 << 14}
+
+    async def work(keeper: CommitWriter) -> None:
+        for others, last, is_full in (
+            ([], large, False),
+            ([{}], {}, False),
+            ([large], {}, True),
+            ([{"is_micro": False}], {}, True),
+            ([{}] * 14, {}, False),
+            ([{}] * 15, {}, True),
+        ):
+            waiting = [PlayedCapture({"capture": f"{at}"}, **one) for at, one in enumerate([*others, last])]
+            busy = threading.Event()
+            first = asyncio.ensure_future(keeper._run(lambda _store, busy=busy: busy.wait()))
+            await asyncio.sleep(0)
+            stored = [asyncio.ensure_future(keeper.store(one)) for one in waiting]
+            await asyncio.sleep(0)
+            assert keeper.is_full == is_full
+            busy.set()
+            await asyncio.gather(first, *stored)
+            assert not keeper.is_full
+
+    keeping(work)
 
 
 def test_what_is_asked_for_at_once_is_done_in_that_order(keeping):

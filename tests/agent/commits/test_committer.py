@@ -54,7 +54,7 @@ class Dumper:
 
 
 def committer(tmp_path: Any, tracer: Tracer, *errors: ReliveError) -> Committer:
-    keeper: Any = SimpleNamespace(pending=0)
+    keeper: Any = SimpleNamespace(is_full=False)
     made = Committer(Dumper(tracer, *errors), LifePaths(tmp_path), "s", keeper, SimpleNamespace())  # type: ignore[arg-type]
     made.tracer = tracer  # type: ignore[assignment]
     return made

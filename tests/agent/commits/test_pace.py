@@ -238,7 +238,7 @@ def test_one_pause_that_was_longer_than_usual_is_told_as_what_the_clock_waits_fo
         world.now += 1
         pace.begin()
         pace.note(pause_us)
-        pace.written()
+        pace.done()
     (note,) = pace.state().notes("web")
     assert note.startswith(
         "Committed every 20.0 s, not every 10.0 ms: the last commit stopped it for 200.0 ms,"
@@ -246,6 +246,6 @@ def test_one_pause_that_was_longer_than_usual_is_told_as_what_the_clock_waits_fo
     world.now += 20
     pace.begin()
     pace.note(5_000)
-    pace.written()
+    pace.done()
     (note,) = pace.state().notes("web")
     assert "each commit stops it for" in note

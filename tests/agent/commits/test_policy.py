@@ -42,7 +42,12 @@ class Played(Committer):
         super().__init__(dumper, LifePaths(Path("/")), "pay", unused, protection)
         self._becomes = iter(becomes)
         self.asked: list[Trigger] = []
+        self.contended = False
         self.ready_after: list[tuple[bool, int]] = []
+
+    @property
+    def is_contended(self) -> bool:
+        return self.contended
 
     def is_ready(self, ready: bool) -> None:
         self.ready_after.append((ready, len(self.asked)))
@@ -56,7 +61,7 @@ class Played(Committer):
         self.asked.append(trigger)
         if error is not None:
             raise error
-        return None
+        return len(self.asked)
 
     async def store(self, taken: Any, written: Any = None) -> Any:
         self._protection.works("commits")
@@ -97,25 +102,32 @@ def play(
     return committer.asked, pauses, protection
 
 
-def test_a_clock_quicker_than_the_disk_takes_the_next_commit_while_that_is_waited_for() -> None:
-    """And of one that could not be stored after all it is told behind the next."""
-    policy, now = Policy(at_start=True, seconds=0.01, pause_share=None), [0.0]
-    protection = Protection()
+@pytest.mark.parametrize(("contended", "budget"), [(False, None), (True, None), (False, 1 << 60)])
+def test_a_clock_quicker_than_the_store_takes_the_next_commits_while_that_is_waited_for(
+    contended: bool, budget: int | None
+) -> None:
+    """Where none is free, or each counts, only while the disk is waited for. Of those not stored it is told later, once."""
+    policy, now = Policy(at_start=True, seconds=0.01, pause_share=None, budget=budget), [0.0]
     gate = asyncio.Event()
     waited_for: list[bool] = []
+    steps: list[str] = []
 
     class Slow(Played):
         async def capture(self, trigger: Trigger, stopped: Any = None, name: str | None = None) -> Any:
-            await super().capture(trigger)
-            if len(self.asked) == 3:
+            number = await super().capture(trigger)
+            steps.append(f"taken {number}")
+            await asyncio.to_thread(lambda: None)  # as it is taken in a thread
+            if number == 4:
                 waited_for.append(not gate.is_set())
                 gate.set()
+            return number
 
         async def store(self, taken: Any, written: Any = None) -> Any:
-            number = len(self.asked)
             now[0] += 1.0
+            await asyncio.to_thread(lambda: None)
+            steps.append(f"written {taken}")
             written()
-            if number == 2:
+            if taken in (2, 3):  # together
                 await gate.wait()
                 raise DiskFull("no space left")
             return await super().store(taken)
@@ -125,7 +137,8 @@ def test_a_clock_quicker_than_the_disk_takes_the_next_commit_while_that_is_waite
             return super().failed(error, longest)
 
     failures: list[Exception] = []
-    committer = Slow([None] * 4, protection)
+    committer = Slow([None] * 6, Protection())
+    committer.contended = contended
     pace = CommitPace(policy, lambda: Footprint(1, 1_000_000), no_cost, lambda: now[0])
     # By its own clock it need not wait: 1 s has gone by.
     pace.wait_left = lambda: 0.0  # type: ignore[method-assign]
@@ -136,7 +149,8 @@ def test_a_clock_quicker_than_the_disk_takes_the_next_commit_while_that_is_waite
         asyncio.run(commits.run())
     assert waited_for == [True]
     assert [type(one) for one in failures] == [DiskFull]
-    assert committer.asked == [Trigger.START] + [Trigger.TIMER] * 3
+    assert committer.asked == [Trigger.START] + [Trigger.TIMER] * 5
+    assert (steps.index("written 2") < steps.index("taken 3")) == (contended or budget is not None)
 
 
 @pytest.mark.parametrize("why", ["unchanged", "held"])
@@ -149,11 +163,9 @@ def test_a_commit_that_was_not_stored_is_told_of_and_taken_again_though_no_other
 
     class Full(Played):
         async def store(self, taken: Any, written: Any = None) -> Any:
-            number = len(self.asked)
             now[0] += 1.0  # a slow disk
-            written()
             await asyncio.to_thread(lambda: None)  # the loop goes on meanwhile
-            if number == 2:
+            if taken == 2:
                 raise DiskFull("no space left")
             return await super().store(taken)
 
@@ -170,13 +182,13 @@ def test_a_commit_that_was_not_stored_is_told_of_and_taken_again_though_no_other
     sleeps: list[float] = []
     committer = Full([None] * 3, Protection())
     pace = CommitPace(policy, lambda: Footprint(1, 1_000_000), no_cost, lambda: now[0])
-    usual = pace.state
 
-    def state() -> Any:  # the pause of the third would be too long, until it is told of the second
-        is_held = why == "held" and len(committer.asked) == 2 and not failures
-        return usual().model_copy(update={"is_held": is_held})
+    def is_held(
+        _pace: CommitPace,
+    ) -> bool:  # the pause of the third would be too long, until it is told of the second
+        return why == "held" and len(committer.asked) == 2 and not failures
 
-    monkeypatch.setattr(pace, "state", state)
+    monkeypatch.setattr(CommitPace, "is_held", property(is_held))
     monkeypatch.setattr(room.asyncio, "sleep", sleep)
     changes: Any = SimpleNamespace(committed=lambda: None, has_changed=lambda _look: len(committer.asked) < 2)
     commits = PolicyCommits(

@@ -7,7 +7,13 @@ import time
 
 import pytest
 
-from relive.agent.commits.service_cost import ServiceCost, processor_time, waited_for_processor
+from relive.agent.commits.service_cost import (
+    ServiceCost,
+    is_contended,
+    processor_time,
+    thread_times,
+    waited_for_processor,
+)
 
 
 class World:
@@ -25,6 +31,19 @@ def test_pauses_and_first_writes_count_once() -> None:
     cost.note(2_000, 0)
     assert cost.take() == pytest.approx(0.0034)
     assert cost.take() == 0.0
+
+
+def test_processors_are_contended_for_where_a_thread_waits_for_one_a_good_part_of_its_time() -> None:
+    assert not is_contended((1.0, 5.0), (1.008, 5.002))
+    assert is_contended((1.0, 5.0), (1.008, 5.003))
+
+
+def test_what_a_thread_has_run_is_its_own_time() -> None:
+    ran, _ = thread_times()
+    until = time.thread_time() + 0.005
+    while time.thread_time() < until:
+        pass
+    assert thread_times()[0] - ran >= 0.004
 
 
 @pytest.mark.parametrize(

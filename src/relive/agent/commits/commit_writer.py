@@ -17,9 +17,11 @@ from typing import TypeVar
 
 import structlog
 
+from relive.agent.commits.commit_group import CommitGroup, Outcome, store_group
 from relive.agent.commits.dumper import DumpedCommit
 from relive.agent.commits.file_bases import free_bases
 from relive.agent.commits.protection import Protection
+from relive.agent.commits.service_cost import is_contended, thread_times
 from relive.agent.failures.closing import close, masked_evidence
 from relive.config import Settings
 from relive.errors import RefUnknown, ReliveError
@@ -47,6 +49,9 @@ _LINES = 120  # of the log that an incident holds
 _LINES_BYTES = 32768
 _REQUEST_BYTES = 128 << 10  # from the begin of a request on, in which its stack is looked for
 _OF_LIVING = frozenset({FailureKind.ANSWER, FailureKind.EXCEPTION, FailureKind.LOG})
+_CAPTURES_LEAST = 2  # that may wait to become durable, however large they are
+_CAPTURES_MOST = 16
+_PAGES_MOST = 1 << 14  # that were written for captures which are not durable: 64 MB of memory
 _THIN_EVERY = 16  # commits
 _THIN_PAUSE = 5.0  # [s] at least between two times, since each reads all placements
 _LET_GO_EVERY = 1.0  # [s] more often memory would be given back only to be taken again
@@ -89,8 +94,8 @@ def _runs_on(store: Store, commit: StoredCommit) -> bool:
         return False
 
 
-def _nobody() -> None:
-    """Is told nothing."""
+def _tell_nobody() -> None:
+    pass
 
 
 class CommitWriter:
@@ -103,6 +108,7 @@ class CommitWriter:
 
     Attributes:
         pending: what was asked for and is not done.
+        is_contended: when commits were stored last, other work took the processors.
         is_ready: the service listens, and its first commit was taken; what fails before is marked so. ``PolicyCommits`` tells.
     """
 
@@ -136,11 +142,16 @@ class CommitWriter:
         self._stored = 0  # since old commits were dropped
         self._thin_next = self._let_go_next = 0.0  # [s] monotonic
         self._letting_go: asyncio.TimerHandle | None = None
+        self._group: CommitGroup | None = None  # which may still grow
+        self._outcomes: asyncio.Future[list[Outcome]]  # of that
+        self._told_written: list[Callable[[], None]] = []  # for those in it
+        self._captures = self._pages = 0  # that are not durable yet
+        self.is_contended = False
         self.pending = 0
         self.is_ready = True
 
-    async def store(self, capture: DumpedCommit, written: Callable[[], None] = _nobody) -> StoredCommit:
-        """Make a capture durable.
+    async def store(self, capture: DumpedCommit, written: Callable[[], None] = lambda: None) -> StoredCommit:
+        """Make a capture durable, together with others that were taken by the time at which that begins.
 
         Args:
             written: called in the event loop when only the disk is waited for; not where old commits are dropped afterwards.
@@ -148,30 +159,67 @@ class CommitWriter:
         Raises:
             DiskFull, StoreError: it could not be stored.
         """
+        pages = capture.written_pages if capture.is_micro else _PAGES_MOST
+        self.pending += 1
+        self._captures += 1
+        self._pages += pages
+        try:
+            position = self._group.add(capture) if self._group is not None else None
+            if position is None:
+                self._group = group = CommitGroup()
+                position = group.add(capture)
+                self._told_written = []
+                self._outcomes = self._begin_to_store(group, self._told_written)
+            assert position is not None
+            self._told_written.append(written)
+            outcome = (await asyncio.shield(self._outcomes))[position]
+        finally:
+            self.pending -= 1
+            self._captures -= 1
+            self._pages -= pages
+        if isinstance(outcome, Exception):
+            raise outcome
+        self._let_go_soon()
+        return outcome
+
+    def _begin_to_store(
+        self, group: CommitGroup, written: list[Callable[[], None]]
+    ) -> asyncio.Future[list[Outcome]]:
         loop = asyncio.get_running_loop()
 
         def tell() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended; the commit goes on
-                loop.call_soon_threadsafe(written)
+            with contextlib.suppress(RuntimeError):  # the loop has ended; the commits go on
+                loop.call_soon_threadsafe(lambda: [one() for one in written])
 
-        stored = await self._run(lambda store: self._store_capture(store, capture, tell))
-        self._let_go_soon()
-        return stored
+        return loop.run_in_executor(self._thread, lambda: self._store_group(self._open(), group.take(), tell))
 
-    def _store_capture(
-        self, store: Store, capture: DumpedCommit, written: Callable[[], None]
-    ) -> StoredCommit:
+    @property
+    def is_full(self) -> bool:
+        """As many captures wait to become durable as may; one that waits alone may be of any size."""
+        return self._captures >= _CAPTURES_LEAST and (
+            self._captures >= _CAPTURES_MOST or self._pages >= _PAGES_MOST
+        )
+
+    def _store_group(
+        self, store: Store, captures: list[DumpedCommit], written: Callable[[], None]
+    ) -> list[Outcome]:
+        began = thread_times()
         parent = store.latest_of_life(self._life)
-        self._stored += 1
+        self._stored += len(captures)
         is_to_thin = self._stored >= _THIN_EVERY and time.monotonic() >= self._thin_next
-        parents = [parent.id] if parent is not None else []
         # Dropping takes the processor, too: with the next one, which may be taken when this is told, it would contend for that.
-        stored = capture.store(store, parents, None if is_to_thin else written)
+        outcomes = store_group(
+            store,
+            captures,
+            parent.id if parent is not None else None,
+            _tell_nobody if is_to_thin else written,
+        )
+        self.is_contended = is_contended(began, thread_times())
         if is_to_thin:
             self._stored = 0
             self._thin(store)
             self._thin_next = time.monotonic() + _THIN_PAUSE
-        return stored
+        return outcomes
 
     def _thin(self, store: Store) -> None:
         """Drop old commits. Whatever goes wrong, the commit before it is durable; it is tried again with a later one."""
@@ -429,6 +477,7 @@ class CommitWriter:
         await self._run(lambda _store: None)
 
     async def _run(self, work: Callable[[Store], Result]) -> Result:
+        self._group = None  # what is captured from now on comes behind this
         self.pending += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: work(self._open()))

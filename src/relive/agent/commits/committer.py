@@ -34,7 +34,6 @@ from relive.store import StoredCommit
 
 __all__ = ["Committer", "RateLimit"]
 
-_PENDING_MOST = 2  # captures that wait to become durable before the next is taken
 _PENDING_POLL = 0.002  # [s]
 _BEGINS_WITHIN = 3.0  # [s] a recorder is waited for
 _PART = "commits"
@@ -97,6 +96,11 @@ class Committer:
         return processor_time(self._dumper.tracker_pid)
 
     @property
+    def is_contended(self) -> bool:
+        """When commits were stored last, other work took the processors."""
+        return self._keeper.is_contended
+
+    @property
     def is_recording(self) -> bool:
         """The recording proxy is there, and the line to it is open."""
         link = self.proxy.link if self.proxy is not None else None
@@ -149,7 +153,7 @@ class Committer:
         Raises:
             CommitFailed, ProcessGone, DiskFull: as ``checkpoint.dump.capture``.
         """
-        while self._keeper.pending >= _PENDING_MOST and stopped is None:
+        while self._keeper.is_full and stopped is None:
             await asyncio.sleep(_PENDING_POLL)
         if trigger is Trigger.MANUAL:
             await self._recording_begun()

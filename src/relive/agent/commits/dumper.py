@@ -14,11 +14,11 @@ from relive.checkpoint.suspect_captures import SuspectCaptures
 from relive.checkpoint.target import StoppedBy, Target
 from relive.checkpoint.watchdog import Watchdog
 from relive.config import Settings
-from relive.errors import CapsuleError
+from relive.errors import CapsuleError, ReliveError
 from relive.model.advance import Advance
 from relive.model.commit import CommitId, Cursor, Trigger
 from relive.model.commit_policy import Policy
-from relive.store import Store, StoredCommit
+from relive.store import Store, WrittenCommit
 
 __all__ = ["CriuDumper", "DumpedCommit", "Dumper", "dumper_settings"]
 
@@ -50,10 +50,18 @@ class DumpedCommit(Protocol):
     def written_pages(self) -> int:
         """So many pages are write-protected since, as the next commit is to know which of them were written; 0: none."""
 
-    def store(
-        self, store: Store, parents: list[CommitId], written: Callable[[], None] | None = None
-    ) -> StoredCommit:
-        """Make it durable; ``written`` as of ``Store.add``. Raises DiskFull or StoreError."""
+    @property
+    def advance(self) -> Advance:
+        """Is told how far storing it is."""
+
+    def write(self, store: Store, parents: list[CommitId]) -> WrittenCommit:
+        """Write all of it, within ``Store.taking_in``. Raises DiskFull or StoreError."""
+
+    def roll_back(self, failure: ReliveError) -> None:
+        """It was not stored, for this reason."""
+
+    def discard(self) -> None:
+        """Remove what is left of it, whether it was stored or not."""
 
 
 class Dumper(Protocol):

@@ -132,6 +132,11 @@ class CommitPace:
         interval = self._policy.interval
         return self._durable is not None and interval is not None and self._durable > interval
 
+    @property
+    def counts_each(self) -> bool:
+        """What each commit costs or brings decides when the next is due, so they are taken one by one."""
+        return self._cost is not None or self._policy.budget is not None
+
     def begin(self) -> float:
         """The clock's next commit begins; what was due since the one before is left out. Returns the moment."""
         now, interval = self._clock(), self._policy.interval
@@ -171,8 +176,8 @@ class CommitPace:
             before = self._brakes.get(Brake.SERVICE, since)
             self._brakes[Brake.SERVICE] = paid_until(before, since, self._last_cost, self._policy.cost_share)
 
-    def written(self) -> None:
-        """The commit that was begun last is written; only the disk is waited for."""
+    def done(self) -> None:
+        """The commit that was begun last is taken, and the clock does not wait for it to be stored, or it is."""
         self._under_way = None
         now, interval = self._clock(), self._policy.interval
         if self._begun is not None and interval is not None:
@@ -186,7 +191,7 @@ class CommitPace:
         if self._policy.interval is not None:
             self._durable = self._clock() - begun
         if self._begun == begun and self._under_way is not None:
-            self.written()
+            self.done()
 
     def wait_left(self) -> float:
         """Seconds until the clock's next commit is due, and no brake holds."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
@@ -61,7 +62,7 @@ class PolicyCommits:
         self._listens = listens
         self._begin_changes = changes
         self._changes: Changes | None = None
-        self._storing: asyncio.Task[None] | None = None  # the clock's last commit, if not waited for
+        self._storing: deque[asyncio.Task[None]] = deque()  # the clock's commits, the oldest first
         self._clock = clock
         self._next_word = self._next_written = 0.0
         self._log = structlog.get_logger()
@@ -102,32 +103,36 @@ class PolicyCommits:
     async def _commit(self, trigger: Trigger) -> None:
         """The next is begun when this one is durable: nothing piles up, and the two do not contend for the processor.
 
-        With a clock that is quicker than the disk it is begun when this one is written, and only the disk is waited for. Of one
-        that was not stored after all the next call tells, or ``_settle``.
+        With a clock that is quicker than the store it is begun when this one is taken, where a processor is free; what gathers
+        meanwhile is stored together. Where none is, and with a budget, it is begun when this one is written, and only the disk is
+        waited for. Of one that was not stored after all a later call tells, or ``_settle``.
         """
-        late, self._storing = self._storing, None
         is_quick = self._pace.is_quicker_than_the_store
         begun = self._pace.begin()
-        try:
-            taken = await self._committer.capture(trigger)
-            if self._changes is not None:
-                await asyncio.to_thread(self._changes.committed)
-            written = asyncio.Event()
-            self._storing = asyncio.create_task(self._store(taken, begun, written))
-        finally:
-            if late is not None:
-                await late
+        taken = await self._committer.capture(trigger)
+        if self._changes is not None:
+            await asyncio.to_thread(self._changes.committed)
+        written = asyncio.Event()
+        self._storing.append(asyncio.create_task(self._store(taken, begun, written)))
         if is_quick:
-            await written.wait()
-            self._pace.written()
-        if not is_quick or self._storing.done():
-            await self._settle()
+            if self._committer.is_contended or self._pace.counts_each:
+                await written.wait()
+            self._pace.done()
+        await self._settle(is_all=not is_quick)
 
-    async def _settle(self) -> None:
-        """Wait until the clock's last commit is durable; raises what kept it from that."""
-        storing, self._storing = self._storing, None
-        if storing is not None:
-            await storing
+    async def _settle(self, *, is_all: bool = True) -> None:
+        """Wait until the clock's commits are durable, or look which are by now.
+
+        Raises what kept one from that, and nothing of the others: what is stored together fails together.
+        """
+        failure: Exception | None = None
+        while self._storing and (is_all or self._storing[0].done()):
+            try:
+                await self._storing.popleft()
+            except Exception as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
 
     async def _store(self, taken: DumpedCommit, begun: float, written: asyncio.Event) -> None:
         try:
@@ -137,9 +142,23 @@ class PolicyCommits:
         self._pace.durable(begun)
 
     async def _wait_for_change(self, look: float) -> None:
-        """Where commits follow changes, until there is one; ``look``: seconds between two looks."""
+        """Where commits follow changes, until there is one, or what was in one could not be stored.
+
+        Args:
+            look: seconds between two looks.
+        """
         while self._changes is not None and not await asyncio.to_thread(self._changes.has_changed, look):
+            if self._has_lost_one():
+                return
             await asyncio.sleep(look)
+
+    def _has_lost_one(self) -> bool:
+        """One of the clock's commits could not be stored, which ``_settle`` tells."""
+        while self._storing and self._storing[0].done():
+            if self._storing[0].exception() is not None:
+                return True
+            self._storing.popleft()
+        return False
 
     def _publish_state(self) -> bool:
         """Write down and say what is new, where that is due; returns whether the next pause holds the clock back."""

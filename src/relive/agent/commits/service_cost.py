@@ -13,10 +13,11 @@ from pathlib import Path
 
 from relive.kernel import procfs
 
-__all__ = ["ServiceCost", "processor_time", "waited_for_processor"]
+__all__ = ["ServiceCost", "is_contended", "processor_time", "thread_times", "waited_for_processor"]
 
 _WRITE = 0.8e-6  # [s] a page's first write after a micro-commit (docs/micro-commits.md)
 _NS = 1e9
+_CONTENDED = 4  # who waits for a processor for one part of the time in which it runs in so many does not have one for itself
 
 
 def _scheduled(path: str) -> tuple[float, float]:
@@ -41,6 +42,17 @@ def processor_time(helper: int | None) -> float:
     """Seconds of a processor that this process has used, and a tree of helpers of one thread each; None: there is none."""
     helpers = procfs.tree_of(helper) if helper is not None else []
     return time.process_time() + sum(_scheduled(f"/proc/{pid}/schedstat")[0] for pid in helpers)
+
+
+def thread_times() -> tuple[float, float]:
+    """Seconds for which the calling thread has been on a processor, and was ready and waited for one, since its start."""
+    return _scheduled("/proc/thread-self/schedstat")
+
+
+def is_contended(before: tuple[float, float], after: tuple[float, float]) -> bool:
+    """Between two ``thread_times`` other work took the processors, so whatever Relive does at the same time is done at its cost."""
+    ran, waited = after[0] - before[0], after[1] - before[1]
+    return waited * _CONTENDED > ran
 
 
 class ServiceCost:

@@ -8,7 +8,7 @@ packs.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -126,6 +126,12 @@ class ParentCache:
         self._known[commit_id] = known
         while len(self._known) > _MOST:
             self._given_up.append(self._known.popitem(last=False)[1])
+
+    def forget(self, commits: Collection[CommitId]) -> None:
+        """These were not stored after all."""
+        for commit_id in commits:
+            known = self._known.pop(commit_id, None)
+            self._given_up += [known] if known is not None else []
 
     def release_dictionaries(self) -> None:
         """Give the memory back in which indexes lie ready to be compressed against; the next commit makes one ready again."""
