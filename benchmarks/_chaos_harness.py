@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from _chaos_parts import agent_of, helper, proxy_of, reach, signal_tracer_of
+from _chaos_parts import agent_of, helper, proxy_of, reach, signal_tracer_of, worker_of
 from _chaos_processes import (
     kill,
     kill_all,
@@ -137,7 +137,8 @@ class Harness:
         self.viewer = subprocess.Popen(
             [
                 RELIVE,
-                *("run", "--name", NAME, "--every", every),
+                # Of a micro-commit there is no CRIU to be killed.
+                *("run", "--name", NAME, "--every", every, "--no-micro"),
                 *("--listen", f"127.0.0.1:{listen}", "--upstream", f"127.0.0.1:{port}"),
                 *("--", sys.executable, SERVICE, str(port), str(directory)),
             ],
@@ -316,11 +317,13 @@ class Harness:
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        moment, phase = reach(command.pid, self.plain.root, wanted, self.random)
+        words = f"commit pid:{self.plain.root}"
+        worker = until(lambda: worker_of(command.pid, words), RECOVERY_BOUND)
+        moment, phase = reach(worker, self.plain.root, wanted, self.random)
         pids = {
-            "cli": command.pid,
+            "cli": worker,
             "criu": moment.criu,
-            "watchdog": helper(command.pid, "relive-watchdog"),
+            "watchdog": helper(worker, "relive-watchdog"),
         }
         killed = kill_all(pids[part] for part in victim.split("+"))
         output, _ = command.communicate(timeout=60)

@@ -54,6 +54,14 @@ def proxy_of(capsule: Capsule) -> int | None:
     return None
 
 
+def worker_of(command: int, words: str) -> int | None:
+    """The process that does a command's work: a fork with its words, or itself without a fork server; None until it works."""
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        if f"-m relive.cli {words} " in command_line(pid):
+            return pid
+    return command if children(command) else None
+
+
 def look(driver: int | None, root: int) -> Moment:
     moment = Moment()
     for pid in children(driver) if driver else []:

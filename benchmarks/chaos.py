@@ -4,11 +4,12 @@
     python benchmarks/chaos.py --kills 1000                         the same until so many kills have hit
     python benchmarks/chaos.py --raw 2000                           CRIU alone, killed at a random moment of a dump
 
-One service runs in a capsule behind the recording proxy, one as a plain process that ``relive commit pid:`` commits. Both
-count requests in memory and in SQLite. A client in a process of its own sends requests with unique ids: directly to both,
-and through the proxy. A round begins a commit, kills its victim in some phase of it, and then asks: does the service (the
-same process) answer, is none of its threads stopped, has it lost or doubled anything it acknowledged, does the store open,
-is every commit that it lists complete (each object hashed), does the next commit succeed. Some commits are restored.
+One service runs in a capsule behind the recording proxy, one as a plain process that ``relive commit pid:`` commits, both
+without micro-commits, of which CRIU is no part. Both count requests in memory and in SQLite. A client in a process of its
+own sends requests with unique ids: directly to both, and through the proxy. A round begins a commit, kills its victim in
+some phase of it, and then asks: does the service (the same process) answer, is none of its threads stopped, has it lost or
+doubled anything it acknowledged, does the store open, is every commit that it lists complete (each object hashed), does the
+next commit succeed. Some commits are restored.
 
 Phases, as seen in /proc at the moment of the kill: *before* CRIU holds the service, *frozen* while it does, *after* it has
 let go, *idle* when no commit was under way any more. Exit status 1 when a service died, stayed stopped, or lost or doubled
