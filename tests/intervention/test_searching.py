@@ -97,6 +97,16 @@ def test_the_one_request_of_many_is_found():
     assert lab.replays <= 14
 
 
+def test_requests_that_are_needed_and_not_enough_are_told_from_those_that_suffice():
+    """Of a table that four requests fill together each is needed: the one that is found is not *the* cause."""
+    (filled,) = search(PlayedLab([{3}, {5}, {6}, {8}]), case_with(*range(1, 9))).causes
+    assert ([one.option for one in filled.changes], filled.enough) == (["--without 3"], False)
+    (spoilt,) = search(PlayedLab([{3}]), case_with(*range(1, 9))).causes
+    assert spoilt.enough is True
+    (only,) = search(PlayedLab([{1}]), case_with(1)).causes
+    assert only.enough is True
+
+
 def test_earlier_commits_are_gone_back_to_where_nothing_nearer_helps():
     """The nearer commit holds the wrong state already: there it fails whatever is left out."""
     lab = PlayedLab([{1}], wrong_from="c1")

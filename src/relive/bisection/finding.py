@@ -228,8 +228,10 @@ def _good_to_the_last(seen: str) -> UsageError:
     """The last commit before an incident, which nobody has said to be bad."""
     return UsageError(
         "the failing request alone does not fail from any commit asked: it is good in the last one before the incident",
-        cause=f"what makes it fail came after that commit ({seen}), or it fails now and then only",
-        remedy="`relive why` finds which of the requests after it is needed; --every request commits before each of them",
+        cause=f"what makes it fail came after that commit ({seen}), or is the time at which it came or another request beside it: "
+        "alone it is sent at once, with the clock of the commit; or it fails now and then only",
+        remedy="`relive why` finds which request after it, which answer or which reading of the clock is needed; "
+        "--every request commits before each request",
     )
 
 

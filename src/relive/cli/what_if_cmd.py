@@ -92,6 +92,9 @@ def tested_lines(tested: Tested, told: Sequence[str]) -> Iterator[str]:
     left = f"; {tested.still_there:.0%} that it is still there" if tested.still_there is not None else ""
     why = f": {tested.why}" if tested.why is not None else left if tested.effect is Effect.GOES_AWAY else ""
     yield f"  {_WORDS[tested.effect]}{why}"
+    if tested.enough is not None:
+        alone = "fails" if tested.enough else "passes: others are needed, too, or their number"
+        yield f"  with this alone of all that came before: {alone}"
 
 
 _WORDS = {

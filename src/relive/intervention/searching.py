@@ -11,9 +11,12 @@
 4. Requests that overlap it: one after the other.
 
 Each group that lets the failure pass is narrowed by ``fewest``, one run for a question; what is left is run again as often as
-the control. Where nobody can tell what leaving out requests shows, mostly since the failing request then asks for what only they
-had been answered, or what nobody ever was, the fewest are found without which it does not fail as recorded, whatever it does
-instead. If it passes without them, they are the cause. Else they are a *lead*, and no proof; then
+the control. Requests that were found are then sent without all others: where it passes, too, they are needed and not enough, as
+each of many is that use up a limit.
+
+Where nobody can tell what leaving out requests shows, mostly since the failing request then asks for what only they had been
+answered, or what nobody ever was, the fewest are found without which it does not fail as recorded, whatever it does instead. If
+it passes without them, they are the cause. Else they are a *lead*, and no proof; then
 
 - their own answers are changed to those of good requests, which may prove it: the failing request need not ask for anything then;
 - all others are left out. If it still fails as recorded, nothing but the lead matters, and the search for requests ends;
@@ -159,9 +162,22 @@ class Search:
                 )
             )
             raise
+        scene = Scene(scene.case, scene.steps, control)
         (self.causes if tested.effect is Effect.GOES_AWAY else self.tried).append(tested)
-        self._of_requests(Scene(scene.case, scene.steps, control), needed)
+        if tested.effect is Effect.GOES_AWAY and isinstance(needed[0], Without | WithoutMessage):
+            self.causes[-1] = tested.model_copy(update={"enough": self._is_enough(scene, needed)})
+        self._of_requests(scene, needed)
         return tested.effect is Effect.GOES_AWAY
+
+    def _is_enough(self, scene: Scene, needed: Sequence[Change]) -> bool | None:
+        """Whether it fails with these alone of all that was sent before it."""
+        if self.varies:
+            return None  # it would be asked too often, for what is no part of the proof
+        sent: list[Change] = [Without(number) for number in removable(scene.case)]
+        sent += [WithoutMessage(number) for number in removable_messages(scene.case)]
+        others = [one for one in sent if one not in needed]
+        effect = self._probe(scene, others).effect if others else Effect.STAYS
+        return {Effect.STAYS: True, Effect.GOES_AWAY: False}.get(effect)
 
     def _lead_of(self, scene: Scene, changes: Sequence[Change], last: Tested) -> bool:
         """Whether the failure goes away without some of these requests, of which nobody can tell that without all."""

@@ -42,6 +42,8 @@ class Tested(Value):
         why: in a sentence, where the effect is "not asked" or "cannot tell".
         unread: names of changed steps that a run did not ask for.
         still_there: probability that the failure is still there, as for a fix (``trial.findability``); None where nothing passed.
+        enough: of a cause that is requests or messages left out: it fails as recorded with these alone of all that came before it;
+            False: then it does not fail either, so others are needed too, or their number; None: not tried, or nobody can tell.
     """
 
     changes: list[ChangeDescription]
@@ -52,6 +54,7 @@ class Tested(Value):
     runs: list[FixRun]
     unread: list[str] = []
     still_there: float | None = None
+    enough: bool | None = None
 
 
 class Changeable(Value):

@@ -44,6 +44,7 @@ from relive.store import Store
 __all__ = ["WHY", "WhyParams", "why"]
 
 _SELDOM, _SURE = 0.05, 0.95  # a rate of failure that more replays would show, and how surely
+_NOT_ENOUGH = " That alone of all that came before is not enough: others are needed, too, or their number."
 _NAMES = {
     "answers": "answers of dependencies",
     "clock": "readings of the clock",
@@ -254,6 +255,7 @@ def _sentence(explanation: Explanation) -> str:
         return f"Cannot tell why {explanation.failing} failed: {explanation.why_not}."
     return " ".join(
         f"{_cause_words(one)}: as recorded it {counted(one.control)}, changed it {counted(one.runs)}."
+        + (_NOT_ENOUGH if one.enough is False else "")
         for one in explanation.causes
     )
 
@@ -261,6 +263,8 @@ def _sentence(explanation: Explanation) -> str:
 def _cause_words(cause: Tested) -> str:
     abouts = [one.about for one in cause.changes]
     shown = " and ".join(abouts[:3]) + (f" and {len(abouts) - 3} more" if len(abouts) > 3 else "")
+    if cause.enough is False:
+        return f"It does not fail without {shown}"
     if all(one.instead == "left out" for one in cause.changes):
         return f"It fails because of {shown}"
     if cause.changes[0].option.startswith("--answer"):

@@ -55,7 +55,7 @@ def too_late_words(commit: str, incident: int) -> str:
     return (
         f"The failing request fails from commit {commit[:10]} without any other before it. If an earlier request made that state, "
         f"a fix that keeps it from doing so cannot show from here: `relive bisect --replay {incident}` names the commit in which "
-        f"began, and `relive try {incident} --commit REF` tries from an earlier one."
+        f"it began, and `relive try {incident} --commit REF` tries from an earlier one."
     )
 
 
