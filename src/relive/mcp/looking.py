@@ -11,14 +11,23 @@ from pydantic import BaseModel, Field
 
 from relive.check.report import CheckReport
 from relive.config import Settings
-from relive.mcp.stories import Frames, Story, TimelinePage, frames_of, story_of, timeline_of
+from relive.mcp.stories import (
+    Frames,
+    IncidentLines,
+    Story,
+    TimelinePage,
+    frames_of,
+    lines_of,
+    story_of,
+    timeline_of,
+)
 from relive.mcp.tools import make_tool
 from relive.operations.branch_states import BranchState, branch_states
 from relive.operations.branches import LogPart, LogStream, log_part
 from relive.operations.checking import CHECK, CheckParams
 from relive.operations.commits import CommitDetail, CommitPage, CommitsParams, page_of_commits, show_commit
 from relive.operations.incident_detail import show_incident
-from relive.operations.incidents import IncidentPage, IncidentsParams, page_of_incidents
+from relive.operations.incidents import IncidentsParams, page_of_incidents
 from relive.operations.operation import Result
 from relive.operations.progress import Silent
 from relive.operations.runs import RunDetail, RunPage, RunsParams, list_runs, show_run
@@ -76,10 +85,10 @@ def looking_tools(settings: Settings) -> list[Tool]:
 
     def incidents(
         service: Service = None, search: Search = None, after: Cursor = None, limit: Limit = 20
-    ) -> IncidentPage:
+    ) -> IncidentLines:
         """Failures that were seen, newest first: begin here to find out what failed."""
         params = IncidentsParams(service=service, search=search, after=after, limit=limit)
-        return page_of_incidents(settings, params, _QUIET)
+        return lines_of(page_of_incidents(settings, params, _QUIET))
 
     def incident(number: Number) -> Story:
         """What failed and what is known of it, in short; frames and timeline are tools of their own."""

@@ -14,9 +14,21 @@ from relive.incidents.report.words import status_text
 from relive.model.failure import Frame, Link
 from relive.model.outcome import Stack
 from relive.model.quantities import duration
+from relive.operations.incidents import IncidentPage
 from relive.operations.operation import Result
 
-__all__ = ["FrameView", "Frames", "RowView", "Story", "TimelinePage", "frames_of", "story_of", "timeline_of"]
+__all__ = [
+    "FrameView",
+    "Frames",
+    "IncidentLines",
+    "RowView",
+    "Story",
+    "TimelinePage",
+    "frames_of",
+    "lines_of",
+    "story_of",
+    "timeline_of",
+]
 
 _LOG_LINES = 20
 _BODY = 4000  # [characters]
@@ -91,6 +103,29 @@ class Story(Result):
     ask_next: list[str] = Field(description="Tools that tell more, as they are called")
 
 
+class IncidentLine(Result):
+    """An incident in a list: enough to choose one, and the commits that other tools ask for."""
+
+    number: int
+    service: str
+    kind: str
+    summary: str
+    exception: str | None = Field(description="What was raised, in short")
+    request: int | None = Field(description="Number of the request that failed, in its recording")
+    times: int
+    seen_wall_ns: int
+    last_seen_wall_ns: int
+    before: str | None = Field(description="The commit before the failure, from which it is replayed")
+    at: str | None = Field(description="The commit at the moment of failure")
+
+
+class IncidentLines(Result):
+    """A page of incidents, newest first."""
+
+    items: list[IncidentLine]
+    next: str | None
+
+
 class Frames(Result):
     """A page of frames, innermost first."""
 
@@ -103,6 +138,29 @@ class TimelinePage(Result):
 
     items: list[RowView]
     next: int | None
+
+
+def lines_of(page: IncidentPage) -> IncidentLines:
+    """The page without what only Relive itself works with; `incident` tells more of one."""
+    return IncidentLines(
+        items=[
+            IncidentLine(
+                number=one.number,
+                service=one.service,
+                kind=one.sighting.kind.value,
+                summary=one.sighting.summary,
+                exception=one.exception or None,
+                request=one.sighting.request,
+                times=one.times,
+                seen_wall_ns=one.sighting.seen_wall_ns,
+                last_seen_wall_ns=one.last_seen_wall_ns,
+                before=one.before,
+                at=one.at,
+            )
+            for one in page.items
+        ],
+        next=page.next,
+    )
 
 
 def story_of(account: Account) -> Story:
