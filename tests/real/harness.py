@@ -129,6 +129,16 @@ class Branch:
         self.relive("stop", self.id)
 
 
+def _supervisors(life: Path) -> list[int]:
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            words = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")
+            if words[0].endswith(b"relive-supervisor") and words[1] == os.fsencode(life):
+                found.append(int(name))
+    return found
+
+
 def _clocks() -> tuple[float, float]:
     return time.monotonic(), time.time()
 
@@ -175,6 +185,20 @@ class Relive:
             words += ["--user", user]
         answer = self("run", *words, "--", *(str(word) for word in command), environment=env)
         return Capsule(answer["name"], answer["life"], answer["pid"])
+
+    def end_agent(self, life: Path) -> None:
+        """Kill the agent of a life, so that the next command starts another, and nobody else.
+
+        Its supervisor, which would start one with all that it has inherited itself, is killed before. Each would start the other
+        again: the agent is stopped while that ends.
+        """
+        agent = int((life / "agent.pid").read_text().split()[0])
+        os.kill(agent, signal.SIGSTOP)
+        for supervisor in eventually(lambda: _supervisors(life), "its supervisor"):
+            os.kill(supervisor, signal.SIGKILL)
+        eventually(lambda: not _supervisors(life), "their end")
+        os.kill(agent, signal.SIGKILL)
+        eventually(lambda: procfs.read_stat(agent) is None, "the agent's end")
 
     def commit(self, target: str | Capsule, *options: str, measured: bool = True) -> Commit:
         asked = _clocks()

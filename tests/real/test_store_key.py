@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import subprocess
 from pathlib import Path
 
@@ -12,7 +10,7 @@ import pytest
 
 from relive.config import STORE_KEY
 from relive.kernel import procfs
-from support.waiting import LIMIT, eventually
+from support.waiting import LIMIT
 
 from .harness import RELIVE, Refused, Relive
 
@@ -30,16 +28,6 @@ def inherited(root: int) -> bool:
     assert stat is not None
     data = [Path(f"/proc/{pid}/environ").read_bytes() for pid in (root, stat.parent)]
     return any(has_key(one) or STORE_KEY.encode() in one for one in data)
-
-
-def supervisors(life: Path) -> list[int]:
-    found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            words = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")
-            if words[0].endswith(b"relive-supervisor") and words[1] == os.fsencode(life):
-                found.append(int(name))
-    return found
 
 
 def test_a_key_of_the_environment_is_inherited_by_nobody_and_written_nowhere(relive: Relive) -> None:
@@ -67,16 +55,7 @@ def test_a_key_of_the_environment_is_inherited_by_nobody_and_written_nowhere(rel
     branch.stop()
 
     # An agent that is started later, by a command without the key, says what it lacks, and takes it from a commit with it.
-    life = relive.settings.capsules / capsule.name / capsule.life
-    agent = int((life / "agent.pid").read_text().split()[0])
-    # Each would start the other again, with the key: it is stopped while they end.
-    os.kill(agent, signal.SIGSTOP)
-    ended = eventually(lambda: supervisors(life), "its supervisor")
-    for supervisor in ended:
-        os.kill(supervisor, signal.SIGKILL)
-    eventually(lambda: not supervisors(life), "their end")
-    os.kill(agent, signal.SIGKILL)
-    eventually(lambda: procfs.read_stat(agent) is None, "the agent's end")
+    relive.end_agent(relive.settings.capsules / capsule.name / capsule.life)
     relive("ps", environment=WITHOUT)
     with pytest.raises(Refused) as caught:
         relive("commit", capsule.name, environment=WITHOUT)
