@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,17 @@ def test_rings_of_a_life_that_was_removed_are_removed(in_memory: Path, tmp_path:
     injection.remove_rings(there)
     remove_unused()
     assert not in_memory.exists()
+
+
+def test_an_empty_place_of_a_life_that_is_not_told_goes_unless_it_is_being_made(in_memory: Path) -> None:
+    """An older Relive left such directories, 120 of them on one host, and they stayed until it was booted again."""
+    for name in ("old", "full", "new"):
+        (in_memory / name).mkdir(parents=True)
+    (in_memory / "full/2-a.ring").write_bytes(b"events")
+    for name in ("old", "full"):
+        os.utime(in_memory / name, times=(time.time() - 120,) * 2)
+    remove_unused()
+    assert sorted(one.name for one in in_memory.iterdir()) == ["full", "new"]
 
 
 def test_rings_that_a_capsule_still_has_stay(in_memory: Path, tmp_path: Path) -> None:

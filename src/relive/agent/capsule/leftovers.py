@@ -26,6 +26,7 @@ LIFE = "life"
 """In each directory there, a link to the directory of the life whose rings they are."""
 _OTHERS_LIMIT = 5.0  # [s] a start or a look takes less
 _OTHERS_POLL = 0.02  # [s]
+_MADE_WITHIN = 60.0  # [s] the link to the life comes right after the directory
 _CACHES = ("criu.kdat", "criu.kdat.tmp")
 
 
@@ -109,9 +110,11 @@ def _remove_orphans() -> None:
 
 
 def _is_orphaned(rings: Path) -> bool:
-    """False also where the life is not told, as by an older Relive."""
+    """Where the life is not told, as by an older Relive, only what is empty, and not being made right now."""
     link = rings / LIFE
-    return link.is_symlink() and not link.exists()
+    if link.is_symlink():
+        return not link.exists()
+    return time.time() - rings.stat().st_mtime > _MADE_WITHIN and not any(rings.iterdir())
 
 
 def _is_mounted_on() -> bool:
