@@ -1,11 +1,15 @@
-"""When CRIU is given up."""
+"""When CRIU is given up, and what is heard of one that somebody has ended."""
 
 from __future__ import annotations
 
+import signal
+import subprocess
+
 import pytest
 
+from real.harness import TOOLS
 from relive.checkpoint import criu
-from relive.checkpoint.criu import Deadline
+from relive.checkpoint.criu import CriuDied, CriuProcess, CriuTools, Deadline
 
 
 class Clock:
@@ -55,3 +59,17 @@ def test_what_stands_still_is_given_up_so_long_after_its_last_move(clock: Clock)
     assert not deadline.has_passed()
     clock.now += 1.0
     assert deadline.has_passed()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_one_that_was_killed_before_it_was_asked_is_told_as_that(number: int) -> None:
+    """The question met a closed line, and the restore failed of a broken pipe for want of namespaces."""
+
+    def killed(_keep: list[int]) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(["sleep", "1000"])
+        process.send_signal(number)
+        return process
+
+    with CriuProcess(CriuTools(TOOLS), fork=killed) as criu, pytest.raises(CriuDied) as died:
+        criu.wait_until_loaded()
+    assert died.value.status == -number

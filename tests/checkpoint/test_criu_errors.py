@@ -72,6 +72,8 @@ SENTENCES = [
     ("vdso", "Can't find rt vDSO"),
     ("not-permitted", "Unable to set SO_REUSEADDR: Operation not permitted"),
     ("criu-killed", "CRIU ended with status -9 in the middle"),
+    ("criu-killed", "CRIU ended with status -9 before it began"),
+    ("criu-killed", "2 killed by signal 9: Killed"),
 ]
 
 # They look like something a rule is about, and are not; or they only follow from an earlier line.

@@ -451,7 +451,10 @@ def _converse(
     aside: Aside | None,
     on_descriptor: Callable[[int], None] | None,
 ) -> rpc.Answer:
-    channel.send(request.SerializeToString())
+    try:
+        channel.send(request.SerializeToString())
+    except OSError:  # it has been killed since it was started
+        raise _death_of(process) from None
     failure: BaseException | None = None
     while True:
         try:
@@ -477,7 +480,7 @@ def _converse(
         try:
             channel.send(reply.SerializeToString())
         except OSError:
-            raise failure or CriuDied(process.wait()) from None
+            raise failure or _death_of(process) from None
 
 
 def _wait(channel: socket.socket, deadline: Deadline, aside: Aside | None) -> bool:
@@ -502,14 +505,19 @@ def _receive(
         os.set_inheritable(descriptor, False)
         (on_descriptor or os.close)(descriptor)
     if not data:
-        try:
-            raise CriuDied(process.wait(timeout=5))
-        except subprocess.TimeoutExpired:
-            raise CriuDied(None) from None
+        raise _death_of(process)
     try:
         return rpc.Answer.FromString(data)
     except DecodeError:
         raise CriuDied(None) from None
+
+
+def _death_of(process: RunningCriu) -> CriuDied:
+    """What it ended with; its end may be a moment behind that of the line to it."""
+    try:
+        return CriuDied(process.wait(timeout=5))
+    except subprocess.TimeoutExpired:
+        return CriuDied(None)
 
 
 def _reap(process: RunningCriu) -> None:

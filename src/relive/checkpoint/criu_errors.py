@@ -81,8 +81,8 @@ _RULES = (
     ),
     _Rule(
         "criu-killed",
-        r"^CRIU ended with status (?:-9|-15|None|137|143) ",
-        "CRIU was killed in the middle of it",
+        r"^CRIU ended with status (?:-9|-15|None|137|143) |^\d+ killed by signal (?:9|15): ",
+        "CRIU, or a process that it was making, was killed in the middle of it",
         "do it again; if it happens again, `dmesg` tells whether the kernel was short of memory",
     ),
     _Rule(

@@ -281,7 +281,10 @@ class BranchBuilder:
             early = self._start_criu(first, number, [images, network, *(o.inside for o in outlets)], stack)
         criu, joined = early
         # From here on names lead to files of the branch. Libraries and settings of a program with root's rights must not.
-        criu.wait_until_loaded()
+        try:
+            criu.wait_until_loaded()
+        except CriuDied as died:
+            raise _failure(images, f"CRIU ended with status {died.status} before it began") from None
         branch_root.enter()
         socket.sethostname(plan.hostname)
         heard = [(one.master, one.log) for one in outlets if one.master is not None and one.log is not None]
