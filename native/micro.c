@@ -44,6 +44,7 @@
 #include "micro/round_trip.h"
 #include "micro/shared.h"
 #include "micro/stopping.h"
+#include "micro/system_v.h"
 #include "micro/text.h"
 #include "micro/tree.h"
 #include "micro/unchanged.h"
@@ -122,6 +123,12 @@ static bool hear(char *line, size_t room, int within)
 	return true;
 }
 
+/* What can be seen of the process, and by the leader of what all of a tree have in common. False: refused. */
+static bool see_all(void)
+{
+	return look() && (!is_leader() || say_system_v());
+}
+
 /* A look while somebody else holds all threads. */
 static void look_only(const char *path)
 {
@@ -129,7 +136,7 @@ static void look_only(const char *path)
 
 	begin_meetings();
 	forget_facts();
-	well = find_threads() && read_mappings() && look();
+	well = find_threads() && read_mappings() && see_all();
 	keep_as_base();
 	well = meet(well ? AS_BASE : REFUSED, MEET_WITHIN_MS) != REFUSED && say_kin();
 	if (!well || !look_afterwards())
@@ -183,7 +190,7 @@ static bool stop_and_look(const char *path, int64_t *began, int64_t *paused)
 			return false;
 		begin_halves();
 		(void)read_facts();
-		vote = !look() ? REFUSED : is_as_base() && have_all_room() ? AS_BASE : DIFFERS;
+		vote = !see_all() ? REFUSED : is_as_base() && have_all_room() ? AS_BASE : DIFFERS;
 		if (vote == DIFFERS && (tries == LOOKS_MORE || *paused + clock_ns(CLOCK_MONOTONIC) - *began > LOOKED_MOST_NS))
 			vote = DIFFERS_FOR_GOOD;
 		was_as_base = vote == AS_BASE;

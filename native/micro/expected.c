@@ -4,7 +4,6 @@
  *   "p DEVICE INODE MODE UID GID SIZE MTIME_NS CTIME_NS PATH"   so it is at PATH; "d ...": where PATH leads
  *   "a PATH"                                                    nothing is there
  *   "w OFFSET VALUE PATH"                                       a word of 64 bits in the file there
- *   "i"                                                         the process's IPC namespace holds no System V objects
  *   "c CALLS"                                                   so many calls that write has the process made (syscw of proc_pid_io(5)) */
 #define _GNU_SOURCE
 #include "expected.h"
@@ -14,7 +13,6 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +21,6 @@
 enum {
 	EXPECTED_MOST = 512,
 	WORDS_MOST = 1 << 18, /* [bytes] */
-	IPC_FILES = 3,
 };
 
 struct expected {
@@ -36,37 +33,6 @@ static struct expected all[EXPECTED_MOST];
 static int count;
 static bool is_known;
 static char words[WORDS_MOST];
-static int ipc[IPC_FILES] = { -1, -1, -1 };
-static struct stat ipc_space;
-
-void enter_ipc(void)
-{
-	static const char *const names[IPC_FILES] = { "/proc/sysvipc/shm", "/proc/sysvipc/sem", "/proc/sysvipc/msg" };
-	const int space = open(of_process("ns/ipc"), O_RDONLY | O_CLOEXEC);
-	bool well = space >= 0 && !fstat(space, &ipc_space) && !setns(space, CLONE_NEWIPC);
-
-	if (space >= 0)
-		close(space);
-	for (int i = 0; well && i < IPC_FILES; i++)
-		ipc[i] = open(names[i], O_RDONLY | O_CLOEXEC);
-}
-
-/* Each file has one line of headings (proc_sysvipc(5)). */
-static bool is_without_ipc(void)
-{
-	char read_now[1024];
-	struct stat space;
-
-	if (stat(of_process("ns/ipc"), &space) || space.st_ino != ipc_space.st_ino)
-		return false; /* it has left the one that was entered */
-	for (int i = 0; i < IPC_FILES; i++) {
-		const ssize_t size = pread(ipc[i], read_now, sizeof read_now, 0);
-
-		if (size <= 0 || memchr(read_now, '\n', (size_t)size) != read_now + size - 1)
-			return false;
-	}
-	return true;
-}
 
 /* A call is counted when it is done; one that is under way began with the file's times. */
 static bool has_written(uint64_t calls)
@@ -91,8 +57,6 @@ static bool is_so(const struct expected *one)
 	int fd;
 
 	switch (one->kind) {
-	case 'i':
-		return is_without_ipc();
 	case 'c':
 		return has_written(n[0]);
 	case 'a':
@@ -116,8 +80,8 @@ static bool is_so(const struct expected *one)
 
 static bool parse(char *text)
 {
-	static const char kinds[] = "pdawic";
-	static const int counts[] = { 8, 8, 0, 2, 0, 1 };
+	static const char kinds[] = "pdawc";
+	static const int counts[] = { 8, 8, 0, 2, 1 };
 	const char *kind = *text ? strchr(kinds, *text) : NULL;
 	struct expected one = { 0 };
 	char *at = text + 1;

@@ -11,6 +11,3 @@ bool is_as_expected(void);
 
 /* Nothing is expected any more. */
 void forget_expected(void);
-
-/* Goes to the process's IPC namespace, to see its System V objects; where that cannot be, nothing is as expected of them. */
-void enter_ipc(void);

@@ -33,7 +33,7 @@ int mapping_count;
 static struct facts {
 	uint64_t rights, offset, inode;
 	uint32_t major, minor;
-	bool is_shared; /* and in no file with a name */
+	bool is_shared; /* and in no file with a name: with that the kernel calls it (shmem_zero_setup, newseg) */
 	const char *line;
 } facts[MAPPINGS_MOST];
 static int maps_file = -1; /* of the memory of which they were read; it cannot be asked once that is gone (execve(2)) */
@@ -57,7 +57,7 @@ static bool read_line(char *line)
 	seen->offset = offset;
 	seen->inode = inode;
 	seen->line = line;
-	seen->is_shared = rights[3] == 's' && !strcmp(line + at, "/dev/zero (deleted)"); /* as the kernel calls it (shmem_zero_setup) */
+	seen->is_shared = rights[3] == 's' && (!strcmp(line + at, "/dev/zero (deleted)") || !strncmp(line + at, "/SYSV", 5));
 	if (!strncmp(line + at, "[stack]", 7)) {
 		process.stack = start;
 		process.stack_end = end;
@@ -179,7 +179,7 @@ void rehearse_mappings(void)
 
 uint64_t inode_of_shared(int number)
 {
-	return facts[number].is_shared ? facts[number].inode : 0;
+	return facts[number].is_shared ? facts[number].inode : NOT_SHARED;
 }
 
 void say_mappings(void)

@@ -22,7 +22,10 @@ bool are_mappings_as_of(struct memory_state state);
 /* Asks as that does, for nothing. */
 void rehearse_mappings(void);
 
-/* Of one of them: the inode of the memory that it shares and that is in no file with a name; 0: it does not. */
+#define NOT_SHARED UINT64_MAX
+
+/* Of one of them: the inode of the memory that it shares and that is in no file with a name, of a System V segment the number of that, which may
+ * be 0; NOT_SHARED: it does not. */
 uint64_t inode_of_shared(int number);
 
 /* Says each. */

@@ -8,9 +8,12 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-#define SHARED_MOST (16ULL << 20) /* [bytes] copied with all stopped; who has more is better dumped */
+#define SHARED_MOST (64ULL << 20) /* [bytes] copied with all stopped; who has more is better dumped */
 
 struct shared_copies shared;
 
@@ -26,9 +29,36 @@ bool see_shared(void)
 	for (int i = 0; i < mapping_count; i++) {
 		const uint64_t inode = inode_of_shared(i);
 
-		if (inode && !note_shared(inode))
+		if (inode != NOT_SHARED && !note_shared(inode))
 			return false;
 	}
+	return true;
+}
+
+/* The page in which a segment ends whose size is no multiple of one: a process may write behind that end. */
+static bool copy_last(int fd, off_t start)
+{
+	void *page = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, start);
+
+	if (page == MAP_FAILED)
+		return refuse("its shared memory cannot be read");
+	memcpy(shared.pages + shared.size, page, PAGE);
+	munmap(page, PAGE);
+	return true;
+}
+
+static bool copy_run(int fd, off_t start, off_t end)
+{
+	const off_t last = end & -(off_t)PAGE;
+
+	if (pread(fd, shared.pages + shared.size, (size_t)(last - start), start) != last - start)
+		return refuse("its shared memory cannot be read");
+	shared.size += (size_t)(last - start);
+	if (last == end)
+		return true;
+	if (!copy_last(fd, last))
+		return false;
+	shared.size += PAGE;
 	return true;
 }
 
@@ -39,12 +69,11 @@ static bool copy_pages(int fd, uint64_t inode)
 
 	while ((start = lseek(fd, end, SEEK_DATA)) >= 0) {
 		end = lseek(fd, start, SEEK_HOLE);
-		if (end < start || shared.count == RUNS_MOST || (uint64_t)(end - start) > SHARED_MOST - shared.size)
+		if (end < start || shared.count == RUNS_MOST || (uint64_t)(end - start) + PAGE > SHARED_MOST - shared.size)
 			return refuse("it has more shared memory than is copied at a time");
-		if (pread(fd, shared.pages + shared.size, (size_t)(end - start), start) != end - start)
-			return refuse("its shared memory cannot be read");
-		shared.at[shared.count++] = (struct region){ (uint64_t)start, (uint64_t)end, inode };
-		shared.size += (size_t)(end - start);
+		shared.at[shared.count++] = (struct region){ (uint64_t)start, ((uint64_t)end + PAGE - 1) & -(uint64_t)PAGE, inode };
+		if (!copy_run(fd, start, end))
+			return false;
 	}
 	return errno == ENXIO ? true : refuse("its shared memory cannot be read");
 }
@@ -67,7 +96,7 @@ bool copy_shared(void)
 	shared.count = shared.size = 0;
 	for (int i = 0; i < mapping_count; i++) {
 		const uint64_t inode = inode_of_shared(i);
-		bool is_copied = !inode || !is_first_with(inode);
+		bool is_copied = inode == NOT_SHARED || !is_first_with(inode);
 
 		for (int k = 0; k < i && !is_copied; k++)
 			is_copied = inode_of_shared(k) == inode;

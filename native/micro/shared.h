@@ -1,5 +1,6 @@
-/* Memory that processes share and that lies in no file with a name (mmap(2) with MAP_SHARED and MAP_ANONYMOUS). It can be written through any
- * mapping of any process, which the kernel does not tell; so all of it is copied in each pause, by the first tracker whose process has it. */
+/* Memory that processes share and that lies in no file with a name (mmap(2) with MAP_SHARED and MAP_ANONYMOUS, shmat(2)). It can be written
+ * through any mapping of any process, which the kernel does not tell; so all of it is copied in each pause, by the first tracker whose process
+ * has it. */
 #pragma once
 #include "regions.h"
 

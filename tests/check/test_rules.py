@@ -299,7 +299,6 @@ def test_the_worst_stands_first_and_nothing_twice() -> None:
 @pytest.mark.parametrize(
     ("path", "what"),
     [
-        ("/SYSV00000000 (deleted)", "System V shared memory"),
         ("/memfd:x (deleted)", "memfd_create"),
         ("/dev/shm/sem.Ab3 (deleted)", "without a name"),
         ("/[aio] (deleted)", "Linux AIO"),
@@ -314,10 +313,10 @@ def test_memory_that_no_micro_commit_follows_is_named(path: str, what: str) -> N
 
 def test_what_keeps_micro_commits_away_is_said_once_for_all_processes() -> None:
     worker = process(11, **mapped("/memfd:x (deleted)"))
-    of_root = mapped("/SYSV00000000 (deleted)")
+    of_root = mapped("/[aio] (deleted)")
     seen = tree(root=of_root, children=(worker, process(12, **of_root)), kind=TargetKind.CAPSULE)
     (note,) = findings_of(seen)
-    assert note.subject == "System V shared memory, shared memory of memfd_create(2)" and note.pid == 10
+    assert note.subject == "a ring of Linux AIO, shared memory of memfd_create(2)" and note.pid == 10
 
 
 def test_memory_that_is_private_is_followed() -> None:

@@ -33,14 +33,20 @@ class TakingTrees(Taking):
         self.shared = {}
         for pid in procfs.tree_of(root):
             for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
-                if "rw-s" in line and "/dev/zero" in line:
-                    span, _, _, _, inode, *_ = line.split()
+                span, rights, _, _, inode, *name = line.split()
+                if rights != "rw-s" or not name or not name[0].startswith(("/dev/zero", "/SYSV")):
+                    continue
+                if name[0].startswith("/SYSV"):  # what lies behind its end is in no file
+                    start, end = (int(word, 16) for word in span.split("-"))
+                    with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+                        self.shared[int(inode)] = os.pread(memory.fileno(), end - start, start)
+                else:
                     span = "-".join(word.lstrip("0") for word in span.split("-"))
                     self.shared[int(inode)] = Path(f"/proc/{pid}/map_files/{span}").read_bytes()
 
     def check(self, images: Path) -> None:
         super().check(images)
-        assert len(self.shared) == 1
+        assert self.shared
         for inode, frozen in self.shared.items():
             name = f"pagemap-shmem-{inode}.img"
             number, runs = read_pagemap(name, (images / name).read_bytes())

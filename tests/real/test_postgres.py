@@ -18,7 +18,11 @@ from support.ports import free_port
 from support.servers import HAS_POSTGRES, POSTGRES, postgres_cluster
 from support.waiting import LIMIT, eventually
 
-from .harness import Load, Relive
+from .harness import Commit, Load, Relive
+
+ON_TOP = '"micro": true'
+TRIES = 40
+"""Commits until enough are on top of others: a thread may not stop in time, and after refusals tries are rarer."""
 
 pytestmark = pytest.mark.skipif(not HAS_POSTGRES, reason="needs PostgreSQL")
 
@@ -92,6 +96,37 @@ def test_postgres_under_writes(relive: Relive, cluster: Path) -> None:
         assert ask(writer, "select count(*) from hits") == load.last
         idle.execute("commit")
         assert ask(writer, "select to_regclass('never') is not null")
+
+
+def test_a_branch_of_a_commit_on_top_of_another_has_what_was_written_by_then(
+    relive: Relive, cluster: Path
+) -> None:
+    """Its processes share memory, and have a System V segment attached; a worker may come or go amid a commit."""
+    port = free_port()
+    settings = {"port": port, "unix_socket_directories": str(cluster), "huge_pages": "off", "fsync": "off"}
+    settings |= {"shared_buffers": "16MB", "autovacuum": "off"}
+    words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+    capsule = relive.run(POSTGRES, "-D", cluster / "data", *words, user="postgres", RELIVE_MICRO="1")
+    with connect_soon(port) as writer, connect(port) as idle:
+        writer.execute("create table hits (n int)")
+        ask(idle, "select count(*) from hits")
+        on_top: list[tuple[int, Commit]] = []
+        for number in range(1, TRIES + 1):
+            writer.execute("insert into hits values (%s)", (number,))
+            commit = relive.commit(capsule)
+            if relive.agent_log(capsule).count(ON_TOP) > len(on_top):
+                on_top.append((number, commit))
+            if len(on_top) == 3:
+                break
+        assert len(on_top) == 3
+        assert ask(writer, "select count(*) from hits") == number
+    number, commit = on_top[-1]
+    branch = relive.restore(commit, port)
+    with connect_soon(branch.ports[port]) as inside:
+        assert ask(inside, "select array_agg(n order by n) from hits") == list(range(1, number + 1))
+        inside.execute("insert into hits values (0)")
+        inside.execute("checkpoint")
+        assert ask(inside, "select count(*) from hits") == number + 1
 
 
 def is_alone(connection: psycopg.Connection) -> bool:

@@ -219,8 +219,8 @@ class _Dump:
         self.files = TargetFiles(target, staging, settings.open_file_limit, settings.home)
         is_process = target.kind is TargetKind.PROCESS
         self._terminals = terminals_of(target.root) if is_process else []
-        # An empty IPC namespace costs 2 ms of pause to save; a branch gets an empty one anyway. Whether it is empty CRIU's
-        # way looks before it begins; the other finds out in the pause.
+        # An empty IPC namespace costs 2 ms of pause to save; a branch gets an empty one anyway. Whether it is empty is looked for
+        # before CRIU begins; in a commit on top of another the tracker compares what is in it.
         self._leaves_out_ipc = target.inside and target.kind is TargetKind.CAPSULE
         # Looking for them is left to a full commit where none is expected.
         self._watched = self._find_watched() if micro is None or micro.tracker_pid is None else None
@@ -278,7 +278,7 @@ class _Dump:
                     # The gate is closed and nobody waits for an answer: what is under way left the target before it was stopped.
                     self._stands_still()
                     taken = micro.go(self._target, expected)
-                elif not self._leaves_out_ipc or not holds_ipc(self._target.root):
+                else:
                     self._stands_still(at_once=True)
                     self._look_frozen()
                     self.files.forget_open()
@@ -289,8 +289,6 @@ class _Dump:
                 self._is_whole = taken is not None
             elif micro.has_lost_tracker:
                 watch.mend()  # at once: its threads sleep for so long only (``native/micro/round_trip.c``)
-        except _IpcAppeared:
-            micro.let_go()
         except BaseException:
             micro.let_go()
             raise
@@ -312,10 +310,7 @@ class _Dump:
         """The last look before a pause in which, where all is still so, nobody has to look; None: somebody has to."""
         if self._cursor is not None and self._cursor.open_requests:
             return None  # which of their answers have left the target is known when it stands still
-        expected = self.files.expect()
-        if expected is not None and self._leaves_out_ipc:
-            expected.no_ipc()
-        return expected
+        return self.files.expect()
 
     def _find_watched(self) -> list[str]:
         return watched_paths(self._target.root) if self._target.kind is not TargetKind.PROCESS else []
@@ -364,7 +359,7 @@ class _Dump:
                     limit=self._settings.commit_limit,
                     on_notification=self._notified,
                     on_answer=self._answered,  # the target runs again, though CRIU takes a moment more to end
-                    aside=(frozen.fileno(), lambda: self._look_frozen() if frozen.has_come() else None),
+                    aside=(frozen.fileno(), lambda: self._look_dumped() if frozen.has_come() else None),
                 )
         except CriuTimedOut:
             cause = f"CRIU took longer than {self._settings.commit_limit:g} s"
@@ -406,7 +401,7 @@ class _Dump:
             self._locks = [lock._replace(pid=procfs.innermost_pid(lock.pid) or 0) for lock in held]
             has_links = _made_links(self._staging.images)
             if not self._looked_frozen or has_links:
-                self._look_frozen(has_links=has_links)
+                self._look_dumped(has_links=has_links)
             self._collect_open_files()
             if self._micro is not None:
                 self._micro.look()
@@ -427,15 +422,19 @@ class _Dump:
     def _collect_open_files(self) -> None:
         self.files.collect_open()
 
+    def _look_dumped(self, *, has_links: bool = False) -> None:
+        """As ``_look_frozen``, for CRIU, which was told before whether System V objects are to be saved."""
+        if self._leaves_out_ipc and holds_ipc(self._target.root):
+            self._leaves_out_ipc = False
+            raise _IpcAppeared
+        self._look_frozen(has_links=has_links)
+
     def _look_frozen(self, *, has_links: bool = False) -> None:
         """The tree stands still: look what it has made since the look before.
 
         Args:
             has_links: CRIU is done, and has given names to deleted files; before that its images cannot be read.
         """
-        if self._leaves_out_ipc and holds_ipc(self._target.root):
-            self._leaves_out_ipc = False
-            raise _IpcAppeared
         self.files.look_frozen(self._staging.images if has_links else None)
         self._looked_frozen = True
 

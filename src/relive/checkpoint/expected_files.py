@@ -36,10 +36,6 @@ class ExpectedFiles:
     descriptors: frozenset[int] | None = None
     _texts: list[bytes] = field(default_factory=list)
 
-    def no_ipc(self) -> None:
-        """The target's IPC namespace holds no System V objects."""
-        self._texts.append(b"i")
-
     def no_writing(self, calls: int) -> None:
         """The target has made so many calls that write, to whatever, and none is under way that was when they were counted."""
         self._texts.append(b"c %d" % calls)

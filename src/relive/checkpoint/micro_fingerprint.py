@@ -49,6 +49,7 @@ _ADVICE = {
 }  # MADV_*, as CRIU saves them; V8 keeps its heap from children
 _PLAIN = frozenset({"rd", "wr", "ex", "mr", "mw", "me", "ac", "nr", *_ADVICE})
 _NOT_KEPT = frozenset({"sd", "uw"})  # soft-dirty, and our own tracking
+_HUGE_PAGES = "ht"
 _UNKNOWN = "?"  # among flags
 _OF_THE_KERNEL = "[v"
 _NOT_FOLLOWED = ("/[aio]", "/anon_hugepage", "/SYSV", "/dev/zero", "[uprobes]")
@@ -80,6 +81,8 @@ def check_mappings(seen: Seen) -> None:
     if any("ss" in flags for flags in seen.flags.values()):
         raise FullCommitNeeded("it has shadow stacks")
     for mapping in seen.mappings:
+        if mapping.is_segment and _HUGE_PAGES in seen.flags.get(mapping.start, ()):
+            raise FullCommitNeeded(f"it has huge pages of a pool: {mapping.name}")
         # What is shared with a file belongs to the file, in a full commit too. A memfd that is neither open (see above) nor mapped
         # shared cannot be written by the process.
         if mapping.is_shared_memory:

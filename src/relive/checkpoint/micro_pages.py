@@ -24,6 +24,7 @@ __all__ = [
     "pages_by_address",
     "pages_by_spans",
     "pages_within",
+    "slots_of",
 ]
 
 PAGE = 4096
@@ -90,6 +91,16 @@ def pages_within(pages: Numbers, spans: Sequence[Span]) -> npt.NDArray[np.bool_]
     for first, end in bounds.tolist():
         inside[first:end] = True
     return inside
+
+
+def slots_of(pages: Numbers, held: Numbers, slots: Numbers) -> Numbers:
+    """Of each page its slot, -1 where it is not among those held, which are in ascending order, each with its slot."""
+    found = np.full(len(pages), -1, np.int64)
+    if len(held):
+        at = np.searchsorted(held, pages).clip(max=len(held) - 1)
+        is_held = held[at] == pages
+        found[is_held] = slots[at[is_held]]
+    return found
 
 
 def pages_by_spans(present: Iterable[Span], within: Sequence[Span], without: Sequence[Span]) -> Numbers:

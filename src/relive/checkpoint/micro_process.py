@@ -30,6 +30,7 @@ from relive.checkpoint.micro_pages import (
     pages_by_address,
     pages_by_spans,
     pages_within,
+    slots_of,
 )
 from relive.checkpoint.micro_record import (
     CopiedRuns,
@@ -216,12 +217,7 @@ class BaseProcess:
 
     def _slots_of(self, pages: Numbers) -> Numbers:
         """Of each page its slot in the base, -1 where it has none."""
-        slots = np.full(len(pages), -1, np.int64)
-        if len(self._held.numbers):
-            at = np.searchsorted(self._held.numbers, pages).clip(max=len(self._held.numbers) - 1)
-            is_held = self._held.numbers[at] == pages
-            slots[is_held] = self._held.held.slots[at[is_held]]
-        return slots
+        return slots_of(pages, self._held.numbers, self._held.held.slots)
 
     def small_of(self, commit: MicroProcess) -> dict[str, bytes]:
         """Its images but for those of descriptors and pages, by name."""

@@ -62,6 +62,7 @@ _PAGE = 4096
 _KEPT = 128  # blocks of text that are parsed once: two for each process of a tree
 _O_CLOEXEC = 0o2000000
 _SHARED_MEMORY = "/dev/zero (deleted)"
+_SYSTEM_V = "/SYSV"
 _MOVING = (
     "=position ",
     "=connection ",
@@ -113,8 +114,13 @@ class RecordedMapping:
 
     @property
     def is_shared_memory(self) -> bool:
-        """Shared, and in no file with a name: mmap(2) with MAP_SHARED and MAP_ANONYMOUS."""
-        return self.rights[3] == "s" and self.name == _SHARED_MEMORY
+        """Shared, and in no file with a name: mmap(2) with MAP_SHARED and MAP_ANONYMOUS, or a System V segment."""
+        return self.rights[3] == "s" and (self.name == _SHARED_MEMORY or self.is_segment)
+
+    @property
+    def is_segment(self) -> bool:
+        """A segment of System V shared memory, whose number is the inode."""
+        return self.rights[3] == "s" and self.name.startswith(_SYSTEM_V)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,18 @@
 """Memory that processes share and that is in no file, in commits on top of another: it is copied as a whole in each.
 
-It can be written through any mapping of any process, which the kernel does not tell.
+It can be written through any mapping of any process, which the kernel does not tell. A System V segment that no process has
+attached is in no mapping from which it could be copied.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
-from relive.checkpoint.micro_pages import PAGE, PRESENT, Numbers, page_numbers, pagemap_like
-from relive.checkpoint.micro_record import FullCommitNeeded, MicroRecord, Seen
+from relive.checkpoint.micro_pages import PAGE, PRESENT, Numbers, page_numbers, pagemap_like, slots_of
+from relive.checkpoint.micro_record import CopiedRun, FullCommitNeeded, MicroRecord, Seen
 from relive.images.pagemap import read_pagemap
 from relive.store.pages.page_pool import PagePool, PooledPages
 
@@ -30,7 +32,20 @@ class BaseShared:
 
     def __init__(self, small: Mapping[str, bytes], seen: Sequence[Seen], pool: PagePool) -> None:
         self._small, self._pool = small, pool
-        self._inodes = {mapping.inode for one in seen for mapping in one.mappings if mapping.is_shared_memory}
+        # Of each inode the pages of the last commit and what they hold: of those that are copied few have changed.
+        self._held: dict[int, tuple[Numbers, PooledPages]] = {}
+        kinds = {
+            (one.inode, one.is_segment)
+            for process in seen
+            for one in process.mappings
+            if one.is_shared_memory
+        }
+        self._inodes = {inode for inode, _ in kinds}
+        if len(self._inodes) != len(kinds):  # CRIU names the images of both by that number
+            raise FullCommitNeeded("a System V segment has the number of other shared memory")
+        for number in _segments(seen):
+            if (number, True) not in kinds:
+                raise FullCommitNeeded(f"no process has System V segment {number} attached")
         for inode in self._inodes:
             if _name(inode) not in small:
                 raise FullCommitNeeded("CRIU has not saved all of its shared memory")
@@ -65,22 +80,34 @@ class BaseShared:
         Raises:
             OSError: the disk is full.
         """
-        small = {_name(inode): self._image(inode, np.empty(0, np.int64)) for inode in self._inodes}
-        held = {name: self._pool.hold(np.empty(0, np.int64)) for name in self.pages_names}
-        for record in records:
-            for inode, runs in record.shared.items():
-                numbers = page_numbers((run.first, run.end) for run in runs)
-                small[_name(inode)] = self._image(inode, numbers)
-                begins = [(run.offset, run.end - run.first) for run in runs]
-                offsets = np.concatenate([at + np.arange(count) * PAGE for at, count in begins])
-                with record.path.open("rb") as copied:
-                    held[self.pages_name(inode)] = self._pool.hold(self._pool.add(copied.fileno(), offsets))
-        return small, held
+        copied = {inode: (record.path, runs) for record in records for inode, runs in record.shared.items()}
+        self._held = {inode: self._take(inode, *copied.get(inode, (None, ()))) for inode in self._inodes}
+        small = {_name(inode): self._image(inode, numbers) for inode, (numbers, _) in self._held.items()}
+        return small, {self.pages_name(inode): held for inode, (_, held) in self._held.items()}
+
+    def _take(self, inode: int, path: Path | None, runs: Sequence[CopiedRun]) -> tuple[Numbers, PooledPages]:
+        """``path``: where its pages were copied to; None: it has none."""
+        if path is None:
+            return np.empty(0, np.int64), self._pool.hold(np.empty(0, np.int64))
+        numbers = page_numbers((run.first, run.end) for run in runs)
+        offsets = np.concatenate([run.offset + np.arange(run.end - run.first) * PAGE for run in runs])
+        before = slots_of(numbers, *self._slots_before(inode))
+        with path.open("rb") as copied:
+            return numbers, self._pool.hold(self._pool.add_changed(copied.fileno(), offsets, before))
+
+    def _slots_before(self, inode: int) -> tuple[Numbers, Numbers]:
+        before = self._held.get(inode)
+        return (before[0], before[1].slots) if before is not None else (np.empty(0, np.int64),) * 2
 
     def _image(self, inode: int, numbers: Numbers) -> bytes:
         return pagemap_like(
             _name(inode), self._small[_name(inode)], numbers, np.full(len(numbers), PRESENT, np.int64)
         )
+
+
+def _segments(seen: Sequence[Seen]) -> list[int]:
+    """The numbers of all System V segments that there are."""
+    return [int(line.split()[1]) for one in seen for line in one.lines if line.startswith("segment ")]
 
 
 def _name(inode: int) -> str:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from relive.agent.commits.committer import Committer
 from relive.errors import CapsuleError, DiskFull, ReliveError
@@ -73,6 +74,23 @@ def test_a_watchdog_that_does_not_answer_is_no_tracer_that_was_killed(tmp_path):
         assert tracer.attached
 
     asyncio.run(take())
+
+
+def test_each_line_of_a_full_commit_says_why_it_is_one(tmp_path):
+    """Where attempts have become rarer, none was said for up to 64 commits."""
+
+    async def take() -> None:
+        made = committer(tmp_path, Tracer(lives=True))
+        await made.capture(Trigger.TIMER)
+        taken = SimpleNamespace(
+            name="full", pause_us=1, is_micro=False, full_because="threads", written_pages=0
+        )
+        made._dumper.dump = lambda *_: taken  # type: ignore[method-assign, assignment]
+        await made.capture(Trigger.TIMER)
+
+    with capture_logs() as logged:
+        asyncio.run(take())
+    assert [one.get("full_because") for one in logged if one["event"] == "committed"] == [None, "threads"]
 
 
 def test_where_the_disk_is_full_the_space_of_unnamed_files_is_given_back(tmp_path):

@@ -185,6 +185,7 @@ class Committer:
             trigger=trigger.value,
             pause_us=taken.pause_us,
             micro=taken.is_micro,
+            **({"full_because": taken.full_because} if taken.full_because is not None else {}),
             pages=taken.written_pages,
         )
         return taken

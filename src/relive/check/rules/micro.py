@@ -15,7 +15,6 @@ __all__ = ["micro"]
 
 _TREE_MOST = 64  # processes, as of ``native/micro/tree.h``
 _MEMORY = {
-    "/SYSV": "System V shared memory",
     "/memfd:": "shared memory of memfd_create(2)",
     "/[aio]": "a ring of Linux AIO",
     "/anon_hugepage": "huge pages of a pool",
