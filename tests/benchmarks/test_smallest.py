@@ -26,6 +26,7 @@ _OWN_TEST = {  # these look at what is measured too
     "files": "store/test_files_benchmark.py",
     "following": "real/test_following_benchmark.py",
     "growth": "real/test_growth_benchmark.py",
+    "soak": "benchmarks/test_soak.py",
     "zdtm": "benchmarks/test_zdtm.py",
 }
 LEFT_OUT = {"recorder"}  # it installs others' packages from the network

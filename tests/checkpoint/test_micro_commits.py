@@ -109,7 +109,7 @@ class Taking:
         self.settings = load_settings(home=home, tools=load_settings().tools_path, micro=True)
         self.store = Store(self.settings.store)
         tools = CriuTools(self.settings.tools_path)
-        self.micro = MicroCommits(tools, self.store, KernelTrust(home), SuspectCaptures(home))
+        self.micro = self._new_micro()
         self._watchdog = Watchdog(tools.watchdog)
         self.frozen: dict[int, Pages] = {}
         self.committed: dict[int, Pages] = {}
@@ -135,6 +135,15 @@ class Taking:
         expected = room._Dump._expected
         monkeypatch.setattr(room._Dump, "_expected", lambda dump: None if self.waits else expected(dump))
         monkeypatch.setattr(room._Dump, "_collect_open_files", note)
+
+    def _new_micro(self) -> MicroCommits:
+        tools, home = CriuTools(self.settings.tools_path), self.settings.home
+        return MicroCommits(tools, self.store, KernelTrust(home), SuspectCaptures(home))
+
+    def begin_anew(self) -> None:
+        """Go on as another agent would, which knows nothing of the commits before."""
+        self.micro.close()
+        self.micro = self._new_micro()
 
     def note(self, root: int) -> None:
         self.frozen = {pid: memory_of(pid) for pid in procfs.tree_of(root)}

@@ -1,6 +1,7 @@
 """10,000 commits on top of others, each compared with all memory as it was read in the pause by somebody else. With the real CRIU.
 
     pytest -m soak tests/checkpoint/test_micro_soak.py      (or a part: -k asyncio)
+    benchmarks/soak.py                                      with faults and more programs, for as long as is said
 
 A commit that was taken whole is compared as well, and not counted. Of memory_moves most are: see test_micro_commits, for_long.
 Some commits, drawn at random, are stored and restored, and the branch is compared before it runs: memory, registers, open files.
@@ -61,12 +62,14 @@ class Stands:
     shared: dict[int, bytes]
 
 
-def look_at(pid: int) -> Stands:
+def look_at(pid: int) -> Stands | None:
+    """None: it does not stand still."""
     threads = {}
     for thread in procfs.threads_of(pid):
         found = procfs.registers_of(pid, thread)
         inside = procfs.innermost_pid(pid, thread)
-        assert found is not None and inside is not None
+        if found is None or inside is None:
+            return None
         threads[inside] = found
     files = {}
     for number in map(int, os.listdir(f"/proc/{pid}/fd")):
@@ -84,10 +87,16 @@ def look_at(pid: int) -> Stands:
 
 
 class Restores:
-    """Stores and restores some of the commits that are taken, and compares."""
+    """Stores and restores some of the commits that are taken, and compares.
 
-    def __init__(self, taking: Taking, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._taking, self._choose = taking, random.Random(seed)
+    Args:
+        restored_of: one of so many, drawn by the seed; 1: all.
+    """
+
+    def __init__(
+        self, taking: Taking, seed: int, monkeypatch: pytest.MonkeyPatch, restored_of: int = RESTORED_OF
+    ) -> None:
+        self._taking, self._choose, self._restored_of = taking, random.Random(seed), restored_of
         self._monkeypatch = monkeypatch
         self._stands: dict[int, Stands] = {}
         self._parent: CommitId | None = None
@@ -96,7 +105,9 @@ class Restores:
 
         def note_all(root: int) -> None:
             note(root)
-            self._stands = {pid: look_at(pid) for pid in procfs.tree_of(root)}
+            # Whose tracker was killed runs on: nothing is known then, and no commit of that moment may be kept.
+            stands = {pid: look_at(pid) for pid in procfs.tree_of(root)}
+            self._stands = {pid: one for pid, one in stands.items() if one is not None}
 
         monkeypatch.setattr(taking, "note", note_all)
         monkeypatch.setattr(taking, "done", self._done)
@@ -104,7 +115,7 @@ class Restores:
         monkeypatch.setattr(restoring, "start_rewinder", self._compare)
 
     def _done(self, taken: Capture) -> None:
-        if self._choose.randrange(RESTORED_OF):
+        if self._choose.randrange(self._restored_of):
             taken.discard()
             return
         self.on_top += self._taking.micro.reason is None
@@ -128,6 +139,7 @@ class Restores:
     def _compare_one(self, inside: int, pid: int, images: Path) -> None:
         eventually(lambda: all(_stands_still(pid, one) for one in procfs.threads_of(pid)), "it stands still")
         then, now = self._stands[inside], look_at(pid)
+        assert now is not None
         assert not differences_of(memory_of(pid), self._taking.frozen[inside])
         assert now.shared == then.shared
         assert now.files == then.files
