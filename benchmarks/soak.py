@@ -54,6 +54,8 @@ _COMMITS = 25  # of a life
 _FAULTS_OF = 4  # lives have faults
 _FAULT_OF = 3  # commits of such a life
 _COMPILED = ("memory_moves", "stacks_aside", "timer_states")
+_NUMBER = re.compile(r"\b[0-9a-f]*\d[0-9a-f]*\b")
+_REASON_MOST = 80  # characters; what stands behind them is of that commit alone
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 _WIDE = (  # kernel objects; most lead to one full commit, and are part of the next base
     *("thread", "file behind memory", "not to children", "empty in children", "shared", "descriptor"),
@@ -252,7 +254,7 @@ class _Life:
                 row.captures += 1
                 row.micro += is_micro
                 if not is_micro:
-                    row.full[re.sub(r"\d+", "N", str(taking.micro.reason))] += 1
+                    row.full[_NUMBER.sub("N", str(taking.micro.reason))[:_REASON_MOST]] += 1
             row.restored, row.restored_micro = restores.restored, restores.on_top
             if told.process.poll() is not None:
                 assert name == "criu", f"the program ended with {told.process.poll()}"
