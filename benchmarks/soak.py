@@ -51,6 +51,7 @@ from relive.kernel import procfs
 from relive.store.pages.page_pool import PagePool
 
 _COMMITS = 25  # of a life
+_SILENCE = 120.0  # [s] a program may take for a word
 _FAULTS_OF = 4  # lives have faults
 _FAULT_OF = 3  # commits of such a life
 _COMPILED = ("memory_moves", "stacks_aside", "timer_states")
@@ -74,6 +75,7 @@ class Kind:
         rare: drawn from instead for one commit of eight.
         turns: done one after the other, and again; the next one instead for one commit of four.
         is_tree: of several processes that share memory.
+        waits_in_handlers: of any signal, so of the SIGCONT by which the watchdog lets go what a killed CRIU held.
     """
 
     command: Callable[[Path, Path, int], tuple[str | Path, ...]]
@@ -81,6 +83,7 @@ class Kind:
     rare: tuple[str, ...] = ()
     turns: tuple[str, ...] = ()
     is_tree: bool = False
+    waits_in_handlers: bool = False
 
 
 def _python(name: str, *words: str) -> Callable[[Path, Path, int], tuple[str | Path, ...]]:
@@ -98,7 +101,7 @@ KINDS = {
     "asyncio": Kind(_python("micro_asyncio", "{seed}")),
     "objects": Kind(_python("micro_traps", "{place}/written"), OBJECTS),
     "tree": Kind(_python("micro_tree", "{place}/log"), ("count",), ("open anew", "pipe"), is_tree=True),
-    "stacks": Kind(_compiled("stacks_aside"), ("work",), turns=("leave", "return")),
+    "stacks": Kind(_compiled("stacks_aside"), ("work",), turns=("leave", "return"), waits_in_handlers=True),
     "kernel objects": Kind(_python("micro_traps", "{place}/written"), OBJECTS, _WIDE),
     "moves": Kind(_compiled("memory_moves", "{seed}", "6", "24", "alone", "rests")),
     "timerfd": Kind(_compiled("timer_states", "descriptors"), ("set",)),
@@ -202,6 +205,16 @@ def _faults(
     }
 
 
+def _ask(told: Told, word: str) -> None:
+    """Have it done; a program that does not come back to it is ended, and counts as one that differs."""
+    limit = threading.Timer(_SILENCE, told.process.kill)
+    limit.start()
+    try:
+        assert told.ask(word), f"it has ended, or did not answer {word!r} within {_SILENCE:g} s"
+    finally:
+        limit.cancel()
+
+
 class _Life:
     """One program, committed until its commits are taken, ``most`` are micro-commits, or ``until`` has come."""
 
@@ -229,6 +242,8 @@ class _Life:
     def _commit_all(self, taking: Taking, told: Told, restores: Restores) -> None:
         row, kind, choose = self._row, KINDS[self._row.kind], self._choose
         faults = _faults(taking, row.faults)
+        if kind.waits_in_handlers:
+            del faults["criu"]
         turns = itertools.cycle(kind.turns)
         has_faults = choose.randrange(_FAULTS_OF) == 0
         for _ in range(_COMMITS):
@@ -236,9 +251,9 @@ class _Life:
                 return
             words = kind.rare if kind.rare and choose.randrange(8) == 0 else kind.words
             if kind.turns and choose.randrange(4) == 0:
-                told.ask(next(turns))
+                _ask(told, next(turns))
             elif words:
-                told.ask(choose.choice(words))
+                _ask(told, choose.choice(words))
             name = choose.choice(list(faults)) if has_faults and choose.randrange(_FAULT_OF) == 0 else None
             delay = choose.choice([0.003, 0.03, 0.3]) * choose.random()
             taking.micro._refusals = 0
