@@ -31,6 +31,7 @@ from relive.store import Store
 from relive.store.scattered import ScatteredPages
 
 PAGE = 4096
+EMPTY = bytes(PAGE)
 NEVER_DUMPED = ("[vvar", "[vsyscall]")
 PROGRAMS = Path(__file__).parent.parent / "programs"
 NATIVE = Path(__file__).parent.parent.parent / "native"
@@ -216,7 +217,9 @@ def content_of(pages: Path | ScatteredPages) -> bytes:
 def differences(committed: Pages, frozen: Pages) -> list[str]:
     """Addresses of pages that are committed otherwise than they were, or not at all, though a restore would bring zeros."""
     wrong = [hex(at) for at, page in committed.items() if frozen[at] != page]
-    lost = [hex(at) for at, page in frozen.items() if at not in committed and page.is_anonymous and any(page)]
+    lost = [
+        hex(at) for at, page in frozen.items() if at not in committed and page.is_anonymous and page != EMPTY
+    ]
     return wrong + lost
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from checkpoint.test_copied_ahead import Pages, differences, memory_of
+from checkpoint.test_copied_ahead import EMPTY, Pages, differences, memory_of
 from relive.checkpoint.dumped import Capture
 from relive.containers.restore.restoring import restore
 from relive.images import criu_images_pb2 as pb
@@ -156,7 +156,7 @@ class Restores:
 
 def differences_of(restored: Pages, frozen: Pages) -> list[str]:
     """Both ways: a page that is there now only would have to be empty."""
-    extra = [hex(at) for at, page in restored.items() if at not in frozen and any(page)]
+    extra = [hex(at) for at, page in restored.items() if at not in frozen and page != EMPTY]
     return extra + differences({at: page for at, page in restored.items() if at in frozen}, frozen)
 
 
