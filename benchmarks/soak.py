@@ -51,6 +51,7 @@ from relive.kernel import procfs
 from relive.store.pages.page_pool import PagePool
 
 _COMMITS = 25  # of a life
+_DIFFERENCES_MOST = 10  # then a run ends
 _SILENCE = 120.0  # [s] a program may take for a word
 _FAULTS_OF = 4  # lives have faults
 _FAULT_OF = 3  # commits of such a life
@@ -210,7 +211,8 @@ def _ask(told: Told, word: str) -> None:
     limit = threading.Timer(_SILENCE, told.process.kill)
     limit.start()
     try:
-        assert told.ask(word), f"it has ended, or did not answer {word!r} within {_SILENCE:g} s"
+        told.ask(word)  # its answer may be an empty line
+        assert not limit.finished.is_set(), f"it did not answer {word!r} within {_SILENCE:g} s"
     finally:
         limit.cancel()
 
@@ -358,7 +360,8 @@ def main() -> int:
         build(built)
         for number in numbers:
             most = options.count - sum(row["micro"] for row in kept.rows.values())
-            if most <= 0 or time.monotonic() > options.until:
+            differing = sum(row["difference"] is not None for row in kept.rows.values())
+            if most <= 0 or differing >= _DIFFERENCES_MOST or time.monotonic() > options.until:
                 break
             row = kept.add(vars(life(number, seed, built, options, most)))
             print(
@@ -369,10 +372,10 @@ def main() -> int:
             )
     rows = list(kept.rows.values())
     found = {"full": _sum(rows, "full"), "faults": _sum(rows, "faults")}
-    differing = [row for row in rows if row["difference"]]
+    told = [row for row in rows if row["difference"]]
     if options.json:
         print_json(
-            {"seed": seed, "tree": state_of_the_tree(), "table": table(rows), **found, "differing": differing}
+            {"seed": seed, "tree": state_of_the_tree(), "table": table(rows), **found, "differing": told}
         )
     else:
         print_table(f"{state_of_the_tree()}, seed {seed}, load {load_average()}", table(rows))
@@ -380,9 +383,9 @@ def main() -> int:
             "full commits", [{"reason": reason, "commits": count} for reason, count in found["full"].items()]
         )
         print_table("faults", [{"fault": name, "commits": count} for name, count in found["faults"].items()])
-        for row in differing:
+        for row in told:
             print(f"\nDIFFERENCE: --seed {seed} --life {row['life']} ({row['kind']})\n{row['difference']}")
-    return 1 if differing else 0
+    return 1 if told else 0
 
 
 if __name__ == "__main__":
