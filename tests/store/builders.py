@@ -116,6 +116,7 @@ def group(store: Store, commits: Sequence[Mapping[str, Any]]) -> list[StoredComm
         for facts in commits:
             if written:
                 store.go_on_from(written[-1])
+                assert written[-1].pages is None  # a group would hold the memory of all
             parents = [one.id for one in written[-1:]]
             rest = dict(facts)
             files = rest.pop("files", DEFAULT_FILES)

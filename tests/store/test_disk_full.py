@@ -156,3 +156,16 @@ def test_images_that_are_not_taken_because_the_disk_is_full_are_still_the_caller
     for kind in ("objects", "packs", "placements"):
         assert [path for path in (small_disk / "store" / kind).rglob("*") if path.is_file()] == []
     store.close()
+
+
+def test_a_parent_that_cannot_be_read_back_is_told_as_a_full_disk(small_disk):
+    """What it is compared with was given back, and goes to the disk again."""
+    files = {"kept": os.urandom(30_000)}
+    with contextlib.closing(Store(small_disk / "store")) as store:
+        one = commit(store, pages=os.urandom(40 * PAGE), files=files)
+        (kept,) = (e for e in store.manifest(one.id).layers[0].entries if e.path == "kept")
+        store.release_disk()
+        with only_free(small_disk, 1), pytest.raises(DiskFull), store.taking_in(one.id):
+            store.has_object(str(kept.object))
+        with store.taking_in(one.id):
+            assert store.has_object(str(kept.object))

@@ -236,8 +236,11 @@ class Intake:
         return stored
 
     def _remember(self, commit: WrittenCommit) -> None:
-        if commit.taken is not None and commit.pages is not None and not commit.is_remembered:
+        if commit.taken is not None and commit.pages is not None:
             self._images.remember(commit.id, commit.taken, commit.pages)
+            commit.taken = commit.pages = (
+                None  # each has as much memory as its parent: a group would hold that of all
+            )
             commit.is_remembered = True
 
     def _finish(self, taken: IngestedImages, layers: Sequence[Layer], listing: bytes) -> IngestedPages:
@@ -286,9 +289,14 @@ class Intake:
 
     def has_object(self, name: str) -> bool:
         """As ``Store.has_object``."""
-        if name in self._new_files or name in self._parent_contents():
-            return True
-        return self._parts.objects.path(name).exists()
+        with disk_errors(
+            "looking up a content", self._parts.directory
+        ):  # the parent may have to be read back to the disk
+            return (
+                name in self._new_files
+                or name in self._parent_contents()
+                or self._parts.objects.path(name).exists()
+            )
 
     def _parent_contents(self) -> Collection[str]:
         """Names of the contents that the commit which is being taken in can refer to; looked up once for each."""

@@ -256,7 +256,11 @@ class Store:
         return self._intake.publish(commits)
 
     def has_object(self, name: str) -> bool:
-        """The commit that is being taken in may name this content: its parent has it, or it was taken (it is not checked)."""
+        """The commit that is being taken in may name this content: its parent has it, or it was taken (it is not checked).
+
+        Raises:
+            DiskFull, StoreError: the parent could not be read back.
+        """
         return self._intake.has_object(name)
 
     # -- giving back ---------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ class WrittenCommit:
         is_new: there was no manifest of it.
         of_pages: pack and placement; none where it has neither pages nor files.
         size: bytes that it brings the store.
-        taken, pages: what the next commit is compared with; None where there is nothing.
+        taken, pages: what the next commit is compared with; None where there is nothing, or it is remembered.
         is_remembered: it is known as one that the next is compared with.
     """
 

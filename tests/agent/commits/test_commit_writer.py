@@ -20,7 +20,7 @@ from relive.agent.commits import commit_writer as room
 from relive.agent.commits.commit_writer import CommitWriter, commit_before
 from relive.agent.commits.protection import Protection
 from relive.config import Settings, load_settings
-from relive.errors import DiskFull, ReliveError
+from relive.errors import DiskFull, ReliveError, StoreBusy
 from relive.incidents.incidents import Incidents
 from relive.model.advance import Advance
 from relive.model.commit import CommitId, Trigger
@@ -148,6 +148,44 @@ def test_of_a_group_only_what_cannot_be_written_is_lost(keeping, settings):
     assert [one.ended for one in captures] == [["discarded"], ["no space left", "discarded"], ["discarded"]]
     with contextlib.closing(Store(settings.store)) as store:
         assert [line.id for line in store.log()] == [three.id, one.id]
+
+
+def test_what_failed_is_rolled_back_before_the_next_of_its_group_is_written(keeping):
+    """That would count on files which the other brought, and find them at its end only."""
+    happened: list[str] = []
+
+    class Watched(PlayedCapture):
+        def write(self, store: Store, parents: list[CommitId]) -> WrittenCommit:
+            happened.append(f"write {self.facts['capture']}")
+            return super().write(store, parents)
+
+        def roll_back(self, failure: ReliveError) -> None:
+            happened.append(f"roll back {self.facts['capture']}")
+
+    captures = [Watched(capture(number, fails=number == 2).facts) for number in (1, 2, 3)]
+    keeping(lambda keeper: gathered(keeper, captures))
+    assert happened == ["write 1", "write 2", "roll back 2", "write 3"]
+
+
+def test_a_group_that_finds_no_store_is_lost_and_the_next_is_stored(keeping, monkeypatch):
+    usual, opened = CommitWriter._open, [0]
+
+    def open_store(keeper: CommitWriter) -> Store:
+        opened[0] += 1
+        if opened[0] == 2:  # the first is for what keeps the keeper busy
+            raise StoreBusy("the index is locked")
+        return usual(keeper)
+
+    monkeypatch.setattr(CommitWriter, "_open", open_store)
+    captures = [capture(number) for number in (1, 2)]
+
+    async def work(keeper: CommitWriter) -> tuple[list[Any], StoredCommit]:
+        return await gathered(keeper, captures), await keeper.store(capture(3))
+
+    lost, three = keeping(work)
+    assert [type(one) for one in lost] == [StoreBusy, StoreBusy]
+    assert all(one.ended == ["the index is locked", "discarded"] for one in captures)
+    assert three.parent is None
 
 
 def test_nothing_of_a_group_is_left_that_the_disk_does_not_take_and_the_next_is_stored(

@@ -15,7 +15,7 @@ from relive.errors import ReliveError
 from relive.model.commit import CommitId
 from relive.store import Store, StoredCommit, WrittenCommit
 
-__all__ = ["CommitGroup", "store_group"]
+__all__ = ["CommitGroup", "give_up", "store_group"]
 
 Outcome = StoredCommit | Exception
 """What became of a capture."""
@@ -69,19 +69,35 @@ def store_group(
                     made[number] = one = capture.write(store, [parent] if parent is not None else [])
                 except Exception as error:
                     outcomes[number] = error
+                    _roll_back(
+                        capture, error
+                    )  # at once: the next must not count on a file that this one brought
                 else:
                     parent = one.id
             if made:
                 written()
                 outcomes |= zip(made, store.publish(list(made.values())), strict=True)
     except Exception as error:
-        outcomes = {number: outcomes.get(number, error) for number in range(len(captures))}
+        for number in range(len(captures)):
+            if number not in outcomes:
+                outcomes[number] = error
+                _roll_back(captures[number], error)
     finally:
         for one in made.values():
             one.discard()
-        for number, capture in enumerate(captures):
-            failure = outcomes.get(number)
-            if isinstance(failure, ReliveError):
-                capture.roll_back(failure)
+        for capture in captures:
             capture.discard()
     return [outcomes[number] for number in range(len(captures))]
+
+
+def give_up(captures: list[DumpedCommit], error: Exception) -> list[Outcome]:
+    """Nothing of these could be begun; they are of no use afterwards. Returns what ``store_group`` returns."""
+    for capture in captures:
+        _roll_back(capture, error)
+        capture.discard()
+    return [error] * len(captures)
+
+
+def _roll_back(capture: DumpedCommit, error: Exception) -> None:
+    if isinstance(error, ReliveError):
+        capture.roll_back(error)

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import structlog
 
-from relive.agent.commits.commit_group import CommitGroup, Outcome, store_group
+from relive.agent.commits.commit_group import CommitGroup, Outcome, give_up, store_group
 from relive.agent.commits.dumper import DumpedCommit
 from relive.agent.commits.file_bases import free_bases
 from relive.agent.commits.protection import Protection
@@ -166,10 +166,10 @@ class CommitWriter:
         try:
             position = self._group.add(capture) if self._group is not None else None
             if position is None:
-                self._group = group = CommitGroup()
+                group, told = CommitGroup(), list[Callable[[], None]]()
                 position = group.add(capture)
-                self._told_written = []
-                self._outcomes = self._begin_to_store(group, self._told_written)
+                self._outcomes = self._begin_to_store(group, told)
+                self._group, self._told_written = group, told
             assert position is not None
             self._told_written.append(written)
             outcome = (await asyncio.shield(self._outcomes))[position]
@@ -191,7 +191,7 @@ class CommitWriter:
             with contextlib.suppress(RuntimeError):  # the loop has ended; the commits go on
                 loop.call_soon_threadsafe(lambda: [one() for one in written])
 
-        return loop.run_in_executor(self._thread, lambda: self._store_group(self._open(), group.take(), tell))
+        return loop.run_in_executor(self._thread, self._store_group, group, tell)
 
     @property
     def is_full(self) -> bool:
@@ -200,11 +200,14 @@ class CommitWriter:
             self._captures >= _CAPTURES_MOST or self._pages >= _PAGES_MOST
         )
 
-    def _store_group(
-        self, store: Store, captures: list[DumpedCommit], written: Callable[[], None]
-    ) -> list[Outcome]:
+    def _store_group(self, group: CommitGroup, written: Callable[[], None]) -> list[Outcome]:
+        captures = group.take()  # before what may fail: no later capture may join a group that nobody stores
         began = thread_times()
-        parent = store.latest_of_life(self._life)
+        try:
+            store = self._open()
+            parent = store.latest_of_life(self._life)
+        except Exception as error:
+            return give_up(captures, error)
         self._stored += len(captures)
         is_to_thin = self._stored >= _THIN_EVERY and time.monotonic() >= self._thin_next
         # Dropping takes the processor, too: with the next one, which may be taken when this is told, it would contend for that.
