@@ -66,18 +66,6 @@ static bool read_line(char *line)
 	return true;
 }
 
-/* What a file has from its beginning; 0: it cannot be read, or is longer. */
-static size_t read_whole(int fd, char *to, size_t room)
-{
-	ssize_t got = 0;
-	size_t size = 0;
-
-	while (fd >= 0 && size < room - 1 && (got = pread(fd, to + size, room - 1 - size, (off_t)size)) > 0)
-		size += (size_t)got;
-	to[size] = 0;
-	return got < 0 || size == room - 1 ? 0 : size;
-}
-
 bool read_mappings(void)
 {
 	static char maps[MAPS_MOST];

@@ -39,13 +39,8 @@ void enter_ipc(void)
 /* What follows the headings (proc_sysvipc(5)); NULL: it cannot be read, or is longer. */
 static char *rows_of(int table, char *to)
 {
-	const ssize_t size = pread(table, to, TABLE_MOST - 1, 0);
-	char *headings;
+	char *headings = read_whole(table, to, TABLE_MOST) ? strchr(to, '\n') : NULL;
 
-	if (size <= 0 || size == TABLE_MOST - 1)
-		return NULL;
-	to[size] = 0;
-	headings = strchr(to, '\n');
 	return headings ? headings + 1 : NULL;
 }
 

@@ -150,8 +150,14 @@ static ssize_t read_from_start(int fd, char *to, size_t room)
 	while (size < room - 1 && (got = pread(fd, to + size, room - 1 - size, (off_t)size)) > 0)
 		size += (size_t)got;
 	to[size] = 0;
-	is_cut_off |= size == room - 1;
 	return got < 0 ? -1 : (ssize_t)size;
+}
+
+size_t read_whole(int fd, char *to, size_t room)
+{
+	const ssize_t size = read_from_start(fd, to, room);
+
+	return size < 0 || (size_t)size == room - 1 ? 0 : (size_t)size;
 }
 
 ssize_t slurp_again(const char *path, char *to, size_t room)
@@ -162,8 +168,10 @@ ssize_t slurp_again(const char *path, char *to, size_t room)
 	if (!one)
 		return slurp(path, to, room);
 	size = read_from_start(one->fd, to, room);
-	if (size >= 0)
+	if (size >= 0) {
+		is_cut_off |= (size_t)size == room - 1;
 		return size;
+	}
 	/* A thread that has ended, or a descriptor that is closed. The number may be another's by now, also in files of it that say nothing. */
 	forget_kept();
 	return slurp(path, to, room);

@@ -27,6 +27,10 @@ bool go_to_process(void);
 /* A name in there; good for the next three as well. */
 __attribute__((format(printf, 1, 2))) const char *of_process(const char *form, ...);
 
+/* What an open file of /proc has from its beginning, of which one read(2) tells no more than a page; its end is marked by a zero. 0: it cannot
+ * be read, has nothing, or has more than there is room for. */
+size_t read_whole(int fd, char *to, size_t room);
+
 /* Reads a file of /proc; its end is marked by a zero. -1: it is not there. */
 ssize_t slurp(const char *path, char *to, size_t room);
 

@@ -64,6 +64,17 @@ def test_a_segment_that_no_process_has_attached_allows_none(segments: Told, taki
     assert "no process has System V segment 1 attached" in str(taking.micro.reason)
 
 
+def test_a_segment_behind_many_others_is_seen_as_well(segments: Told, taking: Taking) -> None:
+    segments.ask("many")
+    taking.base(segments.pid)
+    taking.follow(segments, "write")
+    segments.ask("nobody's")
+    taking.reasons.clear()
+    assert not taking.commit(segments.pid)
+    assert any("something has changed: segment" in said for said in taking.reasons)
+    assert "no process has System V segment 41 attached" in str(taking.micro.reason)
+
+
 def test_more_shared_memory_than_is_copied_in_a_pause_leads_to_a_full_commit(
     segments: Told, taking: Taking
 ) -> None:

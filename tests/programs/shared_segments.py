@@ -50,6 +50,13 @@ def another(name: int) -> None:
         attached(made(2 * PAGE))
 
 
+def many(name: int) -> None:
+    """More than /proc/sysvipc/shm tells in one read(2)."""
+    if name == 0:
+        for _ in range(40):
+            attached(made(PAGE))
+
+
 def much(name: int) -> None:
     if name == 0:
         ctypes.memset(attached(made(MUCH)), 1, MUCH)
@@ -79,6 +86,7 @@ WORDS: dict[str, Callable[[int], None]] = {
     "nothing": lambda _: None,
     "write": write,
     "another": another,
+    "many": many,
     "much": much,
     "nobody's": nobody_s,
     "leave": leave,
