@@ -145,6 +145,17 @@ def test_the_root_is_found_among_what_follows_from_it():
     assert explain(lines).sentence == lines[0]
 
 
+def test_what_criu_kills_after_a_failure_does_not_hide_that_failure():
+    lines = [
+        "File usr/lib/libc.so has bad size 12 (expect 13)",
+        "7 exited, status=1",
+        "2 killed by signal 9: Killed",
+        "Restoring FAILED.",
+    ]
+    found = explain(lines)
+    assert (found.reason, found.sentence) == ("file-changed", lines[0])
+
+
 def test_a_special_rule_wins_over_a_general_one():
     """The rule matters more than the order: of two lines the one with the better remedy is shown."""
     lines = ["Can't open root: Permission denied", "Can't get rlimit 0: Operation not permitted"]

@@ -70,6 +70,10 @@ class _Rule:
     remedy: str
 
 
+_KILLED = (
+    "CRIU, or a process that it was making, was killed in the middle of it",
+    "do it again; if it happens again, `dmesg` tells whether the kernel was short of memory",
+)
 # The first rule that fits any line wins, so special ones stand before general ones. Patterns are pieces of the messages in
 # CRIU 4.2.1's source (pr_err, and pr_perror, which adds ": " and the system's error text at the end of the line).
 _RULES = (
@@ -79,12 +83,7 @@ _RULES = (
         "CRIU ran into a fault of its own and ended",
         "commit again: mostly something on the host changed in that moment, such as a control group that went away",
     ),
-    _Rule(
-        "criu-killed",
-        r"^CRIU ended with status (?:-9|-15|None|137|143) |^\d+ killed by signal (?:9|15): ",
-        "CRIU, or a process that it was making, was killed in the middle of it",
-        "do it again; if it happens again, `dmesg` tells whether the kernel was short of memory",
-    ),
+    _Rule("criu-killed", r"^CRIU ended with status (?:-9|-15|None|137|143) ", *_KILLED),
     _Rule(
         "io-uring",
         r"anon_inode:\[?io_uring",
@@ -336,6 +335,8 @@ _RULES = (
         "the kernel refused CRIU something",
         "run as root with all capabilities; `relive doctor` names what is missing",
     ),
+    # The last: when one process fails, CRIU itself kills the others, and says so.
+    _Rule("criu-killed", r"^\d+ killed by signal (?:9|15): ", *_KILLED),
 )
 
 
