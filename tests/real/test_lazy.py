@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -23,6 +24,7 @@ from relive.errors import MemoryLost
 from relive.kernel import procfs
 from relive.kernel.namespaces import in_network_of
 from relive.model.commit import CommitId
+from relive.sandbox import restoring
 from relive.sandbox.branch import Branch
 from relive.sandbox.lazy.pager import Pager
 from relive.sandbox.lazy.space import WINDOW
@@ -227,6 +229,20 @@ def test_a_page_daemon_killed_before_anything_runs(service: Service, monkeypatch
         assert "WRONG" not in branch.log("stdout").read_text()
         assert branch.memory_lost is not None
         branch.stop()
+    assert list(service.relive.settings.branches.iterdir()) == []
+
+
+def test_a_page_daemon_is_given_up_with_a_branch_that_cannot_be_begun(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(restoring, "BranchBuilder", fail)
+    before = set(procfs.children_of(os.getpid()))
+    with pytest.raises(RuntimeError):
+        service.restore()
+    assert set(procfs.children_of(os.getpid())) <= before
     assert list(service.relive.settings.branches.iterdir()) == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -160,29 +161,25 @@ class _Making:
 
     def make(self, make_root: MakeRoot, early: EarlyReader) -> Branch:
         """As ``restore``; nothing of it is left when this fails, and the directory is gone."""
-        manifest = None
-        if self._request.lazily:
-            try:
-                manifest = self._start_pager()
-            except BaseException:
-                shutil.rmtree(self._directory, ignore_errors=True)
-                raise
-        groups = Groups.make(group_prefix(self._settings) + self._id)
-        builder = BranchBuilder(
-            self._directory,
-            self._tools,
-            groups,
-            asks=self._request.connects is not None,
-            template=self._request.template,
-        )
         try:
-            return self._make_with(builder, groups, manifest, make_root, early)
+            with contextlib.ExitStack() as undoing:  # the last first: the page daemon ends after process 1
+                groups = Groups.make(group_prefix(self._settings) + self._id)
+                undoing.callback(groups.remove)
+                undoing.callback(self._abandon_pager)
+                manifest = self._start_pager() if self._request.lazily else None
+                builder = BranchBuilder(
+                    self._directory,
+                    self._tools,
+                    groups,
+                    asks=self._request.connects is not None,
+                    template=self._request.template,
+                )
+                undoing.callback(builder.abandon)
+                undoing.callback(self._remembered.cancel)
+                branch = self._make_with(builder, groups, manifest, make_root, early)
+                undoing.pop_all()
+                return branch
         except BaseException as error:
-            self._remembered.cancel()
-            builder.abandon()
-            if self._pager is not None:
-                self._pager.abandon()
-            groups.remove()
             memory = read_memory(self._directory)
             shutil.rmtree(self._directory, ignore_errors=True)
             if memory is not None and memory.failure is not None and isinstance(error, ReliveError):
@@ -199,6 +196,10 @@ class _Making:
                 touched = TouchedMemory(self._settings.home, self._commit)
                 self._pager = Pager(self._directory, pages, touched, self._settings.restore_limit)
         return manifest
+
+    def _abandon_pager(self) -> None:
+        if self._pager is not None:
+            self._pager.abandon()
 
     def _make_with(
         self,
