@@ -106,11 +106,21 @@ def _remove_orphans() -> None:
     }
     for rings in orphans:
         if not any(root.endswith(f"/{IN_MEMORY.name}/{rings.name}") for root in roots):
-            shutil.rmtree(rings, ignore_errors=True)
+            _remove_orphan(rings)
+
+
+def _remove_orphan(rings: Path) -> None:
+    if (rings / LIFE).is_symlink():
+        shutil.rmtree(rings, ignore_errors=True)
+        return
+    with contextlib.suppress(OSError):
+        rings.rmdir()  # not if anything has come into it since
 
 
 def _is_orphaned(rings: Path) -> bool:
-    """Where the life is not told, as by an older Relive, only what is empty, and not being made right now."""
+    """Where the life is not told, as by an older Relive, only what is empty, and not being made right now. No file is."""
+    if not rings.is_dir():
+        return False
     link = rings / LIFE
     if link.is_symlink():
         return not link.exists()
@@ -132,7 +142,8 @@ def _mounts() -> Iterator[str]:
         try:
             namespace = (directory / "ns/mnt").readlink()
             if namespace not in seen:
-                seen.add(namespace)
-                yield (directory / "mountinfo").read_text(errors="surrogateescape")
+                text = (directory / "mountinfo").read_text(errors="surrogateescape")
+                seen.add(namespace)  # not sooner: where this process has ended, another one shows it
+                yield text
         except OSError:  # it has ended
             continue
