@@ -12,6 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from relive.agent.commits.committer import Committer
+from relive.checkpoint.target import StoppedBy
 from relive.errors import CapsuleError, DiskFull, ReliveError
 from relive.model.commit import Trigger
 from relive.model.life_paths import LifePaths
@@ -94,10 +95,15 @@ def test_each_line_of_a_full_commit_says_why_it_is_one(tmp_path):
 
 
 def test_where_the_disk_is_full_the_space_of_unnamed_files_is_given_back(tmp_path):
-    """The pages of the last commit, as large as the service, were held on the full disk until a commit succeeded."""
-    released = []
+    """The pages of the last commit, as large as the service, were held on the full disk until a commit succeeded.
+
+    A process that stands before its death stood there until the keeper had done all that it was asked for before.
+    """
+    released: list[str] = []
+    may_release: list[asyncio.Event] = []
 
     async def release_disk() -> None:
+        await may_release[0].wait()
         released.append("space")
 
     async def store(_taken: Any, _written: Any) -> Any:
@@ -106,11 +112,15 @@ def test_where_the_disk_is_full_the_space_of_unnamed_files_is_given_back(tmp_pat
     async def take() -> None:
         made = committer(tmp_path, Tracer(lives=True), DiskFull("no space left"))
         made._keeper.release_disk, made._keeper.store = release_disk, store  # type: ignore[method-assign]
+        may_release.append(asyncio.Event())  # the keeper has much to do
         with pytest.raises(DiskFull):
-            await made.capture(Trigger.TIMER)
-        assert released == ["space"]
+            await asyncio.wait_for(made.capture(Trigger.INCIDENT, StoppedBy(11, 7, 7)), 10.0)
+        assert released == [] and made._releasing is not None
+        may_release[0].set()
+        await made._releasing
         with pytest.raises(DiskFull):
             await made.store(await made.capture(Trigger.TIMER))
+        await made._releasing
         assert released == ["space", "space"]
 
     asyncio.run(take())

@@ -70,6 +70,7 @@ class Committer:
         self.beside: int | None = None
         self._has_awaited_recorder = False
         self.pace: CommitPace | None = None
+        self._releasing: asyncio.Task[None] | None = None
 
     async def commit(self, trigger: Trigger, name: str | None = None) -> StoredCommit:
         """Take a commit and wait until it is durable.
@@ -127,12 +128,22 @@ class Committer:
 
     @contextlib.asynccontextmanager
     async def _disk_given_back(self) -> AsyncIterator[None]:
-        """Where the disk is full nothing is held on it until there is room again: what else writes there needs it more."""
+        """Where the disk is full nothing is held on it until there is room again: what else writes there needs it more.
+
+        It is begun and not waited for: it comes behind all that the keeper was asked for, and a process may stand still meanwhile.
+        """
         try:
             yield
         except DiskFull:
-            await self._keeper.release_disk()
+            if self._releasing is None or self._releasing.done():
+                self._releasing = asyncio.create_task(self._release_disk())
             raise
+
+    async def _release_disk(self) -> None:
+        try:
+            await self._keeper.release_disk()
+        except ReliveError as error:
+            self._log.error("space was not given back", error=error.as_json())
 
     def failed(self, error: Exception, longest: float = 0.0) -> float:
         """A commit that nobody waits for was not taken or not stored, for whatever reason; returns seconds until the next try.
