@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
 
-from relive.bisection.failing_again import with_the_request_alone
+from relive.bisection.failing_again import judged_verdict, with_the_request_alone
+from relive.bisection.judgement import Judgement
 from relive.config import Settings
 from relive.errors import PatchUnfit, UsageError
 from relive.incidents.incidents import Incidents
@@ -18,7 +20,7 @@ from relive.incidents.report.outcomes import masked_run
 from relive.intervention.judging import fails_as_recorded
 from relive.kernel import procfs
 from relive.model.commit import TargetKind
-from relive.model.outcome import VerdictKind
+from relive.model.outcome import Outcome, Run, VerdictKind
 from relive.model.reproduction import Attempt, ReproductionKind
 from relive.model.token_scope import Scope
 from relive.model.trial import FixRun, FixTried, Swapped, Trial
@@ -57,7 +59,7 @@ from relive.sandbox.branch import Branch
 from relive.store import Store
 from relive.trial.effects import effects_of
 from relive.trial.findability import PRIOR
-from relive.trial.lives import Change
+from relive.trial.lives import Change, live_once
 from relive.trial.patches import PATCH_MOST, paths_of_patch
 from relive.trial.trying import (
     Neighbours,
@@ -76,6 +78,7 @@ __all__ = [
     "TRY",
     "FreshTrial",
     "TryParams",
+    "fails_by_its_state",
     "has_worked",
     "refuse_container",
     "try_fixes",
@@ -175,7 +178,7 @@ def try_fixes(settings: Settings, params: TryParams, progress: Progress) -> Tria
     unchanged = fixes[0]
     fresh = FreshTrial(params.incident, params.times, params.limit)
     fixes += try_fresh_process(settings, fresh, params.env, params.tree, progress)
-    came_too_late = any(map(_failed_the_same, fixes)) and _fails_alone(context, mask, progress)
+    came_too_late = any(map(_failed_the_same, fixes)) and _fails_alone(context, progress)
     return mask.model(
         Trial(
             incident=incident.number,
@@ -232,14 +235,27 @@ def _failed_the_same(tried: FixTried) -> bool:
     return tried.kind == "patch" and bool(tried.runs) and all(map(fails_as_recorded, tried.runs))
 
 
-def _fails_alone(context: TrialContext, mask: Mask, progress: Progress) -> bool:
+def _fails_alone(context: TrialContext, progress: Progress) -> bool:
     """Whether the unchanged code fails the same without the requests that came between the commit and the failing one."""
     if context.case.exchange is None:
         return False
     progress.status("Sending the failing request alone: does it need those before it?")
-    alone = replace(context, case=with_the_request_alone(context.case))
-    (parts,) = run_parts(alone, [(None, 1)], None, 1, mask.model, lambda _done: None)
-    return all(map(fails_as_recorded, parts.runs))
+    alone = with_the_request_alone(context.case)
+    with contextlib.closing(Store(context.settings.store)) as store:
+        run = live_once(context.settings, store, alone, context.options).run
+    return fails_by_its_state(run, alone.recorded)
+
+
+def fails_by_its_state(run: Run, recorded: Outcome) -> bool:
+    """Whether a run of the failing request alone shows that the commit's state makes it fail.
+
+    Only where the cause was seen again, and it asked others for nothing new and for nothing without an answer: else it may have
+    failed for want of what it was told, or of what the requests before it had made.
+    """
+    if run.outcome is None or run.outcome.misses or run.verdict.missing:
+        return False
+    judged = judged_verdict(run.verdict, run.outcome, recorded)
+    return run.verdict.kind is VerdictKind.REPRODUCED and judged.judgement is Judgement.BAD
 
 
 def _tried(
