@@ -23,6 +23,7 @@ from replay.test_plan import exchange, manifest, plan
 
 FAILS = FixRun(fails=True, result="fails the same", status=500)
 PASSES = FixRun(fails=False, result="no failure", status=200)
+OTHERWISE = FixRun(fails=True, result="fails otherwise", status=502)
 LACKS = PASSES.model_copy(update={"effects": Effects(unanswered=1)})
 
 
@@ -42,11 +43,13 @@ class PlayedLab:
     Attributes:
         every: it fails in the last of so many runs only.
         answered: where it passes it asks for what these were answered, each of which will do; empty: for nothing.
+        lacks_in_any: it asks for that wherever it is sent from, and fails otherwise without.
     """
 
     poison: Sequence[set[int]]
     wrong_from: str = ""
     answered: frozenset[int] = frozenset()
+    lacks_in_any: bool = False
     most: int = 1000
     every: int = 1
     replays: int = 0
@@ -60,6 +63,8 @@ class PlayedLab:
         sent = {one.exchange.number for one in case.plan.steps}
         is_wrong = case.commit == self.wrong_from or all(sent & one for one in self.poison)
         lacks = bool(self.answered) and not sent & self.answered
+        if lacks and self.lacks_in_any:
+            return [OTHERWISE] * times
         return [FAILS if is_wrong and is_due else LACKS if lacks else PASSES] * times
 
     def unchanged(self, case: ReplayInput, times: int) -> list[FixRun]:
@@ -103,8 +108,12 @@ def test_requests_that_are_needed_and_not_enough_are_told_from_those_that_suffic
     assert ([one.option for one in filled.changes], filled.enough) == (["--without 3"], False)
     (spoilt,) = search(PlayedLab([{3}]), case_with(*range(1, 9))).causes
     assert spoilt.enough is True
-    (only,) = search(PlayedLab([{1}]), case_with(1)).causes
-    assert only.enough is True
+
+
+def test_of_one_that_is_the_only_one_since_the_commit_nobody_can_tell_whether_it_is_enough():
+    """Of a leak to ten the commit holds nine: that it fails with the tenth was told to show that the tenth is enough."""
+    (tenth,) = search(PlayedLab([{10}]), case_with(10)).causes
+    assert ([one.option for one in tenth.changes], tenth.enough) == (["--without 10"], None)
 
 
 def test_earlier_commits_are_gone_back_to_where_nothing_nearer_helps():
@@ -155,6 +164,24 @@ def test_a_request_that_only_answered_for_it_does_not_hide_the_one_that_matters(
     lab = PlayedLab([{9}], answered=frozenset({2}))
     made = search(lab, case_with(*range(1, 13)))
     assert found(made) == [["--without 9"]] and made.lead is None
+
+
+def test_behind_a_lead_that_only_answered_for_it_earlier_commits_are_gone_back_to():
+    """GIVEN a request that spoiled the state of the nearest commit, and a later one that the failing one reads an answer of
+    WHEN without the later one nobody can tell THEN the one that spoiled it is found from the commit before it.
+    """
+    lab = PlayedLab([{1}], wrong_from="c1", answered=frozenset({11}), lacks_in_any=True)
+    made = search(lab, case_with(11), case_with(*range(1, 12), commit="c0"))
+    assert found(made) == [["--without 1"]] and made.causes[0].commit == "c0"
+    assert made.lead is None
+
+
+def test_a_lead_stays_where_nothing_else_matters_from_earlier_commits_either():
+    lab = PlayedLab([{61}], answered=frozenset({61}))
+    made = search(lab, case_with(*range(50, 99)), case_with(*range(1, 99), commit="c0"))
+    assert made.causes == []
+    assert [change.option for change in made.lead.changes] == ["--without 61"]
+    assert len(made.tried[-1].changes) == 97 and made.tried[-1].effect is model.Effect.STAYS
 
 
 def test_a_lead_is_looked_for_only_where_there_is_no_cause_and_it_leads_somewhere():

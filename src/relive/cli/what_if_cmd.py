@@ -94,7 +94,7 @@ def tested_lines(tested: Tested, told: Sequence[str]) -> Iterator[str]:
     yield f"  {_WORDS[tested.effect]}{why}"
     if tested.enough is not None:
         alone = "fails" if tested.enough else "passes: others are needed, too, or their number"
-        yield f"  with this alone of all that came before: {alone}"
+        yield f"  with this alone of all since that commit: {alone}"
 
 
 _WORDS = {

@@ -11,16 +11,19 @@
 4. Requests that overlap it: one after the other.
 
 Each group that lets the failure pass is narrowed by ``fewest``, one run for a question; what is left is run again as often as
-the control. Requests that were found are then sent without all others: where it passes, too, they are needed and not enough, as
-each of many is that use up a limit.
+the control. Requests that were found are then sent without all others since the commit: where it passes, too, they are needed and
+not enough, as each of many is that use up a limit. Where there are no others, nobody can tell: the commit may hold them.
 
 Where nobody can tell what leaving out requests shows, mostly since the failing request then asks for what only they had been
 answered, or what nobody ever was, the fewest are found without which it does not fail as recorded, whatever it does instead. If
 it passes without them, they are the cause. Else they are a *lead*, and no proof; then
 
 - their own answers are changed to those of good requests, which may prove it: the failing request need not ask for anything then;
-- all others are left out. If it still fails as recorded, nothing but the lead matters, and the search for requests ends;
-- else smaller parts of the group are tried, the latest first: without them it may ask for nothing new.
+- all others are left out. If it does not still fail as recorded, smaller parts of the group are tried, the latest first: without
+  them it may ask for nothing new.
+
+A lead may only have answered for the failing request, in a state that an earlier one spoiled. So the search goes on from earlier
+commits, where the lead is sent and all others are left out.
 """
 
 from __future__ import annotations
@@ -84,6 +87,7 @@ class Search:
     tried: list[Tested] = field(default_factory=list)
     lead: Tested | None = None
     notes: list[str] = field(default_factory=list)
+    _leading: Sequence[Change] = ()  # that are the lead
 
     def run(
         self, scene: Scene, groups: Sequence[tuple[str, list[AnswerChange]]], earlier: Iterator[ReplayInput]
@@ -103,6 +107,8 @@ class Search:
                 self._group(scene, "overlapping requests", [Reordered("apart", *pair) for pair in pairs])
         except BoundsReached as bound:
             self.notes.append(f"not all was tried: {bound}")
+        if self.causes:
+            self.lead = None
 
     # -- a group of changes --------------------------------------------------------------------------------------------------
 
@@ -170,14 +176,15 @@ class Search:
         return tested.effect is Effect.GOES_AWAY
 
     def _is_enough(self, scene: Scene, needed: Sequence[Change]) -> bool | None:
-        """Whether it fails with these alone of all that was sent before it."""
+        """Whether it fails with these alone of all that was sent since the commit; None: not tried, or nobody can tell."""
         if self.varies:
             return None  # it would be asked too often, for what is no part of the proof
         sent: list[Change] = [Without(number) for number in removable(scene.case)]
         sent += [WithoutMessage(number) for number in removable_messages(scene.case)]
         others = [one for one in sent if one not in needed]
-        effect = self._probe(scene, others).effect if others else Effect.STAYS
-        return {Effect.STAYS: True, Effect.GOES_AWAY: False}.get(effect)
+        if not others:
+            return None  # the control shows no more than that it fails with them and what the commit holds
+        return {Effect.STAYS: True, Effect.GOES_AWAY: False}.get(self._probe(scene, others).effect)
 
     def _lead_of(self, scene: Scene, changes: Sequence[Change], last: Tested) -> bool:
         """Whether the failure goes away without some of these requests, of which nobody can tell that without all."""
@@ -186,7 +193,8 @@ class Search:
             return self._narrow(scene, needed, last)
         rest = [one for one in changes if one not in needed]
         if len(needed) <= _MOST_LEADING:
-            self.lead = self.lead or last
+            if self.lead is None:
+                self.lead, self._leading = last, needed
             causes = len(self.causes)
             self._of_requests(scene, needed)
             if len(self.causes) > causes:
@@ -267,10 +275,8 @@ class Search:
             there = scene if case.commit == scene.case.commit else self._scene(case)
             if there is None:
                 return
-            if (
-                self._group(there, f"{'requests' if requests else 'messages'} before it", changes)
-                or self.lead
-            ):
+            others = [one for one in changes if one not in self._leading]
+            if self._group(there, f"{'requests' if requests else 'messages'} before it", others):
                 return
         if any(one.effect is Effect.CANNOT_TELL for one in self.tried[first:]):
             return

@@ -42,8 +42,9 @@ class Tested(Value):
         why: in a sentence, where the effect is "not asked" or "cannot tell".
         unread: names of changed steps that a run did not ask for.
         still_there: probability that the failure is still there, as for a fix (``trial.findability``); None where nothing passed.
-        enough: of a cause that is requests or messages left out: it fails as recorded with these alone of all that came before it;
-            False: then it does not fail either, so others are needed too, or their number; None: not tried, or nobody can tell.
+        enough: of a cause that is requests or messages left out: it fails as recorded with these alone of all that came since the
+            commit, whose state may hold more that is needed; False: then it does not fail either, so others are needed, or their
+            number; None: not tried, or nobody can tell, as where no others came since the commit.
     """
 
     changes: list[ChangeDescription]

@@ -41,10 +41,14 @@ from relive.replay.plan import Pace
 from relive.replay.replay_input import ReplayInput, case_of_incident
 from relive.store import Store
 
-__all__ = ["WHY", "WhyParams", "why"]
+__all__ = ["WHY", "WhyParams", "sentence_of", "why"]
 
 _SELDOM, _SURE = 0.05, 0.95  # a rate of failure that more replays would show, and how surely
-_NOT_ENOUGH = " That alone of all that came before is not enough: others are needed, too, or their number."
+_ENOUGH = {
+    True: " That alone of all since commit {commit} is enough, with the state that the commit holds.",
+    False: " That alone of all since commit {commit} is not enough: others are needed, too, or their number.",
+    None: " Whether that alone is enough is not known: the state of commit {commit}, or others since, may be needed, too.",
+}
 _NAMES = {
     "answers": "answers of dependencies",
     "clock": "readings of the clock",
@@ -113,7 +117,7 @@ def why(settings: Settings, params: WhyParams, progress: Progress) -> Explanatio
         most_replays=params.most,
         most_seconds=params.within,
     )
-    return mask.model(explanation.model_copy(update={"sentence": _sentence(explanation)}))
+    return mask.model(explanation.model_copy(update={"sentence": sentence_of(explanation)}))
 
 
 WHY = Operation(
@@ -243,7 +247,8 @@ def _too_seldom(clean: int) -> str:
     )
 
 
-def _sentence(explanation: Explanation) -> str:
+def sentence_of(explanation: Explanation) -> str:
+    """The answer in words."""
     lead = explanation.lead
     if not explanation.causes and lead is not None:
         without = " and ".join(one.about for one in lead.changes)
@@ -255,7 +260,7 @@ def _sentence(explanation: Explanation) -> str:
         return f"Cannot tell why {explanation.failing} failed: {explanation.why_not}."
     return " ".join(
         f"{_cause_words(one)}: as recorded it {counted(one.control)}, changed it {counted(one.runs)}."
-        + (_NOT_ENOUGH if one.enough is False else "")
+        + (_ENOUGH[one.enough].format(commit=one.commit[:10]) if _is_left_out(one) else "")
         for one in explanation.causes
     )
 
@@ -263,11 +268,13 @@ def _sentence(explanation: Explanation) -> str:
 def _cause_words(cause: Tested) -> str:
     abouts = [one.about for one in cause.changes]
     shown = " and ".join(abouts[:3]) + (f" and {len(abouts) - 3} more" if len(abouts) > 3 else "")
-    if cause.enough is False:
-        return f"It does not fail without {shown}"
-    if all(one.instead == "left out" for one in cause.changes):
-        return f"It fails because of {shown}"
+    if _is_left_out(cause):
+        return f"It fails because of {shown}" if cause.enough else f"It does not fail without {shown}"
     if cause.changes[0].option.startswith("--answer"):
         values = ", ".join(f"{one.recorded} -> {one.instead}" for one in cause.changes[:3])
         return f"It fails because of {shown} ({values})"
     return f"It fails because of the order of {shown}"
+
+
+def _is_left_out(cause: Tested) -> bool:
+    return all(one.instead == "left out" for one in cause.changes)
