@@ -116,3 +116,51 @@ def test_what_happened_before_is_not_given() -> None:
     pool = Pool([first, second])
     pool.use_up(first)
     assert pool.claim(REDIS, {"command": ["GET", "a"]}, connection=1).call is second
+
+
+def get(number: int, request: str | None, dialogue: int = 1) -> Call:
+    volatile = {} if request is None else {"x-request-id": request}
+    return replace(call(number, ["GET", "a"], dialogue), extra={"volatile": volatile})
+
+
+def test_what_is_given_again_is_what_the_same_request_was_given() -> None:
+    pool = Pool([get(1, "r1"), get(2, "r2")])
+
+    def ask(request: str | None) -> tuple[int, bool] | None:
+        origin = None if request is None else f"x-request-id {request}"
+        found = pool.find(REDIS, {"command": ["GET", "a"]}, connection=1, origin=origin, again=True)
+        return (found.call.index, found.again) if found is not None and found.call is not None else None
+
+    assert [ask("r1"), ask("r2"), ask("r1")] == [(1, False), (2, False), (1, True)]
+    assert [ask("r2"), ask("r3"), ask(None)] == [(2, True), (2, True), (2, True)]
+
+
+def test_asked_once_more_a_request_does_not_take_what_another_has_still_to_ask_for() -> None:
+    pool = Pool([get(1, "r1"), get(2, "r2"), get(3, None)])
+    question = {"command": ["GET", "a"]}
+    claimed = [
+        pool.claim(REDIS, question, connection=1, origin=f"x-request-id {one}", again=True).call
+        for one in ("r1", "r1", "r2")
+    ]
+    assert [one.index if one else None for one in claimed] == [1, 1, 2]
+
+
+def test_a_request_with_new_ids_is_given_all_answers_in_their_order() -> None:
+    pool = Pool([get(1, "r1"), get(2, "r1")])
+    question = {"command": ["GET", "a"]}
+    claimed = [
+        pool.claim(REDIS, question, connection=1, origin="x-request-id new", again=True).call
+        for _ in range(3)
+    ]
+    assert [one.index if one else None for one in claimed] == [1, 2, 2]
+
+
+def test_thousands_of_equal_calls_are_found_by_their_requests_in_any_order() -> None:
+    """Looked for one after the other, 5,000 took 21 s."""
+    pool = Pool([get(one, f"r{one}", dialogue=one) for one in range(5000)])
+    for one in reversed(range(5000)):
+        found = pool.claim(
+            REDIS, {"command": ["GET", "a"]}, connection=1, origin=f"x-request-id r{one}", again=True
+        )
+        assert found.call is not None
+        assert (found.call.index, found.again) == (one, False)

@@ -3,12 +3,13 @@
 Rules, in this order: a call that names the same request of the service (``matching.origin``); a call of the same connection, in
 its order; one of another connection, in the order of time. Calls are the same when kind and ``asked`` are equal, but for what is
 declared to differ by nature: ``matching.py`` says what is compared.
-What was read only may be given once more when it is asked once more, if the protocol says so (``again``).
+What was read only may be given once more when it is asked once more, if the protocol says so (``again``): what the same request was
+given last, before what another request has still to ask for.
 
-Idea: calls lie in queues by the text of what is compared of them (``_key``), so a question is one look-up. Only a miss is
-compared with all calls, to name the nearest.
-Invariant: a call is in its queue and in ``_waiting`` exactly as long as it was not used; ``_used`` has the last that was used
-of each key.
+Idea: each call lies in four queues by the text of what is compared of it (``_key``): of all, of its request, of its connection, of
+both. So a question is a look-up for each rule. Only a miss is compared with all calls, to name the nearest.
+Invariant: a call is in ``_waiting`` exactly as long as it was not used; a queue may still have used ones, which are dropped as they
+come to its front. ``_used`` has the last that was used of each key, of all and of each request.
 What answers inside Python processes has rules of its own (``relive_recorder/playing/answer_index.py``): there requests and
 lanes are known.
 """
@@ -28,6 +29,7 @@ from relive.recording.events import EventKind
 __all__ = ["Pool", "PoolMatch"]
 
 _STATEMENT = "statement"
+_Lane = tuple[str, str | None, int | None]  # key, request, connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +82,17 @@ class Pool:
         self.ignore = frozenset(ignore)
         self._on_found = on_found
         self._all = list(calls)
-        self._unused: dict[str, deque[Call]] = defaultdict(deque)
-        self._used: dict[str, Call] = {}
+        self._queues: dict[_Lane, deque[Call]] = defaultdict(deque)
+        self._used: dict[tuple[str, str | None], Call] = {}  # by key and request
         self._keys: dict[tuple[int, int], tuple[str, Call]] = {}  # by dialogue and index
         self._waiting: dict[EventKind, dict[tuple[int, int], Call]] = defaultdict(dict)
         self._compared: list[tuple[Call, dict[str, Any]]] = []
         for call in self._all:
             parts = compared(call.kind, call.asked, self.ignore)
             key = _key(call.kind, parts)
-            self._unused[key].append(call)
+            for request in {None, _origin_of(call)}:
+                self._queues[key, request, None].append(call)
+                self._queues[key, request, call.dialogue].append(call)
             self._keys[call.dialogue, call.index] = key, call
             self._waiting[call.kind][call.dialogue, call.index] = call
             self._compared.append((call, parts))
@@ -100,7 +104,7 @@ class Pool:
     def has(self, kind: EventKind, asked: Mapping[str, Any], *, again: bool = False) -> bool:
         """Whether ``claim`` would find a call."""
         key = _key(kind, compared(kind, asked, self.ignore))
-        return bool(self._unused.get(key)) or (again and key in self._used)
+        return self._first(key) is not None or (again and (key, None) in self._used)
 
     def peek(self, kind: EventKind, asked: Mapping[str, Any], *, dialogue: int | None = None) -> Call | None:
         """The unused call that ``claim`` would give; nothing is used up or told."""
@@ -149,11 +153,12 @@ class Pool:
         """As ``claim``, but a miss is None and is not told of."""
         key = _key(kind, compared(kind, asked, self.ignore))
         own = self._next(key, dialogue, origin)
-        if own is not None:
-            self._use(key, own)
+        given = (self._used.get((key, origin)) or self._used.get((key, None))) if again else None
+        if own is not None and not (given is not None and _is_of_another(own, given, origin)):
+            self._use(key, own, origin)
             found = PoolMatch(connection, kind, asked, own)
-        elif again and key in self._used:
-            found = PoolMatch(connection, kind, asked, self._used[key], again=True)
+        elif given is not None:
+            found = PoolMatch(connection, kind, asked, given, again=True)
         else:
             return None
         self._on_found(found)
@@ -169,8 +174,8 @@ class Pool:
     def use_up(self, call: Call) -> None:
         """A call that happened before: it is not given any more."""
         known = self._keys.get((call.dialogue, call.index))
-        if known is not None and known[1] in self._unused.get(known[0], ()):
-            self._use(known[0], known[1])
+        if known is not None and self.is_waiting(known[1]):
+            self._use(known[0], known[1], _origin_of(known[1]))
 
     def after(self, call: Call) -> Call | None:
         """The call that came next on its connection, used or not."""
@@ -196,17 +201,20 @@ class Pool:
 
     def _next(self, key: str, dialogue: int | None, origin: str | None = None) -> Call | None:
         """The first unused call for that request, else of that connection, else of any."""
-        waiting: Collection[Call] | None = self._unused.get(key)
-        if not waiting:
-            return None
-        if origin is not None:
-            waiting = [call for call in waiting if _origin_of(call) == origin] or waiting
-        return next((call for call in waiting if call.dialogue == dialogue), next(iter(waiting)))
+        if origin is not None and self._first(key, origin) is None:
+            origin = None
+        return self._first(key, origin, dialogue) or self._first(key, origin)
 
-    def _use(self, key: str, call: Call) -> None:
-        self._unused[key].remove(call)
-        self._used[key] = call
+    def _first(self, key: str, origin: str | None = None, dialogue: int | None = None) -> Call | None:
+        """The first unused call of that request and that connection; None stands for any."""
+        queue = self._queues.get((key, origin, dialogue))
+        while queue and not self.is_waiting(queue[0]):
+            queue.popleft()
+        return queue[0] if queue else None
+
+    def _use(self, key: str, call: Call, origin: str | None) -> None:
         self._waiting[call.kind].pop((call.dialogue, call.index), None)
+        self._used[key, None] = self._used[key, origin] = call
 
     def _nearest(self, kind: EventKind, parts: Mapping[str, Any]) -> tuple[Call | None, tuple[str, ...]]:
         """The call that differs least, and in what; of queries only one of the same statement."""
@@ -224,6 +232,11 @@ class Pool:
 
 def _origin_of(call: Call) -> str | None:
     return origin(call.extra.get("volatile", {}))
+
+
+def _is_of_another(own: Call, given: Call, origin: str | None) -> bool:
+    """``own`` is another request's, while ``given`` is of the very request that asks."""
+    return origin is not None and _origin_of(given) == origin and _origin_of(own) not in (None, origin)
 
 
 def _key(kind: EventKind, parts: Mapping[str, Any]) -> str:
