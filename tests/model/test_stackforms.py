@@ -211,3 +211,39 @@ def test_stacks_of_several_languages_come_in_their_order():
 def test_a_hostile_log_is_read_in_linear_time(text):
     """256 KiB on one line; without a bound, a pattern would take minutes over it."""
     assert len(find_stacks([text * ((1 << 18) // len(text)), "    at f (g:1)"])) == 1
+
+
+@pytest.mark.parametrize(
+    "line", ["  ... 1 more", "Error" * 204, "  at noon", "Traceback (most recent call last):"]
+)
+def test_a_hostile_line_again_and_again_is_read_in_linear_time(line):
+    """128 KiB, as much as is read of a log for each failure: it took 25 s of lines that stand for more frames."""
+    lines = [line] * ((128 << 10) // len(line))
+    assert find_stacks(lines) == []
+    assert find_stacks([*lines, "Error: x", "    at f (g:1)"])[-1].exception == "Error: x"
+
+
+def test_a_word_that_names_error_after_error_is_read_in_linear_time():
+    heads = ["Error" * 200 + "(", "    at f (g:1)"] * 100
+    assert len(find_stacks(heads)) == 100
+
+
+@pytest.mark.parametrize(
+    ("head", "exception"),
+    [
+        ("12:00 a.b.IOErrors: x", "a.b.IOErrors: x"),
+        ("Error.of: x, KeyError", "KeyError"),
+        ("$MyException", "$MyException"),
+        ("a.Error$Inner: no FooFailure", "FooFailure"),
+    ],
+)
+def test_the_type_is_the_last_part_of_a_dotted_word(head, exception):
+    assert find_stacks([head, "    at f (g:1)"])[0].exception == exception
+
+
+def test_a_cause_all_of_whose_frames_were_printed_before_ends_behind_them():
+    lines = ["a.AError: x", "\tat f(A.java:1)", "Caused by: a.BError: y", "\t... 3 more", "end"]
+    found = find_stacks(lines)
+    assert [(one.exception, one.frames, one.text) for one in found] == [
+        ("a.BError: y", [("A.java", 1, "f")], lines[:4])
+    ]

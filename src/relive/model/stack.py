@@ -12,7 +12,7 @@ __all__ = ["find_stack", "find_stacks", "last_stack", "placed_stacks"]
 
 _RECORDER = f"{INPROCESS_DIRECTORY}/"
 _HEAD = "Traceback (most recent call last):"
-_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)$')
+_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d{1,9}), in (?P<function>.+)$')
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 _LONG = 1024  # characters of a line that are looked at for stacks of other languages
 _MARGIN = re.compile(r"^[\s|+-]*")

@@ -25,40 +25,47 @@ _Frame = tuple[str, int, str]
 _Reader = Callable[[Sequence[str], int], "tuple[Stack, int] | None"]
 
 _AT = re.compile(
-    r"^\s+at (?:async )?(?:(?P<function>.*?) ?\()?(?P<place>[^()]*)\)?(?: in (?P<file>.+):line (?P<line>\d+))?(?: \{)?$"
+    r"^\s+at (?:async )?(?:(?P<function>.*?) ?\()?(?P<place>[^()]*)\)?(?: in (?P<file>.+):line (?P<line>\d{1,9}))?(?: \{)?$"
 )
-_PLACE = re.compile(r"^(?P<file>.*?)(?::(?P<line>\d+))?(?::\d+)?$")
+_PLACE = re.compile(r"^(?P<file>.*?)(?::(?P<line>\d{1,9}))?(?::\d+)?$")
 _MORE = re.compile(r"^\s+\.\.\. \d+ (?:more|common frames omitted)$")
-_TYPE = re.compile(r"[\w.$]*(?:Error|Exception|Throwable|Failure)\w*(?=:|\s|$).*")
+# Each word is looked at once: nothing of it is given back.
+_TYPE = re.compile(
+    r"(?<![\w.$])(?:[\w.$]*[.$])?+(?>\w*?(?:Error|Exception|Throwable|Failure))\w*+(?=:|\s|$).*"
+)
 _CAUSE = re.compile(r"^\s*(?:Caused by:|\[cause\]:|---> )")
 _PHP_FRAME = re.compile(
-    r"^#\d+ (?:(?P<file>.+)\((?P<line>\d+)\): |\[internal function\]: )?(?P<function>.+)$"
+    r"^#\d+ (?:(?P<file>.+)\((?P<line>\d{1,9})\): |\[internal function\]: )?(?P<function>.+)$"
 )
 _PHP_PLACE = re.compile(
-    r"(?P<what>(?:PHP )?(?:Fatal error|Parse error|Warning|Notice|Deprecated): .+) in (?P<file>\S+) on line (?P<line>\d+)$"
+    r"(?P<what>(?:PHP )?(?:Fatal error|Parse error|Warning|Notice|Deprecated): .+) in (?P<file>\S+) on line (?P<line>\d{1,9})$"
 )
-_PHP_HEAD = re.compile(r"(?:^|Uncaught |: |\] )(?P<what>[\w\\]+(?:: .*)?) in (?P<file>\S+):(?P<line>\d+)$")
+_PHP_HEAD = re.compile(
+    r"(?:^|Uncaught |: |\] )(?P<what>[\w\\]+(?:: .*)?) in (?P<file>\S+):(?P<line>\d{1,9})$"
+)
 _PHP_LOGGED = re.compile(
-    r"(?:^|\s)(?P<what>[\w\\]*(?:Error|Exception)\w*(?:: .*)?) in (?P<file>\S+):(?P<line>\d+)$"
+    r"(?:^|\s)(?P<what>[\w\\]*(?:Error|Exception)\w*(?:: .*)?) in (?P<file>\S+):(?P<line>\d{1,9})$"
 )
-_PERL = re.compile(r"(?P<what>\S.*) at (?P<file>\S+) line (?P<line>\d+)(?:, <.+> (?:line|chunk) \d+)?\.$")
+_PERL = re.compile(
+    r"^\s*(?P<what>\S.*) at (?P<file>\S+) line (?P<line>\d{1,9})(?:, <.+> (?:line|chunk) \d+)?\.$"
+)
 _GO_HEAD = re.compile(r"panic(?: serving \S+)?: .+")
 _GO_ROUTINE = re.compile(r"^goroutine \d+ \[.*\]:$")
-_GO_PLACE = re.compile(r"^\t(?P<file>.+):(?P<line>\d+)(?: \+0x[0-9a-f]+)?$")
+_GO_PLACE = re.compile(r"^\t(?P<file>.+):(?P<line>\d{1,9})(?: \+0x[0-9a-f]+)?$")
 _GO_FUNCTION = re.compile(r"^(?:created by )?(?P<function>.+?)(?:\([^()]*\))?(?: in goroutine \d+)?$")
-_RUBY_HEAD = re.compile(r"^(?P<file>\S+):(?P<line>\d+):in [`'](?P<function>.+?)': (?P<what>.*\(\S+\))$")
-_RUBY_FRAME = re.compile(r"^\s+(?:\d+: )?from (?P<file>\S+):(?P<line>\d+)(?::in [`'](?P<function>.+)')?$")
-_RUBY_LOGGED_FRAME = re.compile(r"^\s*(?P<file>[^\s:]\S*):(?P<line>\d+):in [`'](?P<function>.+)'$")
+_RUBY_HEAD = re.compile(r"^(?P<file>\S+):(?P<line>\d{1,9}):in [`'](?P<function>.+?)': (?P<what>.*\(\S+\))$")
+_RUBY_FRAME = re.compile(r"^\s+(?:\d+: )?from (?P<file>\S+):(?P<line>\d{1,9})(?::in [`'](?P<function>.+)')?$")
+_RUBY_LOGGED_FRAME = re.compile(r"^\s*(?P<file>[^\s:]\S*):(?P<line>\d{1,9}):in [`'](?P<function>.+)'$")
 _RUBY_NAME = r"(?P<type>[A-Z]\w*(?:::[A-Z]\w*)*)"
 _RUBY_LOGGED_HEADS = (
     re.compile(rf"(?:^|\s)(?P<message>\S.*) \({_RUBY_NAME}\)$"),  # logger
     re.compile(rf"(?:^|\s){_RUBY_NAME} \((?P<message>.*)\):$"),  # Rails
     re.compile(rf"(?:^|\s|#<){_RUBY_NAME}(?:: | - )(?P<message>.*?)[:>]?$"),  # WEBrick, Sinatra, Puma
 )
-_RUST = re.compile(r"^thread '.*'(?: \(\d+\))? panicked at (?P<file>\S+):(?P<line>\d+):\d+:$")
+_RUST = re.compile(r"^thread '.*'(?: \(\d+\))? panicked at (?P<file>\S+):(?P<line>\d{1,9}):\d+:$")
 _FAULT = "Fatal Python error: "
 _FAULT_THREAD = re.compile(r"^(?P<current>Current thread|Thread) 0x[0-9a-f]+.* \(most recent call first\):$")
-_FAULT_FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d+)(?: in (?P<function>.+))?$')
+_FAULT_FRAME = re.compile(r'^  File "(?P<file>.+)", line (?P<line>\d{1,9})(?: in (?P<function>.+))?$')
 _V8_END = re.compile(r"^FATAL ERROR: (?P<what>\S.*)$")
 _MOST_FRAMES = 1000
 
@@ -94,9 +101,14 @@ def _at_frames(lines: Sequence[str], start: int) -> tuple[list[_Frame], int]:
                 break  # words that happen to begin with "at"
             frames.append((where["file"], int(where["line"] or 0), match["function"] or ""))
         place += 1
+    return frames, place
+
+
+def _behind_more(lines: Sequence[str], place: int) -> int:
+    """The place behind the lines that stand for frames that were printed before."""
     while place < len(lines) and _MORE.match(lines[place]):
         place += 1
-    return frames, place
+    return place
 
 
 def _read_at(lines: Sequence[str], start: int) -> tuple[Stack, int] | None:
@@ -107,9 +119,10 @@ def _read_at(lines: Sequence[str], start: int) -> tuple[Stack, int] | None:
     frames, end = _at_frames(lines, start + 1)
     if not frames:
         return None
+    end = _behind_more(lines, end)
     while end < len(lines) and _CAUSE.match(lines[end]):
         inner, behind = _at_frames(lines, end + 1)
-        head, frames, end = lines[end], inner or frames, behind
+        head, frames, end = lines[end], inner or frames, _behind_more(lines, behind)
     named = _TYPE.search(head)
     exception = (named[0] if named is not None else _CAUSE.sub("", head)).strip(" {")
     return Stack(exception=exception, frames=frames[::-1], text=list(lines[start:end])), end

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from relive.agent.failures.grouping import Cause, CauseTable, RouteTable, answer_shape, stack_key
 from relive.model.outcome import Stack
@@ -153,3 +154,30 @@ def test_a_cause_is_read_from_the_recording_and_the_log(writer: RecordingWriter,
     assert len(cause.stacks) == 1
     log.unlink()
     assert Cause.of(exchange, log, is_alone=True).stacks == []
+
+
+def test_an_answer_that_cannot_be_read_loses_no_failure(
+    writer: RecordingWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    writer.append(EventKind.REQUEST_STARTED, 1, 1, b"GET /price/tea HTTP/1.1\r\n\r\n", {})
+    writer.append(EventKind.REQUEST_ENDED, 1, 1, b"", {"bytes": 0})
+    writer.append(
+        EventKind.ANSWER_STARTED, 1, 1, b"HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\n", {"status": 500}
+    )
+    writer.append(EventKind.ANSWER_BODY, 1, 1, b"no", {})
+    writer.append(EventKind.ANSWER_ENDED, 1, 1, b"", {"bytes": 2})
+    writer.flush()
+
+    def break_off(body: bytes, request: bytes) -> str:
+        raise ValueError(f"{body!r} of {request!r}")
+
+    monkeypatch.setattr("relive.agent.failures.grouping.answer_shape", break_off)
+    with capture_logs() as logs:
+        cause = Cause.look_up(tmp_path / "recording", 1, tmp_path / "no.log", is_alone=False)
+    assert cause == Cause(is_alone=False)
+    assert [one["request"] for one in logs] == [1]
+
+
+def test_a_line_number_of_thousands_of_digits_is_read():
+    text = f'Traceback (most recent call last):\n  File "a.py", line {"9" * 5000}, in f\nKeyError: 1\n'
+    assert answer_shape(text.encode(), b"")

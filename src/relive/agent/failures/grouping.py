@@ -15,10 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
+import structlog
+
+from relive.errors import RecordingError
 from relive.kernel.plainfile import open_plain
 from relive.model.outcome import Stack
 from relive.model.stack import find_stack, find_stacks
-from relive.recording.exchanges import Exchange
+from relive.recording.exchanges import Exchange, Exchanges
+from relive.recording.reader import Recording
 
 __all__ = ["Cause", "CauseTable", "RouteTable", "answer_shape", "stack_key"]
 
@@ -126,6 +130,17 @@ class Cause:
     shape: str = ""
     stacks: Sequence[str] = ()
     is_alone: bool = True
+
+    @classmethod
+    def look_up(cls, recording: Path, request: int, log: Path, *, is_alone: bool) -> Cause:
+        """``of`` a recorded request. Never raises: a failure whose cause cannot be told is still one, and the log says why."""
+        try:
+            return cls.of(Exchanges(Recording(recording)).by_number(request), log, is_alone=is_alone)
+        except RecordingError:  # it was not written yet, or not any more
+            return cls(is_alone=is_alone)
+        except Exception:  # what is read is anybody's text
+            structlog.get_logger().exception("the cause of a failure cannot be told", request=request)
+            return cls(is_alone=is_alone)
 
     @classmethod
     def of(cls, exchange: Exchange, log: Path, *, is_alone: bool) -> Cause:

@@ -348,16 +348,15 @@ class FailureWatch:
         if failed.request is None or failed.began_wall_ns is None:
             return failed
         is_alone = self._failed.is_alone(failed.request, failed.began_wall_ns)
-        cause = await asyncio.to_thread(self._look_up_cause, failed.request, is_alone)
+        cause = await asyncio.to_thread(
+            Cause.look_up,
+            self._capsule.paths.recording,
+            failed.request,
+            self._capsule.paths.logs[-1],
+            is_alone=is_alone,
+        )
         fingerprint = self._causes.fingerprint(failed.fingerprint, cause, self._keeper.known)
         return failed.model_copy(update={"fingerprint": fingerprint})
-
-    def _look_up_cause(self, request: int, is_alone: bool) -> Cause:
-        try:
-            exchange = Exchanges(Recording(self._capsule.paths.recording)).by_number(request)
-            return Cause.of(exchange, self._capsule.paths.logs[-1], is_alone=is_alone)
-        except RecordingError:
-            return Cause(is_alone=is_alone)
 
     async def _of_one_stall(self, hang: Sighting) -> Sighting:
         """What waits beside another request is of the failure of that one: a deadlock is often of two, and a stuck loop of all."""
