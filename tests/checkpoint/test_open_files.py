@@ -69,7 +69,9 @@ def test_what_lies_in_relive_s_home_is_no_file_of_the_tree(tmp_path: Path) -> No
     """CRIU's log is open in a process while that is saved."""
     home = tmp_path / "home"
     home.mkdir()
+    (tmp_path / "link").symlink_to(home)
     with (home / "criu.log").open("w"), (tmp_path / "home.log").open("w"):
         found = opened_files(os.getpid(), home, mapped=False)
+        assert opened_files(os.getpid(), tmp_path / "link", mapped=False) == found
     assert str(tmp_path / "home.log") in found
     assert str(home / "criu.log") not in found

@@ -10,6 +10,7 @@ import contextlib
 import os
 import stat
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -161,22 +162,25 @@ class OpenFiles:
                 self.entries[path] = entry_of(path, EntryKind.DIRECTORY, parent.stat())
 
 
-def opened_files(root: int, home: Path, *, mapped: bool = True) -> dict[str, Path]:
+def opened_files(
+    root: int, home: Path, *, mapped: bool = True, volumes: Collection[str] = ()
+) -> dict[str, Path]:
     """Where to read the regular files that the tree of ``root`` has open, and a restore needs, by their names.
 
     Args:
         home: Relive's. What lies there is no file of the tree: while CRIU saves a process, that has CRIU's log open.
         mapped: also those that are mapped shared and writable.
+        volumes: directories, without symbolic links, in which nothing belongs to the system, wherever they are.
     """
     found: dict[str, Path] = {}
     for pid in procfs.tree_of(root):
         for link in _descriptors(pid):
-            for name, source in _considered(link):
+            for name, source in _considered(link, volumes):
                 found.setdefault(name, source)
         for mapping in procfs.read_maps(pid) if mapped else ():
             if mapping.path.startswith("/") and mapping.permissions[1:] == "w-s":
                 found.setdefault(mapping.path, Path(f"/proc/{pid}/root{mapping.path}"))
-    never = (*_NEVER, f"{home}/")
+    never = (*_NEVER, f"{home.resolve()}/")
     return {name: source for name, source in found.items() if not name.startswith(never)}
 
 
@@ -198,7 +202,7 @@ def _descriptors(pid: int) -> list[Path]:
         return []
 
 
-def _considered(link: Path) -> list[tuple[str, Path]]:
+def _considered(link: Path, volumes: Collection[str]) -> list[tuple[str, Path]]:
     try:
         name, facts = os.readlink(link), link.stat()
         flags = int((link.parent.parent / "fdinfo" / link.name).read_text().split("flags:")[1].split()[0], 8)
@@ -210,7 +214,8 @@ def _considered(link: Path) -> list[tuple[str, Path]]:
     if name.endswith(" (deleted)"):
         # CRIU saves deleted files itself, but of one that has another name it saves only that (link_remap).
         return [(other, Path(other)) for other in _names_beside(name, facts)] if facts.st_nlink else []
-    if flags & os.O_ACCMODE == os.O_RDONLY and name.startswith(_SYSTEM):
+    is_system = name.startswith(_SYSTEM) and not name.startswith(tuple(f"{one}/" for one in volumes))
+    if flags & os.O_ACCMODE == os.O_RDONLY and is_system:
         return []
     return [(name, link)]
 

@@ -47,6 +47,7 @@ class WatchedFiles:
         points: mount points, each of which has a scanner of its own.
         limit: bytes of all files together.
         home: Relive's, as ``opened_files`` has it.
+        volumes: as ``opened_files`` has them.
         absent: paths that were changed and are not there, after a scan.
     """
 
@@ -56,6 +57,7 @@ class WatchedFiles:
     points: Collection[str]
     limit: int
     home: Path
+    volumes: Collection[str] = ()
     absent: list[str] = field(default_factory=list)
     now: Reported = field(default_factory=lambda: Reported([], [], []))
     _opened: list[str] = field(default_factory=list)
@@ -66,7 +68,7 @@ class WatchedFiles:
         """See how it is at this moment."""
         self.now, self._opened, self._leased = (
             self.followed(),
-            list(opened_files(self.root, self.home, mapped=False)),
+            list(opened_files(self.root, self.home, mapped=False, volumes=self.volumes)),
             leased_files(),
         )
         self.absent, self._used = [], 0

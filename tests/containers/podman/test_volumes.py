@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -57,3 +58,32 @@ def test_the_open_files_of_each_by_the_mount_that_they_are_seen_through(
         "data\tof the files in it only those that were open are held",
         "data/inner\tof the files in it only those that were open are held",
     ]
+
+
+def test_open_files_where_the_destination_leads_through_a_link_or_into_the_system(tmp_path: Path) -> None:
+    """GIVEN a container with links to the directories of its volumes, of which one is below /usr."""
+    root, runs, libraries = (tmp_path / name for name in ("root", "runs", "libraries"))
+    for path in (root / "run/x", root / "usr/share/lib", root / "var", runs, libraries):
+        path.mkdir(parents=True)
+    (root / "var/run").symlink_to("/run")
+    (root / "var/lib").symlink_to("../usr/share/lib")
+    for path in (runs / "written", libraries / "read", root / "usr/share/own"):
+        path.touch()
+    script = f"""mount --bind {root} {root} && cd {root} && mount --bind {runs} run/x &&
+        mount --bind {libraries} usr/share/lib && pivot_root . . &&
+        exec 3<>/run/x/written 4</usr/share/lib/read 5</usr/share/own && echo ready && read word"""
+    command = ["unshare", "--mount", "sh", "-c", script]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        mounted = [Mounted("", runs, "/var/run/x", True), Mounted("", libraries, "/var/lib", True)]
+        container = cast(PodmanContainer, SimpleNamespace(pid=process.pid, mounted=mounted))
+        points = [one.destination for one in mounted]
+        sources = open_files_of_volumes(container, points, 1 << 20, tmp_path / "home")
+        found = {}
+        for source in sources:
+            staging = tmp_path / f"staging{len(found)}"
+            staging.mkdir()
+            found[source.point] = [entry.path for entry, _ in source.scanner.scan(staging)]
+        process.stdin.close()
+    assert found == {"/run/x": ["written"], "/usr/share/lib": ["read"]}

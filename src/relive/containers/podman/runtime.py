@@ -15,7 +15,7 @@ from typing import Any
 
 from relive.kernel.namespaces import Namespace, namespace_id
 
-__all__ = ["externals", "outer_descriptors"]
+__all__ = ["externals", "outer_descriptors", "resolved"]
 
 _NETWORK_KEY = "extRootNetNS"
 _STATE = Path("/run")
@@ -29,7 +29,7 @@ def externals(pid: int, spec: dict[str, Any], runtime: str) -> list[str]:
     found: dict[str, str] = {}
     for mount in spec.get("mounts") or []:
         if mount.get("type") == "bind" or {"bind", "rbind"} & set(mount.get("options") or []):
-            found[_resolved(pid, mount["destination"])] = mount["destination"]
+            found[resolved(pid, mount["destination"])] = mount["destination"]
         elif mount.get("type") == "cgroup" and not _has_own(spec, "cgroup"):
             # With version 1 of control groups: one bind mount for each controller.
             below = mount["destination"].rstrip("/") + "/"
@@ -63,7 +63,7 @@ def _mount_points(pid: int) -> dict[str, str]:
     return found
 
 
-def _resolved(pid: int, path: str) -> str:
+def resolved(pid: int, path: str) -> str:
     """A path of the container without symbolic links; absolute ones begin at its root."""
     parts, done, links = path.strip("/").split("/"), "", 0
     while parts:

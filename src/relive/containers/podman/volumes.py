@@ -12,6 +12,7 @@ from pathlib import Path
 from relive.checkpoint.file_layers import LayerScanner, LayerSource
 from relive.checkpoint.watched_files import Reported, WatchedFiles, WatchedScanner
 from relive.containers.podman.container import Mounted, PodmanContainer
+from relive.containers.podman.runtime import resolved
 from relive.model.commit import LayerKind
 
 __all__ = ["open_files_of_volumes", "whole_volumes"]
@@ -37,16 +38,18 @@ def open_files_of_volumes(
         limit: bytes of all of them together (``open_file_limit``).
         home: Relive's.
     """
-    mounts = _writable(container)
-    rest = Reported([], [], [f"{one.destination.lstrip('/')}\t{_REST}" for one in mounts])
-    files = WatchedFiles(container.pid, lambda: rest, (), points, limit, home)
+    # Where they are: the kernel names an open file without the links that a destination leads through.
+    mounts = {resolved(container.pid, one.destination): one.source for one in _writable(container)}
+    rest = Reported([], [], [f"{point.lstrip('/')}\t{_REST}" for point in mounts])
+    points = [resolved(container.pid, point) for point in points]
+    files = WatchedFiles(container.pid, lambda: rest, (), points, limit, home, volumes=list(mounts))
     return [
         LayerSource(
-            one.destination,
+            point,
             LayerKind.OVERLAY,
-            WatchedScanner(one.source, point=one.destination, files=files, is_first=number == 0),
+            WatchedScanner(source, point=point, files=files, is_first=number == 0),
         )
-        for number, one in enumerate(mounts)
+        for number, (point, source) in enumerate(mounts.items())
     ]
 
 

@@ -38,7 +38,7 @@ class MountContents:
     """What came with the commit, by mount point.
 
     Attributes:
-        trees: volumes and /dev/shm, with all they held.
+        trees: volumes, by where the container's configuration has them, and /dev/shm, with all they held.
         over: files of other volumes, to lie over what the host has there.
     """
 
@@ -114,11 +114,10 @@ class Binds:
         device = entry.mountpoint.removeprefix("/dev/")
         if device in HARMLESS_DEVICES:
             return self._devices / device
-        bind = self._specification.binds.get(entry.mountpoint) or next(
-            # Its destination led through a symbolic link.
-            (one for one in self._specification.binds.values() if one.source == entry.root),
-            None,
-        )
+        # Where its destination leads through a symbolic link, the key may be that; else the source tells.
+        binds = self._specification.binds
+        by_source = (one for one in binds.values() if one.source == entry.root)
+        bind = binds.get(entry.mountpoint) or binds.get(entry.ext_key) or next(by_source, None)
         if bind is None:
             raise _unknown(entry)
         return self._bound(entry, bind)
@@ -136,7 +135,10 @@ class Binds:
         return target
 
     def _bound(self, entry: pb.MntEntry, bind: BindMount) -> Path:
-        held = self._contents.trees.get(entry.mountpoint)
+        held, over = (
+            found.get(entry.mountpoint) or found.get(bind.destination)
+            for found in (self._contents.trees, self._contents.over)
+        )
         if held is not None:
             return self._overlay([held])
         source = Path(bind.source)
@@ -145,7 +147,6 @@ class Binds:
         except OSError:
             return self._made(bind)
         if kind == stat.S_IFDIR:
-            over = self._contents.over.get(entry.mountpoint)
             return self._overlay([source] if over is None else [over, source])
         target = self._fresh()
         if kind == stat.S_IFREG:
