@@ -181,3 +181,72 @@ def test_an_answer_that_cannot_be_read_loses_no_failure(
 def test_a_line_number_of_thousands_of_digits_is_read():
     text = f'Traceback (most recent call last):\n  File "a.py", line {"9" * 5000}, in f\nKeyError: 1\n'
     assert answer_shape(text.encode(), b"")
+
+
+def test_words_behind_words_are_bounded():
+    """GIVEN two words of a client's choice in each path, and even for a method, THEN routes stay few, and those of others apart."""
+    table = RouteTable()
+    pairs = [f"{one}/{other}" for one, other in itertools.product(_WORDS, _WORDS)]
+    assert len({table.route("GET", f"/users/{one}") for one in pairs}) < 300
+    assert table.route("GET", "/orders/open/items") == "GET /orders/open/items"
+    assert (
+        len(
+            {
+                table.route(method, f"/{one}/{pair}")
+                for method in _WORDS
+                for one, pair in zip(_WORDS, pairs, strict=False)
+            }
+        )
+        < 1000
+    )
+    assert len({table.route("GET", f"/{pair}/{pair}") for pair in pairs}) < 3000
+    before = table.route("GET", "/new/open/items")
+    assert table.route("GET", "/new/open/items") == before
+
+
+_WORDS = ["".join(one) for one in itertools.product("abcdefgh", repeat=2)]
+
+
+def test_each_method_of_a_grpc_service_is_a_route():
+    table = RouteTable()
+    paths = [
+        f"/acme.shop.orders.v1.OrderService/{one}OrderV2"
+        for one in ("Get", "Put", "List", "Move", "Drop", "Pay")
+    ]
+    assert [table.route("POST", one) for one in paths] == [f"POST {one}" for one in paths]
+    assert (
+        len({table.route("POST", f"/a.B/M{one}") for one in _WORDS * 2 + [f"x{one}" for one in _WORDS]}) == 65
+    )
+
+
+def test_long_names_of_classes_tell_causes_apart():
+    shapes = {
+        answer_shape(f"failed: {name}".encode(), b"")
+        for name in (
+            "java.lang.NullPointerException",
+            "java.sql.SQLTransientConnectionException",
+            "InsufficientInventoryAllocationError",
+            "abcdefghijklmnopqrstuvwxyzabcdef",
+        )
+    }
+    assert len(shapes) == 4
+    tokens = {answer_shape(f"failed: {one * 30}".encode(), b"") for one in "abc"}
+    assert len(tokens) == 1
+
+
+@pytest.mark.parametrize("order", [lambda own: (9, own), lambda own: (own, 9)])
+def test_a_harmless_stack_beside_it_hides_no_cause(order):
+    table = CauseTable()
+    known = {table.fingerprint(BASE, Cause(stacks=stacks(9)), ())}
+    found = [table.fingerprint(BASE, Cause(stacks=stacks(*order(own))), known) for own in (1, 2, 1)]
+    assert found[0] == found[2]
+    assert len({*known, found[0], found[1]}) == 3
+    assert (
+        table.fingerprint(BASE, Cause(stacks=stacks(2, 3, 9), is_alone=False), {*known, *found}) == found[1]
+    )
+
+
+def test_stacks_that_never_come_again_are_few_causes():
+    table = CauseTable()
+    found = {table.fingerprint(BASE, Cause(stacks=stacks(line)), ()) for line in range(1000)}
+    assert len(found) == 33 and BASE in found

@@ -1,15 +1,16 @@
 """Which failures of requests count as one where nobody inside the service tells: by route, by the answer, by a printed stack.
 
 Terms: the *route* is the method and the path, with ``*`` for parts that are values. A part is one if it looks so (a number, an id
-with digits, hexadecimal, an escape), or if many words were seen in its place. The *cause* is what the answer's text says without
-its values, and the stack that the service printed. All of it is bounded, so a service makes no more incidents than it has routes
-and causes.
+with digits, hexadecimal, an escape), or if many words were seen in its place; a path of gRPC (``/package.Service/Method``) has
+none that look so. The *cause* is what the answer's text says without its values, and the stacks that the service printed. All of
+it is bounded, whatever clients send, so a service makes no more incidents than it has routes and causes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,47 +30,87 @@ __all__ = ["Cause", "CauseTable", "RouteTable", "answer_shape", "stack_key"]
 _VALUE = "*"
 _FIRST_WORDS = 32  # words of the first part of a path that are kept apart
 _WORDS = 4  # of another part
+_METHODS = 16  # of HTTP that are kept apart
+_RPC_METHODS = 64  # of a gRPC service that are kept apart
+_PLACES = 2048  # in which words are learned, of all routes
+_PLACES_OF_FIRST = 128  # of routes with the same first part: those of others stay what they are
 _PARTS = 12  # of a path that are looked at
 _LONG_PART = 32  # [characters] a longer one is no name
 _NAMED = re.compile(r"[A-Za-z][A-Za-z_.-]*\d{0,2}")  # may have a digit or two in its name: v1, oauth2, s3
 _VERSION = re.compile(r"v\d+(?:\.\d+)*")
+_RPC = re.compile(r"/(?:[A-Za-z_]\w*\.)+[A-Z]\w*/[A-Z]\w*")
+_RPC_MOST = 256  # [characters] of a path of gRPC
 _HEX = re.compile(r"[0-9a-fA-F]{8,}")
 
 _BODY_MOST = 16 << 10  # [bytes] of an answer that tells a cause; a longer one is a page
 _BODIES = 8  # causes by answers alone that are kept apart, for each status and route
+_STACKS = 32  # causes by stacks that are kept apart, for each status, route and answer
+_STACKS_MOST = 4  # different ones that make a cause: the last
 _WORD = re.compile(r"\w[\w.-]*")
 _WORDS_MOST = 200  # of a body
-_LONG_WORD = 24  # [characters] a longer one is a token
+_LONG_WORD = 24  # [characters] a longer one is a token, unless it is the name of a class
+_CLASS = re.compile(r"(?:[^\W\d]\w*\.)+[^\W\d]\w*|\w*(?:error|exception)")
+_CLASS_MOST = 200  # [characters]
 _LOG_MOST = 128 << 10  # [bytes] of log since a request began
 _FRAMES = 5  # innermost ones that tell a stack
+
+
+_Place = tuple[str, tuple[str, ...], tuple[str, ...]]  # method, what stands before, what stands behind
 
 
 class RouteTable:
     """The routes of one service, learned from requests that failed."""
 
     def __init__(self) -> None:
-        self._words: dict[tuple[str, tuple[str, ...], tuple[str, ...]], set[str]] = {}
+        self._words: dict[_Place, set[str]] = {}
+        self._places_of_first: Counter[tuple[str, str]] = Counter()
+        self._methods: set[str] = set()
 
     def route(self, method: str, target: str) -> str:
         """As ``GET /orders/*/items``; equal for the same request ever after, unless it was told by a word that others took."""
-        parts = target.partition("?")[0].split("/")
+        method = _kept(self._methods, method, _METHODS)
+        path = target.partition("?")[0]
+        is_rpc = method == "POST" and len(path) <= _RPC_MOST and _RPC.fullmatch(path) is not None
+        parts = path.split("/")
         if len(parts) > _PARTS:
             parts = [*parts[:_PARTS], _VALUE]
         begin = 1 if parts[0] == "" else 0
         for at in range(begin, len(parts)):
-            if _is_value(parts[at], is_first=at == begin and at + 1 < len(parts)):
+            if not is_rpc and _is_value(parts[at], is_first=at == begin and at + 1 < len(parts)):
                 parts[at] = _VALUE
         for at in range(begin, len(parts)):
             if parts[at] == _VALUE:
                 continue
-            known = self._words.setdefault((method, tuple(parts[:at]), tuple(parts[at + 1 :])), set())
-            if parts[at] in known:
-                continue
-            if len(known) < (_FIRST_WORDS if at == begin else _WORDS):
-                known.add(parts[at])
+            if at == begin:
+                # What follows is anything, so it cannot tell places apart here.
+                known: set[str] | None = self._words.setdefault(
+                    (method, (), ("",) if at + 1 < len(parts) else ()), set()
+                )
+                most = _FIRST_WORDS
             else:
-                parts[at] = _VALUE
+                known = self._known((method, tuple(parts[:at]), tuple(parts[at + 1 :])), parts[begin])
+                most = _RPC_METHODS if is_rpc else _WORDS
+            parts[at] = _kept(known, parts[at], most)
         return f"{method} {'/'.join(parts)}".strip()
+
+    def _known(self, place: _Place, first: str) -> set[str] | None:
+        """The words of a place; None where there are too many places."""
+        known = self._words.get(place)
+        if known is not None:
+            return known
+        of_first = (place[0], first)
+        if len(self._words) >= _PLACES or self._places_of_first[of_first] >= _PLACES_OF_FIRST:
+            return None
+        self._places_of_first[of_first] += 1
+        return self._words.setdefault(place, set())
+
+
+def _kept(known: set[str] | None, word: str, most: int) -> str:
+    """The word where it is, or may become, one of the known; else the sign of a value."""
+    if known is None or (word not in known and len(known) >= most):
+        return _VALUE
+    known.add(word)
+    return word
 
 
 def _is_value(part: str, *, is_first: bool) -> bool:
@@ -97,13 +138,19 @@ def answer_shape(body: bytes, request: bytes) -> str:
     if stack is not None:
         return stack_key(stack)
     sent = set(_words_of(unquote(request.decode(errors="replace"))))
-    words = [one for one in _words_of(text) if one not in sent and len(one) < _LONG_WORD]
-    named = [one for one in words if not any(char.isdigit() for char in one)]
+    words = [one for one in _words_of(text) if one not in sent]
+    named = [one for one in words if _is_name(one) and not any(char.isdigit() for char in one)]
     return _hashed(named[:_WORDS_MOST]) if named else ""
 
 
 def _words_of(text: str) -> Iterator[str]:
     return (one.group().lower() for one in _WORD.finditer(text))
+
+
+def _is_name(word: str) -> bool:
+    return len(word) < _LONG_WORD or (
+        len(word) <= _CLASS_MOST and _CLASS.fullmatch(word.rstrip(".")) is not None
+    )
 
 
 def stack_key(stack: Stack) -> str:
@@ -167,23 +214,31 @@ class CauseTable:
 
     def __init__(self) -> None:
         self._bodies: dict[str, set[str]] = {}
+        self._stacks: dict[str, set[str]] = {}
 
     def fingerprint(self, base: str, cause: Cause, known: Collection[str]) -> str:
         """What stands for failures of this cause.
 
-        A stack in the log may be of another request that fails meanwhile: then it counts only if it is known of this route.
+        All stacks in the log count, since any of them may be harmless, and which is not told. They may also be of another request
+        that fails meanwhile: then those count that are known of this route.
 
         Args:
             base: kind, status and route.
             known: fingerprints that there are incidents of.
         """
-        if cause.shape:
-            shapes = self._bodies.setdefault(base, set())
-            if cause.shape in shapes or len(shapes) < _BODIES:
-                shapes.add(cause.shape)
-                base = f"{base} answer {cause.shape}"
-        stacks = [f"{base} stack {one}" for one in cause.stacks]
-        found = next((one for one in stacks if one in known), None)
-        if found is not None:
-            return found
-        return stacks[0] if stacks and cause.is_alone else base
+        if cause.shape and _kept(self._bodies.setdefault(base, set()), cause.shape, _BODIES) != _VALUE:
+            base = f"{base} answer {cause.shape}"
+        lead = f"{base} stack "
+        if not cause.is_alone:
+            seen = set(cause.stacks)
+            fitting = [
+                one for one in known if one.startswith(lead) and seen.issuperset(one[len(lead) :].split())
+            ]
+            return max(fitting, key=lambda one: (len(one), one), default=base)
+        last = list(dict.fromkeys(reversed(cause.stacks)))[:_STACKS_MOST]
+        told = f"{lead}{' '.join(sorted(last))}"
+        if not last or (
+            told not in known and _kept(self._stacks.setdefault(base, set()), told, _STACKS) == _VALUE
+        ):
+            return base
+        return told
