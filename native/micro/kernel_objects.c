@@ -1,7 +1,8 @@
 /* See kernel_objects.h.
  *
- * Of most objects the members that count are named. Of a socket all count but those that are named, which are counters, caches and locks: which
- * options it has is in so many places that one would be forgotten. What counts and need not leads to a look at /proc, and to nothing wrong.
+ * Of most objects the members that count are named. Of a socket all count but those that are named, which are counters, caches, locks, and
+ * the cookie that it is given when somebody first lists the sockets: which options it has is in so many places that one would be forgotten.
+ * What counts and need not leads to a look at /proc, and to nothing wrong.
  * Of an established connection that goes on, most of what TCP counts by does not count: where it stands is read each time (standing.h). */
 #include "kernel_objects.h"
 
@@ -50,9 +51,10 @@ static const char *const counting[KINDS][RANGES_MOST] = {
 
 /* "structure" and its members that do not count. */
 static const char *const not_counting[][RANGES_MOST] = {
-	{ "sock", "__sk_common.skc_refcnt", "__sk_common.skc_node", "__sk_common.skc_incoming_cpu", "__sk_common.skc_tx_queue_mapping",
-	  "__sk_common.skc_rx_queue_mapping", "sk_drops", "sk_rx_dst", "sk_rx_dst_ifindex", "sk_rx_dst_cookie", "sk_napi_id", "sk_lock",
-	  "sk_forward_alloc", "sk_dst_cache", "sk_txhash", "sk_timer", "sk_callback_lock", "sk_stamp" },
+	{ "sock", "__sk_common.skc_refcnt", "__sk_common.skc_cookie", "__sk_common.skc_node", "__sk_common.skc_incoming_cpu",
+	  "__sk_common.skc_tx_queue_mapping", "__sk_common.skc_rx_queue_mapping", "sk_drops", "sk_rx_dst", "sk_rx_dst_ifindex",
+	  "sk_rx_dst_cookie", "sk_napi_id", "sk_lock", "sk_forward_alloc", "sk_dst_cache", "sk_txhash", "sk_timer", "sk_callback_lock",
+	  "sk_stamp" },
 };
 
 static const char *const not_counting_of_connections[][RANGES_MOST] = {
