@@ -139,6 +139,15 @@ def _supervisors(life: Path) -> list[int]:
     return found
 
 
+def _ended_supervisors(life: Path) -> list[int]:
+    """Those that were killed just now; a stopped agent may have begun one behind the last look."""
+    found = _supervisors(life)
+    for supervisor in found:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(supervisor, signal.SIGKILL)
+    return found
+
+
 def _clocks() -> tuple[float, float]:
     return time.monotonic(), time.time()
 
@@ -190,14 +199,16 @@ class Relive:
         """Kill the agent of a life, so that the next command starts another, and nobody else.
 
         Its supervisor, which would start one with all that it has inherited itself, is killed before. Each would start the other
-        again: the agent is stopped while that ends.
+        again: the agent is stopped while that ends. One that was stopped before it has a supervisor would get none.
         """
+        life = life.resolve()  # by "current", too; the supervisor names the directory itself
         agent = int((life / "agent.pid").read_text().split()[0])
+        eventually(lambda: _supervisors(life), "its supervisor")
         os.kill(agent, signal.SIGSTOP)
-        for supervisor in eventually(lambda: _supervisors(life), "its supervisor"):
-            os.kill(supervisor, signal.SIGKILL)
-        eventually(lambda: not _supervisors(life), "their end")
-        os.kill(agent, signal.SIGKILL)
+        try:
+            eventually(lambda: not _ended_supervisors(life), "their end")
+        finally:
+            os.kill(agent, signal.SIGKILL)
         eventually(lambda: procfs.read_stat(agent) is None, "the agent's end")
 
     def commit(self, target: str | Capsule, *options: str, measured: bool = True) -> Commit:
