@@ -275,20 +275,8 @@ def test_sockets_that_somebody_lists_are_not_asked(changing_apart: Changing, tmp
         for _ in range(2):
             before = tracking.commit().seen
         known = changing_apart.sockets() - set(before.asked)
-        assert (
-            len(known) == 7
-        )  # two of the connection, and five others; one that is not connected is always asked
-        lists = (
-            "nsenter",
-            "-t",
-            str(changing_apart.process.pid),
-            "-n",
-            "ss",
-            "--all",
-            "--tcp",
-            "--udp",
-            "--unix",
-        )
+        assert len(known) == 7  # two of the connection, and five others; one without is always asked
+        lists = f"nsenter -t {changing_apart.process.pid} -n ss --all --tcp --udp --unix".split()
         found = subprocess.run(lists, stdout=subprocess.PIPE, text=True, check=True).stdout
         assert {line.split()[0] for line in found.splitlines()} >= {"tcp", "udp", "u_str"}
         after = tracking.commit().seen
