@@ -62,7 +62,16 @@ _UNITS = {"s": 1, "m": 60, "h": 3600}
 _WIDE = (  # kernel objects; most lead to one full commit, and are part of the next base
     *("thread", "file behind memory", "not to children", "empty in children", "shared", "descriptor"),
     *("replace descriptor", "unlinked", "handle", "timer", "alternate stack", "directory", "mask", "name"),
-    *("listen", "connect", "socket option", "data in a pipe", "ended pair", "epoll", "huge pages", "regions"),
+    *(
+        "listen",
+        "connect",
+        "socket option",
+        "data in a pipe",
+        "ended pair",
+        "watch for clients",
+        "huge pages",
+        "regions",
+    ),
     *("mode of files", "subreaper", "limit", "large", "much", "memory file", "execute"),
 )
 

@@ -345,7 +345,7 @@ def test_a_stream_that_has_ended_stays_as_it_is(told: Told, taking: Taking) -> N
         ("nothing", "listen", "something has changed"),
         ("nothing", "socket option", "something has changed"),
         ("nothing", "data in a pipe", "something has changed"),
-        ("nothing", "epoll", "watches has changed"),
+        ("nothing", "watch for clients", "watches has changed"),
     ],
 )
 def test_what_is_not_followed_leads_to_a_full_commit(

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import os
@@ -110,6 +111,11 @@ def hang_up_when_stopped() -> None:
     threading.Thread(target=run, daemon=True).start()
 
 
+def watch_for_clients() -> None:
+    with contextlib.suppress(FileExistsError):  # it does already
+        epoll.register(listener, select.EPOLLIN)
+
+
 def take_5000() -> None:
     taken = 0
     while taken < 5000:
@@ -130,7 +136,7 @@ def ended_pair() -> None:
 
 
 def replace_descriptor() -> None:
-    os.dup2(os.open("/etc/hostname", os.O_RDONLY), kept_file.fileno())
+    os.dup2(os.open(sys.argv[1] + ".other", os.O_WRONLY | os.O_APPEND | os.O_CREAT), kept_file.fileno())
 
 
 def write() -> None:
@@ -197,7 +203,7 @@ DOES = {
     "connect": connected,
     "accept": accept,
     "hang up": lambda: accepted.pop(0).close(),
-    "watch for clients": lambda: epoll.register(listener, select.EPOLLIN),
+    "watch for clients": watch_for_clients,
     "hang up when stopped": hang_up_when_stopped,
     "answer": lambda: accepted[-1].send(b"answer"),
     "echo": lambda: accepted[-1].send(accepted[-1].recv(100)),
@@ -209,7 +215,6 @@ DOES = {
     "data in a pipe": pipe_with_data,
     "userfaultfd": userfaultfd,
     "watch much": watch_much,
-    "epoll": lambda: epoll.register(listener, select.EPOLLIN),
 }
 
 accepted: list[socket.socket] = []
