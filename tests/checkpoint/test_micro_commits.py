@@ -487,6 +487,23 @@ def test_a_full_disk_is_said_and_nothing_is_built_on_what_was_not_written(
     taking.follow(told, "count")
 
 
+def test_a_full_disk_stops_the_process_no_second_time(
+    told: Told, taking: Taking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ran again when the pages were to be written, and the tracker held nothing that the watchdog had to free."""
+    told.ask("count continues")
+    taking.base(told.pid)
+
+    def fail(*_words: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(PagePool, "add_changed", fail)
+    told.ask("objects")
+    with pytest.raises(DiskFull):
+        taking.take(told.pid)
+    assert told.ask("continued") == "0"
+
+
 def test_a_process_with_a_userfaultfd_of_its_own_is_committed_whole(told: Told, taking: Taking) -> None:
     """CRIU cannot dump one either, so all that is to be seen is that the process is left alone."""
     told.ask("userfaultfd")

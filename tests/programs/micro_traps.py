@@ -186,6 +186,8 @@ DOES = {
     "descriptor": lambda: os.open("/dev/null", os.O_RDONLY),
     "replace descriptor": replace_descriptor,
     "unlinked": lambda: kept.append(tempfile.TemporaryFile()),  # noqa: SIM115  it stays open
+    "count continues": lambda: signal.signal(signal.SIGCONT, lambda *_: continued.append(1)),
+    "continued": lambda: str(len(continued)).encode(),
     "handle": lambda: signal.signal(signal.SIGUSR1, lambda *_: None),
     "handle otherwise": handle_otherwise,
     "timer": lambda: signal.setitimer(signal.ITIMER_REAL, 3600),
@@ -218,6 +220,7 @@ DOES = {
 }
 
 accepted: list[socket.socket] = []
+continued: list[int] = []
 counted = 0
 kept_file = Path(sys.argv[1]).open("ab")  # noqa: SIM115  it stays open
 listener = socket.create_server(("127.0.0.1", 0))

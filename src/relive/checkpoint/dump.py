@@ -301,7 +301,13 @@ class _Dump:
             return False
         self._taken = taken.taken
         self._pause_us = taken.pause_ns // 1000
-        self._held = micro.images_of(taken, files, self._name)
+        try:
+            self._held = micro.images_of(taken, files, self._name)
+        except BaseException:
+            watch.tool_is(
+                0
+            )  # the target runs: it is not to be stopped once more so that the tracker can be ended
+            raise
         self._files = taken.connections.files
         self._written_pages = taken.copied_pages
         return True
