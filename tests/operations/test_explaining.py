@@ -15,13 +15,13 @@ from relive.operations.explaining import sentence_of
 @pytest.mark.parametrize(
     ("enough", "begins", "ends"),
     [
-        (True, "It fails because of request 10", "is enough, with the state that the commit holds."),
+        (True, "It fails because of request 10", "is needed, given the state that it holds."),
         (
             False,
             "It does not fail without request 10",
-            "is not enough: others are needed, too, or their number.",
+            "are needed, too, or their number.",
         ),
-        (None, "It does not fail without request 10", "or others since, may be needed, too."),
+        (None, "It does not fail without request 10", "or since, is not known."),
     ],
 )
 def test_a_request_is_called_the_cause_only_where_it_was_enough_alone(enough, begins, ends):

@@ -94,7 +94,9 @@ class Agent:
         committing = dumper_settings(settings, facts.spec.policy)
         dumper = CriuDumper(committing, lambda: present_target(capsule, target))
         self._footprint = recent_footprint(lambda: capsule.lead, settings.pre_copy_from)
-        self._committer = Committer(dumper, capsule.paths, facts.spec.name, self._keeper, self._protection)
+        self._committer = Committer(
+            dumper, capsule.paths, facts.spec.name, self._keeper, self._protection, self._tasks
+        )
         self._failures = FailureWatch(
             settings, capsule, self._committer, self._keeper, self._tasks, group, tracer
         )

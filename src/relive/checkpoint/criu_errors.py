@@ -286,8 +286,8 @@ _RULES = (
         r"|^Can't (?:find regfile|link \S+ -> )|^Can't open (?:cwd|root)$|^Can't change (?:cwd|root)"
         r"|^Can't open \S+: No such file or directory$",
         "a file that it had open is not what it was when the commit was taken",
-        "bring that file back. Commits hold no programs and libraries of the host, all files of a service only in a capsule, and "
-        "all of a container's volumes only with --with-volumes",
+        "bring that file back. A commit holds no programs or libraries of the host. It holds all files of a service only in a "
+        "capsule, and whole volumes only with --with-volumes",
     ),
     _Rule(
         "address-unavailable",

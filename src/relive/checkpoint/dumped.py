@@ -40,8 +40,7 @@ _ROOT = "/"
 
 @dataclass(slots=True)
 class Capture:
-    """A commit that is taken but not yet durable. ``store``, or ``write`` and
-    ``discard``, must be called, from any thread.
+    """A commit that is taken but not yet durable. Call ``store``, or ``write`` and then ``discard``, from any thread.
 
     Attributes:
         name: random; the recording's commit-taken event and the manifest both hold it.

@@ -173,9 +173,10 @@ def opened_files(
         volumes: directories, without symbolic links, in which nothing belongs to the system, wherever they are.
     """
     found: dict[str, Path] = {}
+    below = tuple(f"{one}/" for one in volumes)
     for pid in procfs.tree_of(root):
-        for link in _descriptors(pid):
-            for name, source in _considered(link, volumes):
+        for link in procfs.descriptors_of(pid):
+            for name, source in _considered(link, below):
                 found.setdefault(name, source)
         for mapping in procfs.read_maps(pid) if mapped else ():
             if mapping.path.startswith("/") and mapping.permissions[1:] == "w-s":
@@ -187,7 +188,7 @@ def opened_files(
 def _regular(pid: int) -> dict[int, os.stat_result]:
     """Of each descriptor for a regular file what that is."""
     found = {}
-    for link in _descriptors(pid):
+    for link in procfs.descriptors_of(pid):
         with contextlib.suppress(OSError):
             facts = link.stat()
             if stat.S_ISREG(facts.st_mode):
@@ -195,14 +196,8 @@ def _regular(pid: int) -> dict[int, os.stat_result]:
     return found
 
 
-def _descriptors(pid: int) -> list[Path]:
-    try:
-        return [Path(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")]
-    except OSError:
-        return []
-
-
-def _considered(link: Path, volumes: Collection[str]) -> list[tuple[str, Path]]:
+def _considered(link: Path, volumes: tuple[str, ...]) -> list[tuple[str, Path]]:
+    """``volumes``: with a slash behind each."""
     try:
         name, facts = os.readlink(link), link.stat()
         flags = int((link.parent.parent / "fdinfo" / link.name).read_text().split("flags:")[1].split()[0], 8)
@@ -214,7 +209,7 @@ def _considered(link: Path, volumes: Collection[str]) -> list[tuple[str, Path]]:
     if name.endswith(" (deleted)"):
         # CRIU saves deleted files itself, but of one that has another name it saves only that (link_remap).
         return [(other, Path(other)) for other in _names_beside(name, facts)] if facts.st_nlink else []
-    is_system = name.startswith(_SYSTEM) and not name.startswith(tuple(f"{one}/" for one in volumes))
+    is_system = name.startswith(_SYSTEM) and not name.startswith(volumes)
     if flags & os.O_ACCMODE == os.O_RDONLY and is_system:
         return []
     return [(name, link)]

@@ -126,17 +126,21 @@ class Search:
             ]
             if changes:
                 together = self._probe(scene, changes)
-        if together.effect is Effect.GOES_AWAY:
-            return self._narrow(scene, changes, together)
-        self.tried.append(together)
-        if together.effect is not Effect.CANNOT_TELL:
-            return False
+        if (found := self._settled(scene, changes, together)) is not None:
+            return found
         if isinstance(changes[0], Without | WithoutMessage):
             return self._lead_of(scene, changes, together)
         if len(changes) < 2:
             return False
-        found = [self._alone(scene, part) for part in _answers(changes)[:_MOST_PARTS]]
-        return any(found)
+        parts = [self._alone(scene, part) for part in _answers(changes)[:_MOST_PARTS]]
+        return any(parts)
+
+    def _settled(self, scene: Scene, changes: Sequence[Change], probed: Tested) -> bool | None:
+        """Whether the failure goes away with some of what was probed; None: that cannot be told of all together."""
+        if probed.effect is Effect.GOES_AWAY:
+            return self._narrow(scene, changes, probed)
+        self.tried.append(probed)
+        return None if probed.effect is Effect.CANNOT_TELL else False
 
     def _alone(self, scene: Scene, changes: Sequence[Change]) -> bool:
         probed = self._probe(scene, changes)
@@ -202,11 +206,8 @@ class Search:
             if not rest:
                 return False
             others = self._probe(scene, rest)
-            if others.effect is Effect.GOES_AWAY:
-                return self._narrow(scene, rest, others)
-            self.tried.append(others)
-            if others.effect is not Effect.CANNOT_TELL:
-                return False
+            if (found := self._settled(scene, rest, others)) is not None:
+                return found
         return len(changes) > 1 and any(self._alone(scene, part) for part in _halves(changes))
 
     def _fewest_that_matter(

@@ -158,6 +158,14 @@ def threads_of(pid: int) -> list[int]:
         return []
 
 
+def descriptors_of(pid: int) -> list[Path]:
+    """The links ``/proc/PID/fd/NUMBER`` of what a process has open; none where it has ended, or may not be looked at."""
+    try:
+        return [Path(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")]
+    except OSError:
+        return []
+
+
 def children_of(pid: int) -> list[int]:
     """Direct children, whichever thread forked them (needs CONFIG_PROC_CHILDREN)."""
     found: list[int] = []

@@ -45,9 +45,9 @@ __all__ = ["WHY", "WhyParams", "sentence_of", "why"]
 
 _SELDOM, _SURE = 0.05, 0.95  # a rate of failure that more replays would show, and how surely
 _ENOUGH = {
-    True: " That alone of all since commit {commit} is enough, with the state that the commit holds.",
-    False: " That alone of all since commit {commit} is not enough: others are needed, too, or their number.",
-    None: " Whether that alone is enough is not known: the state of commit {commit}, or others since, may be needed, too.",
+    True: " No other request since commit {commit} is needed, given the state that it holds.",
+    False: " Others since commit {commit} are needed, too, or their number.",
+    None: " Whether more is needed, of the state of commit {commit} or since, is not known.",
 }
 _NAMES = {
     "answers": "answers of dependencies",

@@ -54,7 +54,7 @@ def too_late_words(commit: str, incident: int) -> str:
     """What to do where the request fails from a commit without any other before it, also with a fix."""
     return (
         f"The failing request fails from commit {commit[:10]} without any other before it. If an earlier request made that state, "
-        f"a fix that keeps it from doing so cannot show from here: `relive bisect --replay {incident}` names the commit in which "
+        f"a fix that prevents that cannot work from here: `relive bisect --replay {incident}` names the commit in which "
         f"it began, and `relive try {incident} --commit REF` tries from an earlier one."
     )
 

@@ -6,8 +6,9 @@ declared to differ by nature: ``matching.py`` says what is compared.
 What was read only may be given once more when it is asked once more, if the protocol says so (``again``): what the same request was
 given last, before what another request has still to ask for.
 
-Idea: each call lies in four queues by the text of what is compared of it (``_key``): of all, of its request, of its connection, of
-both. So a question is a look-up for each rule. Only a miss is compared with all calls, to name the nearest.
+Idea: each call lies in two queues by the text of what is compared of it (``_key``), of all and of its connection, and in two more
+if it names its request: of that, and of both. So a question is a look-up for each rule. Only a miss is compared with all calls, to
+name the nearest.
 Invariant: a call is in ``_waiting`` exactly as long as it was not used; a queue may still have used ones, which are dropped as they
 come to its front. ``_used`` has the last that was used of each key, of all and of each request.
 What answers inside Python processes has rules of its own (``relive_recorder/playing/answer_index.py``): there requests and
@@ -29,7 +30,7 @@ from relive.recording.events import EventKind
 __all__ = ["Pool", "PoolMatch"]
 
 _STATEMENT = "statement"
-_Lane = tuple[str, str | None, int | None]  # key, request, connection
+_QueueKey = tuple[str, str | None, int | None]  # key, request, connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class Pool:
         self.ignore = frozenset(ignore)
         self._on_found = on_found
         self._all = list(calls)
-        self._queues: dict[_Lane, deque[Call]] = defaultdict(deque)
+        self._queues: dict[_QueueKey, deque[Call]] = defaultdict(deque)
         self._used: dict[tuple[str, str | None], Call] = {}  # by key and request
         self._keys: dict[tuple[int, int], tuple[str, Call]] = {}  # by dialogue and index
         self._waiting: dict[EventKind, dict[tuple[int, int], Call]] = defaultdict(dict)

@@ -59,19 +59,12 @@ def _open_logs(root: int, files: Collection[str]) -> dict[int, int]:
     """A descriptor for each file, with its size."""
     found: dict[tuple[int, int], int] = {}
     for pid in procfs.tree_of(root):
-        for link in _links(pid):
+        for link in procfs.descriptors_of(pid):
             is_error = pid == root and link.name == _STANDARD_ERROR
             with contextlib.suppress(OSError):
                 if is_error or os.readlink(link) in files:
                     _hold(link, found)
     return {descriptor: os.fstat(descriptor).st_size for descriptor in found.values()}
-
-
-def _links(pid: int) -> list[Path]:
-    try:
-        return [Path(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")]
-    except OSError:
-        return []
 
 
 def _hold(link: Path, found: dict[tuple[int, int], int]) -> None:

@@ -273,9 +273,8 @@ def branched_commits(settings: Settings) -> set[CommitId]:
 
     One that was being made when its maker died counts until it is swept.
     """
-    unfinished = set(
-        _commits_of_unfinished(settings.branches)
-    )  # first: who gets its state meanwhile is among the living
+    # First: one that gets its state meanwhile is among the living.
+    unfinished = set(_commits_of_unfinished(settings.branches))
     return unfinished | {branch.facts.commit for branch in list_branches(settings) if branch.is_alive}
 
 

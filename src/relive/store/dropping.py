@@ -37,9 +37,8 @@ class Dropping:
         for commit_id in commits:
             freed += sum(self._parts.objects.delete(name) for name in self._index.used_only_by(commit_id))
             self._index.remove(commit_id)
-        while repack_dead(
-            self._parts.placements, self._parts.packs
-        ):  # each time there is one less that is mostly dead
+        # Each time there is one less that is mostly dead.
+        while repack_dead(self._parts.placements, self._parts.packs):
             freed += self._sweep()
         return freed
 

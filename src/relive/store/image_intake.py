@@ -81,9 +81,8 @@ class ImageIntake:
         def hashed(file: tuple[PageFile, HeldPages]) -> str:
             return file[1].hashed(file[0].size, taken.intake.before(file[0]))
 
-        if isinstance(
-            source, HeldImages
-        ):  # of pages in a pool, of which few are hashed: a thread would take as long
+        if isinstance(source, HeldImages):
+            # Of pages in a pool few are hashed: a thread would take as long.
             taken.intake.ingest_pages(files)
             hashes = list(map(hashed, files))
         else:

@@ -166,11 +166,13 @@ def _renew_lines(
 
 
 def _add_lines(index: CommitIndex, manifests: Manifests, commits: Collection[CommitId]) -> list[CommitId]:
-    """Give these commits their lines; call it with the store locked alone. Returns those whose manifests cannot be read."""
+    """Give these commits their lines; one may be dropped meanwhile. Returns those whose manifests cannot be read."""
     left_out = []
     for commit_id in sorted(commits):
         try:
             manifest = manifests.read(commit_id)
+        except RefUnknown:
+            continue
         except ObjectCorrupt:
             left_out.append(commit_id)
             continue

@@ -289,9 +289,8 @@ class Intake:
 
     def has_object(self, name: str) -> bool:
         """As ``Store.has_object``."""
-        with disk_errors(
-            "looking up a content", self._parts.directory
-        ):  # the parent may have to be read back to the disk
+        # The parent may have to be read back to the disk.
+        with disk_errors("looking up a content", self._parts.directory):
             return (
                 name in self._new_files
                 or name in self._parent_contents()

@@ -76,7 +76,9 @@ class ContainerAgent:
         self._dumper = engine.dumper(
             dumper_settings(settings, facts.spec.policy), facts.id, facts.name, paths
         )
-        self._committer = Committer(self._dumper, paths, facts.name, self._keeper, self._protection)
+        self._committer = Committer(
+            self._dumper, paths, facts.name, self._keeper, self._protection, self._tasks
+        )
         service = service_of(watch)
         has_port = service.facts.spec.has_front
         self._port = PublicPort(settings, service.facts.spec, paths) if has_port else None

@@ -12,6 +12,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from relive.agent.commits.committer import Committer
+from relive.agent.commits.protection import Protection
+from relive.agent.control.background import BackgroundTasks
 from relive.checkpoint.target import StoppedBy
 from relive.errors import CapsuleError, DiskFull, ReliveError
 from relive.model.commit import Trigger
@@ -57,7 +59,9 @@ class Dumper:
 
 def committer(tmp_path: Any, tracer: Tracer, *errors: ReliveError) -> Committer:
     keeper: Any = SimpleNamespace(is_full=False)
-    made = Committer(Dumper(tracer, *errors), LifePaths(tmp_path), "s", keeper, SimpleNamespace())  # type: ignore[arg-type]
+    protection = Protection()
+    tasks = BackgroundTasks(protection)
+    made = Committer(Dumper(tracer, *errors), LifePaths(tmp_path), "s", keeper, protection, tasks)  # type: ignore[arg-type]
     made.tracer = tracer  # type: ignore[assignment]
     return made
 

@@ -39,7 +39,7 @@ class Played(Committer):
     def __init__(self, becomes: Iterable[Exception | None], protection: Protection) -> None:
         unused: Any = None
         dumper: Any = SimpleNamespace(advance=None)  # nothing else of it is asked for here
-        super().__init__(dumper, LifePaths(Path("/")), "pay", unused, protection)
+        super().__init__(dumper, LifePaths(Path("/")), "pay", unused, protection, unused)
         self._becomes = iter(becomes)
         self.asked: list[Trigger] = []
         self.contended = False

@@ -69,9 +69,8 @@ def store_group(
                     made[number] = one = capture.write(store, [parent] if parent is not None else [])
                 except Exception as error:
                     outcomes[number] = error
-                    _roll_back(
-                        capture, error
-                    )  # at once: the next must not count on a file that this one brought
+                    # At once: the next must not count on a file that this one brought.
+                    _roll_back(capture, error)
                 else:
                     parent = one.id
             if made:

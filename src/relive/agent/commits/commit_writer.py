@@ -449,9 +449,8 @@ class CommitWriter:
         try:
             with log.open("rb") as file:
                 file.seek(begin if is_first else max(begin, log.stat().st_size - _LINES_BYTES))
-                text = file.read(_REQUEST_BYTES if is_first else _LINES_BYTES).lstrip(
-                    b"\0"
-                )  # of what was freed (``bounding``)
+                text = file.read(_REQUEST_BYTES if is_first else _LINES_BYTES)
+                text = text.lstrip(b"\0")  # of what was freed (``bounding``)
         except OSError:
             return []
         lines = text.decode(errors="replace").splitlines()

@@ -19,6 +19,7 @@ from relive.agent.commits.pace import CommitPace
 from relive.agent.commits.protection import Protection
 from relive.agent.commits.service_cost import processor_time
 from relive.agent.commits.tracer_aside import TracerAside
+from relive.agent.control.background import BackgroundTasks
 from relive.agent.control.packet_gate import PacketGate
 from relive.agent.control.proxy_client import BothGates, ProxyGate, ProxyLink
 from relive.agent.control.supervised_process import ProcessSupervisor
@@ -53,7 +54,13 @@ class Committer:
     """
 
     def __init__(
-        self, dumper: Dumper, paths: LifePaths, name: str, keeper: CommitWriter, protection: Protection
+        self,
+        dumper: Dumper,
+        paths: LifePaths,
+        name: str,
+        keeper: CommitWriter,
+        protection: Protection,
+        tasks: BackgroundTasks,
     ) -> None:
         self._dumper = dumper
         self.advance = dumper.advance
@@ -70,6 +77,7 @@ class Committer:
         self.beside: int | None = None
         self._has_awaited_recorder = False
         self.pace: CommitPace | None = None
+        self._tasks = tasks
         self._releasing: asyncio.Task[None] | None = None
 
     async def commit(self, trigger: Trigger, name: str | None = None) -> StoredCommit:
@@ -130,20 +138,15 @@ class Committer:
     async def _disk_given_back(self) -> AsyncIterator[None]:
         """Where the disk is full nothing is held on it until there is room again: what else writes there needs it more.
 
-        It is begun and not waited for: it comes behind all that the keeper was asked for, and a process may stand still meanwhile.
+        That is begun and not waited for: the commit writer does it after all that it was asked for before, and a process may be
+        stopped until this returns.
         """
         try:
             yield
         except DiskFull:
             if self._releasing is None or self._releasing.done():
-                self._releasing = asyncio.create_task(self._release_disk())
+                self._releasing = self._tasks.begin(self._keeper.release_disk())
             raise
-
-    async def _release_disk(self) -> None:
-        try:
-            await self._keeper.release_disk()
-        except ReliveError as error:
-            self._log.error("space was not given back", error=error.as_json())
 
     def failed(self, error: Exception, longest: float = 0.0) -> float:
         """A commit that nobody waits for was not taken or not stored, for whatever reason; returns seconds until the next try.

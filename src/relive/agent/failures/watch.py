@@ -18,13 +18,14 @@ from relive.agent.commits.commit_writer import CommitWriter
 from relive.agent.commits.committer import Committer, RateLimit
 from relive.agent.commits.dumper import DumpedCommit
 from relive.agent.control.background import BackgroundTasks
+from relive.agent.failures.causes import Cause, CauseTable
 from relive.agent.failures.exceptions import ExceptionWatch
 from relive.agent.failures.exits import ExitWatch
 from relive.agent.failures.failed_requests import FailedRequests
-from relive.agent.failures.grouping import Cause, CauseTable, RouteTable
 from relive.agent.failures.last_death import LastDeath
 from relive.agent.failures.memory_kills import MemoryKills
 from relive.agent.failures.request_matching import served_at
+from relive.agent.failures.routes import RouteTable
 from relive.agent.failures.sightings import (
     answer_sighting,
     broken_sighting,
