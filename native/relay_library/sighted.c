@@ -17,6 +17,19 @@ static void write_address(struct connection *carried, const struct ends *ends)
     snprintf(carried->address, sizeof carried->address, "%s:%d", shown, ends->client_port);
 }
 
+static uint64_t seen_ns(const struct sighted *one)
+{
+    return one->carried.worker->relay->journal.numbers->seen_wall_ns;
+}
+
+/* What follows was seen then. */
+static void see(struct sighted *one, uint64_t wall_ns)
+{
+    struct numbers *numbers = one->carried.worker->relay->journal.numbers;
+    numbers->seen_mono_ns += wall_ns - numbers->seen_wall_ns;
+    numbers->seen_wall_ns = wall_ns;
+}
+
 void sighted_begin(struct sighted *one, struct worker *worker, const struct ends *ends)
 {
     memset(one, 0, sizeof *one);
@@ -156,7 +169,8 @@ static void frame_client(struct sighted *one, const uint8_t *data, size_t size)
     size_t passed = frame_requests(carried, data, size);
     bytes_add(&carried->held[CLIENT], data + passed, size - passed);
     free(before.data);
-    one->is_handed |= carried->is_odd;
+    if (carried->is_odd)
+        one->is_handed = 1, one->odd_ns = seen_ns(one);
 }
 
 /* How many of the client's next bytes the commit has. */
@@ -172,13 +186,13 @@ static void client_bytes(void *who, const uint8_t *data, size_t size)
 {
     struct sighted *one = who;
     if (one->is_handed || one->is_lost) {
-        pieces_add(&one->rest[CLIENT], data, size);
+        pieces_add(&one->rest[CLIENT], seen_ns(one), data, size);
         return;
     }
     if (one->is_limited) {
         size_t most = allowed(one, size);
         if (most < size)
-            pieces_add(&one->beyond, data + most, size - most);
+            pieces_add(&one->beyond, seen_ns(one), data + most, size - most);
         if (!(size = most))
             return;
     }
@@ -189,7 +203,7 @@ static void client_bytes(void *who, const uint8_t *data, size_t size)
     }
     if (!one->carried.is_spoken && !begins_request(data, size)) {
         one->is_handed = 1;
-        pieces_add(&one->rest[CLIENT], data, size);
+        pieces_add(&one->rest[CLIENT], seen_ns(one), data, size);
         return;
     }
     one->carried.is_spoken = 1;
@@ -200,12 +214,16 @@ static void client_bytes(void *who, const uint8_t *data, size_t size)
 static void release(struct sighted *one)
 {
     struct piece *waiting = one->beyond.first;
+    uint64_t now = seen_ns(one);
     one->is_limited = 0;
     one->beyond.first = NULL;
     if (one->carried.held[CLIENT].size)
         one->carried.is_split = 1;
-    for (struct piece *piece = waiting; piece; piece = piece->next)
+    for (struct piece *piece = waiting; piece; piece = piece->next) {
+        see(one, piece->wall_ns);
         client_bytes(one, piece->data, piece->size);
+    }
+    see(one, now);
     pieces_free(waiting);
 }
 
@@ -228,7 +246,7 @@ static void frame_service(struct sighted *one, const uint8_t *data, size_t size)
     }
     size_t passed = frame_answers(carried, data, size, &is_odd);
     if (is_odd)
-        pieces_add(&one->rest[SERVICE], data + passed, size - passed);
+        pieces_add(&one->rest[SERVICE], seen_ns(one), data + passed, size - passed);
     else
         bytes_add(&carried->held[SERVICE], data + passed, size - passed);
     free(before.data);
@@ -253,7 +271,7 @@ static void service_bytes(void *who, const uint8_t *data, size_t size)
     if (!one->carried.requests)
         one->is_handed = 1;
     if (one->is_handed || one->is_lost)
-        pieces_add(&one->rest[SERVICE], data, size);
+        pieces_add(&one->rest[SERVICE], seen_ns(one), data, size);
     else if (data)
         frame_service(one, data, size);
     else

@@ -39,6 +39,7 @@ struct sighted {
     int is_limited, has_following;
     int is_foreign, is_over, began_in_middle, first_answer_is_open, heard_service, service_eof;
     int is_handed, is_lost; /* in the middle of a segment: what comes of it is not acted on here */
+    uint64_t odd_ns; /* when the client's bytes were seen for which it was handed over; 0: it was for others */
     struct speech speech; /* of a connection that carries no HTTP */
     struct pieces beyond;
     struct pieces rest[2]; /* with is_handed: bytes that have their turn, and were not acted on */

@@ -24,7 +24,7 @@ struct handed_sight {
     uint64_t upload_number, upload_left, upload_total, flights;
     struct flight *flight;
     uint8_t *held[2];
-    uint64_t held_bytes[2];
+    uint64_t held_bytes[2], odd_ns; /* odd_ns: when the last of the client's were seen; 0: before this segment */
     struct piece *rest[2], *beyond;
     struct stream side[2];
     uint32_t first, following;
@@ -213,6 +213,7 @@ static struct handed_sight *describe(struct sighted *one)
     made->service_eof = one->service_eof, made->began_in_middle = one->began_in_middle;
     made->first_answer_is_open = one->first_answer_is_open, made->heard_service = one->heard_service;
     made->is_limited = one->is_limited, made->has_following = one->has_following;
+    made->odd_ns = one->odd_ns;
     made->first = one->first, made->following = one->following;
     made->is_answering = carried->answer != ANSWER_HEAD;
     return made;

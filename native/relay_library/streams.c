@@ -8,15 +8,16 @@
 struct piece *piece_new(int64_t at, const uint8_t *data, size_t size)
 {
     struct piece *made = must(malloc(sizeof *made + (data ? size : 0)));
-    made->next = NULL, made->at = at, made->size = size, made->is_untaken = !data;
+    made->next = NULL, made->at = at, made->size = size, made->is_untaken = !data, made->wall_ns = 0;
     if (data)
         memcpy(made->data, data, size);
     return made;
 }
 
-void pieces_add(struct pieces *pieces, const uint8_t *data, size_t size)
+void pieces_add(struct pieces *pieces, uint64_t wall_ns, const uint8_t *data, size_t size)
 {
     struct piece *made = piece_new(0, data, size);
+    made->wall_ns = wall_ns;
     *(pieces->first ? &pieces->last->next : &pieces->first) = made;
     pieces->last = made;
 }

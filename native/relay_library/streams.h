@@ -12,6 +12,7 @@ struct piece {
     int64_t at; /* place in a stream */
     uint64_t size;
     uint64_t is_untaken; /* there are no data */
+    uint64_t wall_ns; /* when its segment was seen; of one in a stream's order: 0 */
     uint8_t data[];
 };
 
@@ -20,7 +21,7 @@ struct pieces {
 };
 
 struct piece *piece_new(int64_t at, const uint8_t *data, size_t size);
-void pieces_add(struct pieces *pieces, const uint8_t *data, size_t size);
+void pieces_add(struct pieces *pieces, uint64_t wall_ns, const uint8_t *data, size_t size);
 void pieces_free(struct piece *first);
 
 #define PIECE_COST 1024 /* [bytes] what a piece that waits counts for besides its data: they are few enough to be walked along */

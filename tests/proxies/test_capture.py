@@ -428,6 +428,28 @@ def test_a_commit_is_placed_before_what_came_after_it(played: PlayedService, cap
     assert kinds[-1] == "answer-ended"
 
 
+def test_who_catches_up_while_a_commit_is_placed_has_what_came_after_it(
+    played: PlayedService, capture: RunningCapture
+) -> None:
+    """GIVEN a commit that is being placed, WHEN a request comes and an agent catches up, THEN it has it."""
+    assert capture.agent.ask("close", at=time.time_ns())["op"] == "closed"
+    still = time.time_ns()
+    client = capture.client()
+    played.accept()
+    client.send(GET)
+    other = Agent(capture.control)
+    other.say(op="catch-up", id="now")
+    assert other.ask("status")["op"] == "status", (
+        "the wish to catch up was heard while the commit has no place"
+    )
+    assert capture.agent.ask("open", commit="c", at=still, crossed=[])["op"] == "opened"
+    while other.hear().get("id") != "now":
+        pass
+    kinds = [one.kind.value for one in Recording(capture.directory).events()]
+    assert kinds[kinds.index("commit-taken") :][-2:] == ["request-started", "request-ended"]
+    other.vanish()
+
+
 @pytest.mark.parametrize("message", [{"op": "what"}, {"op": "close"}, {"op": "close", "at": "x"}])
 def test_what_it_does_not_understand_it_refuses(capture: RunningCapture, message: dict[str, object]) -> None:
     reply = capture.agent.ask(str(message.pop("op")), **message)

@@ -328,6 +328,29 @@ class TestCommit:
         talk.exchange()
         assert [one.ended.value for one in scene.exchanges()] == ["answered"]
 
+    @pytest.mark.parametrize("request_bytes", [GET, b"PURGE /a HTTP/1.1\r\n\r\n"])
+    def test_what_waits_for_its_place_keeps_its_time(self, scene: Scene, request_bytes: bytes) -> None:
+        talk = scene.talk()
+        talk.exchange()
+        self.place(scene, (talk, talk.up, talk.down))
+        talk.put(talk.asks(request_bytes))
+        came = scene.now
+        scene.talk(40001).put(talk.asks(b""))  # of another connection, later
+        scene.table.unlimit()
+        talk.put(talk.tells(OK))
+        started, ended = scene.events(EventKind.REQUEST_STARTED, EventKind.ANSWER_ENDED)[-2:]
+        assert (started.wall_ns, ended.wall_ns) == (came, scene.now)
+        assert ended.mono_ns - started.mono_ns == scene.now - came
+
+    def test_a_request_on_a_connection_that_was_over_by_the_commit_keeps_its_time(self, scene: Scene) -> None:
+        self.place(scene)
+        talk = scene.talk()
+        talk.put(talk.asks(GET))
+        came = scene.now
+        talk.put(talk.tells(FAILED))
+        started, ended = scene.events(EventKind.REQUEST_STARTED, EventKind.ANSWER_ENDED)
+        assert (started.wall_ns, ended.wall_ns) == (came, came + 1_000_000)
+
     def test_a_connection_that_the_service_had_not_taken_lies_behind_it(self, scene: Scene) -> None:
         talk = scene.talk()
         self.place(scene)

@@ -47,6 +47,16 @@ def test_it_is_the_last_request_on_that_port_before_the_failure(recording):
     assert find_request(recording, failure(101, peer=("127.0.0.1", 40001)))["request"] == 1
 
 
+def test_it_may_be_recorded_behind_what_came_later(tmp_path):
+    """What waited for a commit's place is."""
+    writer = RecordingWriter(tmp_path / "late", keep_bytes=1 << 20)
+    writer.append(EventKind.ANSWER_ENDED, 1, 1, b"", {}, at=(110, 110))
+    writer.append(EventKind.REQUEST_STARTED, 2, 2, HEAD % 2, {"local_port": 40002}, at=(100, 100))
+    writer.close()
+    found = find_request(Recording(tmp_path / "late"), failure(105, peer=("127.0.0.1", 40002)))
+    assert (found["request"], found["began_wall_ns"]) == (2, 100)
+
+
 def test_an_exception_after_the_answer_still_belongs_to_it(recording):
     assert find_request(recording, failure(102, peer=("127.0.0.1", 40001)))["request"] == 1
 

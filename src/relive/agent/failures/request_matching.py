@@ -106,7 +106,7 @@ def _until(recording: Recording, mono_ns: int) -> tuple[dict[int, Event], set[in
     try:
         for event in recording.events(after=int(segments[0].stem) - 1):
             if event.mono_ns > mono_ns:
-                break
+                continue  # not the end: what waited for a commit's place is recorded behind what came later
             last = event
             if event.kind is EventKind.REQUEST_STARTED:
                 begun[event.request] = event

@@ -19,7 +19,7 @@ from relive.proxies.ingress._observed_traffic import ObservedTraffic
 from relive.proxies.ingress._plain import PlainBytes
 from relive.proxies.ingress._reassembly import ByteStream
 from relive.proxies.ingress._requests import RequestSide
-from relive.proxies.ingress._segments import ACK, FIN, RST, SYN, Ends, Segment, Untaken
+from relive.proxies.ingress._segments import ACK, FIN, RST, SYN, Ends, SeenBytes, Segment, Untaken
 from relive.proxies.ingress._sights import HandedSight, HandedStream, PlainSight
 from relive.proxies.ingress._speech import Speech, begins_http2, speech_of
 from relive.recording.events import EventKind
@@ -60,7 +60,7 @@ class ObservedConnection:
         self._next: int | None = None  # with a limit: sequence number of the first byte that a commit has not
         self._heard_service = False
         self._is_split = False
-        self._beyond: list[bytes] = []
+        self._beyond: list[SeenBytes] = []
         self._up: ByteStream | None = None
         self._first = -1  # sequence number of the client's first byte that is known
         self._down: ByteStream | None = None
@@ -212,13 +212,15 @@ class ObservedConnection:
         """Act on what C has not acted on, to the end of the segment in whose middle it was, if any. As ``observe``."""
         up = self._up
         assert up is not None
+        observed = self.traffic.observed
         if handed.held_of_client:
-            self._intake.add(handed.held_of_client)
-            self._advance()
+            with observed.as_seen(handed.odd_ns or observed.seen[1]):
+                self._intake.add(handed.held_of_client)
+                self._advance()
         if handed.held_of_service:
             self._answers.service_data(handed.held_of_service)
-        for data in handed.from_client:
-            self._client_bytes(data)
+        for one in handed.from_client:
+            self._client_bytes_of(one)
         if not self._give(handed.from_service, from_client=False):
             return False
         stream = up if segment is None or segment.from_client else self._down
@@ -330,18 +332,22 @@ class ObservedConnection:
         self._is_limited = False
         self._is_split = self._intake.has_part_of_head
         waiting, self._beyond = self._beyond, []
-        whole = all(self._client_bytes(one) for one in waiting)
+        whole = all(self._client_bytes_of(one) for one in waiting)
         if self._up is not None:
             self._see_ends(self._up)
         return whole
 
     # Bytes in order
 
+    def _client_bytes_of(self, one: SeenBytes) -> bool:
+        with self.traffic.observed.as_seen(one.wall_ns):
+            return self._client_bytes(one.data)
+
     def _client_bytes(self, data: bytes) -> bool:
         if self._is_limited:
             allowed = self._allowed(len(data))
             if allowed < len(data):
-                self._beyond.append(data[allowed:])
+                self._beyond.append(SeenBytes(self.traffic.observed.seen[1], data[allowed:]))
                 data = data[:allowed]
             if not data:
                 return True

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from relive.proxies.control import ControlHub
 from relive.proxies.gate import Gate
@@ -38,6 +39,16 @@ class ObservedWriter(RelayWriter):
     def see(self, wall_ns: int) -> None:
         """What follows is of a packet of that moment."""
         self._numbers.seen_mono_ns, self._numbers.seen_wall_ns = wall_ns - self.apart_ns, wall_ns
+
+    @contextlib.contextmanager
+    def as_seen(self, wall_ns: int) -> Iterator[None]:
+        """What is recorded within is of a packet of that moment, which had to wait."""
+        now = self._numbers.seen_wall_ns
+        self.see(wall_ns)
+        try:
+            yield
+        finally:
+            self.see(now)
 
     @property
     def seen(self) -> tuple[int, int]:

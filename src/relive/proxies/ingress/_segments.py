@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import NamedTuple
 
-__all__ = ["ACK", "FIN", "RST", "SYN", "Ends", "Segment", "Untaken"]
+__all__ = ["ACK", "FIN", "RST", "SYN", "Ends", "SeenBytes", "Segment", "Untaken"]
 
 FIN, SYN, RST, ACK = 1, 2, 4, 16
 
@@ -42,6 +42,13 @@ class Segment(NamedTuple):
     flags: int
     data: bytes
     lacks: int = 0
+
+
+class SeenBytes(NamedTuple):
+    """Bytes of a stream, and CLOCK_REALTIME at which the kernel saw their segment."""
+
+    wall_ns: int
+    data: bytes
 
 
 class Untaken:

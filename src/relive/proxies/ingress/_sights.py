@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from relive.proxies.ingress._segments import Ends, Segment, Untaken
+from relive.proxies.ingress._segments import Ends, SeenBytes, Segment, Untaken
 from relive.proxies.relay import Flight, HandedFlight, Relay, Report, read_flight
 
 __all__ = [
@@ -90,7 +90,7 @@ class _Piece(ctypes.Structure):
 
 _Piece._fields_ = [
     ("next", ctypes.POINTER(_Piece)),
-    *(("at", _I64), ("size", _U64), ("is_untaken", _U64)),
+    *(("at", _I64), ("size", _U64), ("is_untaken", _U64), ("wall_ns", _U64)),
 ]  # the data follow
 
 
@@ -119,6 +119,7 @@ class _Handed(ctypes.Structure):
         ("flight", ctypes.POINTER(Flight)),
         ("held", _AT * 2),
         ("held_bytes", _U64 * 2),
+        ("odd_ns", _U64),
         ("rest", ctypes.POINTER(_Piece) * 2),
         ("beyond", ctypes.POINTER(_Piece)),
         ("side", _Stream * 2),
@@ -215,7 +216,9 @@ class HandedSight:
 
     Attributes:
         held_of_client, held_of_service: counted, and not framed.
+        odd_ns: CLOCK_REALTIME at which those of the client came that C does not understand; 0: it was handed over for others.
         from_client, from_service: bytes that have their turn, and that nobody has looked at.
+        beyond: those of the client that a commit has not.
         upload: number, bytes to come and bytes so far of the request whose body the client is sending; None: of none.
         answer: that to the first of the flights, which has begun; None: it has not.
         following: with ``is_limited``: sequence number of the first byte that the commit has not; None: it has no such connection.
@@ -231,11 +234,12 @@ class HandedSight:
     answer: SightedAnswer | None
     held_of_client: bytes
     held_of_service: bytes
-    from_client: tuple[bytes, ...]
+    odd_ns: int
+    from_client: tuple[SeenBytes, ...]
     from_service: tuple[bytes | Untaken, ...]
     up: HandedStream | None
     down: HandedStream | None
-    beyond: tuple[bytes, ...]
+    beyond: tuple[SeenBytes, ...]
     first: int
     following: int | None
     is_spoken: bool
@@ -437,23 +441,24 @@ def _pack(segment: Segment) -> _Segment:
     )
 
 
-def _pieces(first: ctypes._Pointer[_Piece]) -> Iterator[tuple[int, bytes | Untaken]]:
+def _pieces(first: ctypes._Pointer[_Piece]) -> Iterator[tuple[_Piece, bytes | Untaken]]:
     while first:  # type: ignore[truthy-bool]  # one that is NULL is not
         one = first.contents
         at = ctypes.addressof(one) + ctypes.sizeof(_Piece)
-        yield one.at, Untaken(one.size) if one.is_untaken else ctypes.string_at(at, one.size)
+        yield one, Untaken(one.size) if one.is_untaken else ctypes.string_at(at, one.size)
         first = one.next
 
 
-def _taken(first: ctypes._Pointer[_Piece]) -> tuple[bytes, ...]:
+def _seen(first: ctypes._Pointer[_Piece]) -> tuple[SeenBytes, ...]:
     """Of the client, all of whose bytes are taken."""
-    return tuple(data for _, data in _pieces(first) if isinstance(data, bytes))
+    return tuple(SeenBytes(one.wall_ns, data) for one, data in _pieces(first) if isinstance(data, bytes))
 
 
 def _read_stream(raw: _Stream) -> HandedStream | None:
     if not raw.is_begun:
         return None
-    return HandedStream(raw.base, raw.place, raw.end if raw.has_end else None, tuple(_pieces(raw.waiting)))
+    waiting = tuple((one.at, data) for one, data in _pieces(raw.waiting))
+    return HandedStream(raw.base, raw.place, raw.end if raw.has_end else None, waiting)
 
 
 def _read_handed(raw: _Handed, answer: SightedAnswer | None) -> HandedSight:
@@ -470,11 +475,12 @@ def _read_handed(raw: _Handed, answer: SightedAnswer | None) -> HandedSight:
         answer=answer,
         held_of_client=ctypes.string_at(raw.held[_CLIENT], raw.held_bytes[_CLIENT]),
         held_of_service=ctypes.string_at(raw.held[_SERVICE], raw.held_bytes[_SERVICE]),
-        from_client=_taken(raw.rest[_CLIENT]),
+        odd_ns=raw.odd_ns,
+        from_client=_seen(raw.rest[_CLIENT]),
         from_service=tuple(data for _, data in _pieces(raw.rest[_SERVICE])),
         up=_read_stream(raw.side[_CLIENT]),
         down=_read_stream(raw.side[_SERVICE]),
-        beyond=_taken(raw.beyond),
+        beyond=_seen(raw.beyond),
         first=raw.first,
         following=raw.following if has_following else None,
         **flags,

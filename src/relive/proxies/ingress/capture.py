@@ -125,6 +125,7 @@ class PacketRecorder:
         self._more = asyncio.Event()  # blocks, or leave to go on
         self._stand: int | None = None  # [ns] nothing later is recorded yet
         self._ahead: list[Segment] | None = None  # later ones, while a commit is placed
+        self._goes_on = asyncio.Event()  # no commit is being placed any more
         self._owner: ControlLink | None = None
         self._is_placing = False
         self._timer: asyncio.TimerHandle | None = None
@@ -162,6 +163,7 @@ class PacketRecorder:
         if self._owner is not None:
             return error_reply("gate-closed", "another commit is being placed")
         self._owner, self._stand = link, at
+        self._goes_on.clear()
         self._timer = self.loop.call_later(HELD_SECONDS, self._go_on)
         _be_nice(0)  # a commit waits for it
         return {"op": "closed", "cursor": self.writer.last_seq, "connections": []}
@@ -213,6 +215,7 @@ class PacketRecorder:
         if self._timer is not None:
             self._timer.cancel()
         self._owner = self._stand = self._timer = None
+        self._goes_on.set()
         ahead, self._ahead = self._ahead, None
         for segment in ahead or ():
             self.table.observe(segment)
@@ -220,9 +223,13 @@ class PacketRecorder:
         self._more.set()
 
     async def _catch_up(self, link: ControlLink, message: dict[str, Any]) -> None:
-        if self._stand is None:
-            with contextlib.suppress(TimeoutError):
-                await self._recorded(time.time_ns())
+        at = time.time_ns()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CATCH_UP_SECONDS):
+                await self._recorded(at)
+                # What came since a commit's moment may wait for its place.
+                while self._stand is not None and self._stand < at:
+                    await self._goes_on.wait()
         self.writer.flush_all()
         link.reply(message, {"op": "caught-up"})
 
