@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from relive.checkpoint import dump as room
-from relive.checkpoint.criu import CriuTools
+from relive.checkpoint.criu import CriuDied, CriuTools
 from relive.checkpoint.dump import capture
 from relive.checkpoint.dumped import Capture
 from relive.checkpoint.request_gate import NoRequestGate, RequestGate
 from relive.checkpoint.target import StoppedBy, process_target
 from relive.checkpoint.watchdog import Watchdog
 from relive.config import load_settings
-from relive.errors import DiskFull, ProcessGone
+from relive.errors import CommitFailed, DiskFull, ProcessGone, ReliveError
 from relive.images.image_directory import ImageDirectory
 from relive.kernel import procfs
 from relive.model.commit import Cursor, Trigger
@@ -202,6 +202,39 @@ def test_a_target_that_ends_amid_its_commit_is_told_as_that(tmp_path: Path, busy
         take(tmp_path, busy, Killing())
     assert list((tmp_path / "store" / "incoming").iterdir()) == []
     assert list((tmp_path / "store").glob("making/??/*")) == []
+
+
+@pytest.mark.parametrize("also_target", [False, True])
+def test_a_criu_that_is_killed_amid_a_commit_is_the_cause_of_what_failed(
+    tmp_path: Path, busy: int, monkeypatch: pytest.MonkeyPatch, *, also_target: bool
+) -> None:
+    """Also where the target ends with it, as it may by itself, since CRIU runs code of its own in it."""
+    killed: list[int] = []
+
+    def kill(_dump: Any, **_words: bool) -> None:
+        status = Path(f"/proc/{busy}/status").read_text()
+        criu = int(status.partition("TracerPid:")[2].split()[0])
+        if not criu:
+            return  # on a busy machine it may be done by now
+        if also_target:
+            os.killpg(busy, 9)
+        os.kill(criu, 9)
+        killed.append(criu)
+
+    monkeypatch.setattr(room._Dump, "_look_frozen", kill)
+    failed: ReliveError | None = None
+    for _ in range(10):
+        try:
+            take(tmp_path, busy)
+        except (CommitFailed, ProcessGone) as error:
+            failed = error
+            break
+    assert killed
+    assert isinstance(failed, ProcessGone if also_target else (CommitFailed, ProcessGone))
+    cause: BaseException | None = failed
+    while cause is not None and not isinstance(cause, CriuDied):
+        cause = cause.__cause__
+    assert isinstance(cause, CriuDied)
 
 
 class Noted(NoRequestGate):

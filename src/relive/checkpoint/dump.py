@@ -102,6 +102,7 @@ def capture(
         CommitTimedOut: it took longer than ``settings.commit_limit``.
         CommitFailed: CRIU failed otherwise.
         ProcessGone: the target ended meanwhile.
+            Either is caused, however indirectly, by CriuDied where CRIU ended without an answer, such as one that was killed.
         PermissionMissing, ToolMissing, DiskFull: as they say.
     """
     tools = CriuTools(settings.tools_path)
@@ -371,7 +372,7 @@ class _Dump:
             cause = f"CRIU took longer than {self._settings.commit_limit:g} s"
             raise timed_out(self._target.name, cause) from None
         except CriuDied as died:
-            raise self._failure(f"CRIU ended with status {died.status} in the middle") from None
+            raise self._failure(f"CRIU ended with status {died.status} in the middle") from died
         finally:
             os.close(images)
             self._open_gate(self._staging.images)

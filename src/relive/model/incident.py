@@ -45,7 +45,7 @@ class Sighting(Value):
         instruction, stack: of a fatal signal: where the thread stood.
         callers: of a fatal signal: which calls led to it (``relive.kernel.return_addresses``); None where that is not known.
         sender: who sent the signal, in words; None where nobody did, or it is not known.
-        from_outside: a process that is not of the service sent it, so that no replay can bring it back.
+        from_outside: a process that is not of the service sent it, or a killed CRIU left it, so that no replay can bring it back.
         starting: the service had not begun to listen yet, or was not committed for the first time.
         exit_status: of the service's root process, as a shell shows it.
         where: of an exception, what it escaped from (``relive.model.failure.Where``).

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
@@ -14,8 +15,9 @@ from structlog.testing import capture_logs
 from relive.agent.commits.committer import Committer
 from relive.agent.commits.protection import Protection
 from relive.agent.control.background import BackgroundTasks
+from relive.checkpoint.criu import CriuDied
 from relive.checkpoint.target import StoppedBy
-from relive.errors import CapsuleError, DiskFull, ReliveError
+from relive.errors import CapsuleError, CommitFailed, DiskFull, ProcessGone, ReliveError
 from relive.model.commit import Trigger
 from relive.model.life_paths import LifePaths
 
@@ -77,6 +79,24 @@ def test_a_watchdog_that_does_not_answer_is_no_tracer_that_was_killed(tmp_path):
         assert made.tracer is tracer
         assert (await made.capture(Trigger.TIMER)).name == "taken"
         assert tracer.attached
+
+    asyncio.run(take())
+
+
+def test_it_is_known_when_criu_died_in_the_middle_of_a_commit(tmp_path):
+    async def take() -> None:
+        gone, failed = ProcessGone("it ended"), CommitFailed("CRIU was killed")
+        failed.__cause__, gone.__cause__ = CriuDied(-9), failed
+        made = committer(
+            tmp_path, Tracer(lives=True), gone, CommitFailed("it has a file that cannot be saved")
+        )
+        with pytest.raises(CommitFailed):
+            await made.capture(Trigger.TIMER)
+        assert made.criu_died_at == float("-inf")
+        before = time.monotonic()
+        with pytest.raises(ProcessGone):
+            await made.capture(Trigger.TIMER)
+        assert before <= made.criu_died_at <= time.monotonic()
 
     asyncio.run(take())
 

@@ -13,6 +13,7 @@ from relive.agent.failures.sightings import (
     exit_sighting,
     fatal_sighting,
     hang_sighting,
+    held_by_dead_criu,
     is_due_to_stop,
     memory_sighting,
     sender_of,
@@ -148,6 +149,17 @@ def test_a_signal_is_a_failure():
     assert seen is not None
     assert (seen.kind, seen.signal, seen.exit_status) == (FailureKind.SIGNAL, 11, 139)
     assert seen.summary == "the service was killed by SIGSEGV"
+
+
+def test_a_fault_of_a_service_that_a_killed_criu_held_is_no_failure_of_its_own():
+    end = exit_sighting(int(signal.SIGTRAP), stop_asked=False, now_ns=NOW)
+    assert end is not None
+    seen = held_by_dead_criu(end)
+    assert seen.summary == (
+        "the service was killed by SIGTRAP when CRIU, which held it for a commit, was killed; that is most likely the cause"
+    )
+    assert seen.from_outside
+    assert seen.fingerprint != end.fingerprint
 
 
 def test_an_end_that_nobody_could_note_is_a_killed_capsule():

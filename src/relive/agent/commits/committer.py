@@ -23,6 +23,7 @@ from relive.agent.control.background import BackgroundTasks
 from relive.agent.control.packet_gate import PacketGate
 from relive.agent.control.proxy_client import BothGates, ProxyGate, ProxyLink
 from relive.agent.control.supervised_process import ProcessSupervisor
+from relive.checkpoint.criu import CriuDied
 from relive.checkpoint.dump import Aside
 from relive.checkpoint.request_gate import RequestGate
 from relive.checkpoint.target import StoppedBy
@@ -51,6 +52,7 @@ class Committer:
         beside: the service's port, where ``proxy`` records beside the way.
         pace: is told of each pause, and of what each commit brings the store; None: nobody asks.
         advance: how far the commits are that are under way.
+        criu_died_at: monotonic [s], when CRIU last ended without an answer in the middle of a commit.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Committer:
         self._protection = protection
         self._log = structlog.get_logger().bind(service=name)
         self.lock = asyncio.Lock()
+        self.criu_died_at = float("-inf")
         self._named: dict[str, asyncio.Task[StoredCommit]] = {}
         self.tracer: TracerClient | None = None
         self.proxy: ProcessSupervisor | None = None
@@ -190,7 +193,12 @@ class Committer:
             ProxyGate(self._link(self.border), loop, self._paths.egress),
         )
         async with self._disk_given_back():
-            taken = await asyncio.to_thread(self._dumper.dump, trigger, gate, stopped, name, aside)
+            try:
+                taken = await asyncio.to_thread(self._dumper.dump, trigger, gate, stopped, name, aside)
+            except ReliveError as error:
+                if _is_of_dead_criu(error):
+                    self.criu_died_at = time.monotonic()
+                raise
         if self.pace is not None and stopped is None:
             self.pace.note(taken.pause_us, taken.full_because, taken.written_pages)
         self._log.info(
@@ -248,6 +256,12 @@ class Committer:
     def close(self) -> None:
         """Let go of what taking commits holds."""
         self._dumper.close()
+
+
+def _is_of_dead_criu(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, CriuDied):
+        error = error.__cause__
+    return error is not None
 
 
 class RateLimit:

@@ -20,6 +20,7 @@ __all__ = [
     "fatal_sighting",
     "hang_sighting",
     "health_sighting",
+    "held_by_dead_criu",
     "is_due_to_stop",
     "log_sighting",
     "loop_sighting",
@@ -316,6 +317,18 @@ def exit_sighting(wait_status: int | None, *, stop_asked: bool, now_ns: int) -> 
         summary=f"the service ended with status {code}",
         seen_wall_ns=now_ns,
         exit_status=code,
+    )
+
+
+def held_by_dead_criu(end: Sighting) -> Sighting:
+    """An end by a fault, at the moment at which CRIU was killed that held the service: its code is what faulted, most likely."""
+    return end.model_copy(
+        update={
+            "fingerprint": f"{end.fingerprint} held by CRIU",
+            "summary": f"{end.summary} when CRIU, which held it for a commit, was killed; that is most likely the cause",
+            "sender": "most likely by CRIU's code in it, since CRIU was killed in a commit",
+            "from_outside": True,
+        }
     )
 
 

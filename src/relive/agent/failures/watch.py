@@ -32,6 +32,7 @@ from relive.agent.failures.sightings import (
     exit_sighting,
     fatal_sighting,
     hang_sighting,
+    held_by_dead_criu,
     is_due_to_stop,
     sender_of,
     took_along,
@@ -49,7 +50,7 @@ from relive.recording.exchanges import ExchangeEnd, Exchanges
 from relive.recording.reader import Recording
 from relive.signals.client import TracerClient, TracerProcess
 from relive.signals.messages import Exited, Fatal
-from relive.signals.signals import CRASH_SIGNALS
+from relive.signals.signals import CRASH_SIGNALS, FAULT_SIGNALS
 
 __all__ = ["FailureWatch", "hold_limit", "is_worth_a_line"]
 
@@ -57,6 +58,7 @@ _LATE_NS = 10_000_000_000  # a commit so long after a failure does not show the 
 _TRACER_PAUSE = 1.0  # [s] between tries to watch a service for signals
 _HOLD_MORE = 20.0  # [s]
 _STALL_NS = 30_000_000_000  # a request that begins so long after another was seen to hang fails by itself
+_OF_DEAD_CRIU = 1.0  # [s] after CRIU has died, in which a fault is most likely one of its code
 _SETTLE = 0.3  # [s] after the service's end, for the proxy's last words to arrive
 _LINE_WAITS = 1.0  # [s] for the failing answer to a request that was being served when a line was written
 _LINE_BACK = 10.0  # [s] before a line was read, in which a request failed that may have written it
@@ -245,7 +247,7 @@ class FailureWatch:
 
     async def _catch(self, tracer: TracerClient, event: Fatal) -> None:
         """Commit the process that stands before its death, then let it die."""
-        seen_ns = time.time_ns()
+        seen_ns, seen = time.time_ns(), time.monotonic()
         pid = procfs.innermost_pid(event.pid) or event.pid
         thread = procfs.innermost_pid(event.tid) or event.tid
         lead = self._capsule.lead
@@ -280,13 +282,14 @@ class FailureWatch:
         )
         found = {"callers": callers, "instruction": instruction, "stack": stack}
         # Beside the next one, which may be held by now.
-        self._tasks.begin(self._report_death(sighting.model_copy(update=found), taken))
+        self._tasks.begin(self._report_death(sighting.model_copy(update=found), taken, seen))
 
-    async def _report_death(self, sighting: Sighting, taken: DumpedCommit | None) -> None:
-        """Of a caught signal, right after the process was let go."""
+    async def _report_death(self, sighting: Sighting, taken: DumpedCommit | None, seen: float) -> None:
+        """Of a caught signal, right after the process was let go; ``seen``: monotonic [s]."""
         died = time.monotonic()
         at = await self.store_capture(taken)
         await asyncio.sleep(max(0.0, died + _SETTLE - time.monotonic()))
+        sighting = await self._with_dead_criu(sighting, seen)
         await self.report(await self.with_requests(sighting, taken, died - _SETTLE), at)
 
     def _sender(self, event: Fatal, receiver: int) -> tuple[str | None, bool]:
@@ -509,11 +512,20 @@ class FailureWatch:
         # A fatal signal that was caught at its delivery has its incident already, with a commit.
         if sighting is None or self._death.ends_service(sighting.signal):
             return
+        sighting = await self._with_dead_criu(sighting, time.monotonic())
         at: CommitId | None = None
         if sighting.kind is FailureKind.EXIT and self.exits is not None:
             at = await self.exits.committed_at_end()
             sighting = await self.exits.at_the_end(sighting)
         await self.report(sighting, at, before)
+
+    async def _with_dead_criu(self, end: Sighting, seen: float) -> Sighting:
+        """``seen``: monotonic [s]."""
+        if end.signal not in FAULT_SIGNALS:
+            return end
+        async with self._committer.lock:
+            pass  # a commit that was under way has failed by now, and it is known of what
+        return held_by_dead_criu(end) if seen - self._committer.criu_died_at < _OF_DEAD_CRIU else end
 
     async def store_capture(self, taken: DumpedCommit | None) -> CommitId | None:
         """Make durable what was taken at a failure; None where nothing was, or it could not be."""
